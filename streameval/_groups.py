@@ -1,0 +1,75 @@
+"""Tied groups that hold positives: all that the figures need, in O(positives).
+
+A figure of the empirical ROC or PR curve depends on a group of tied scores
+only through its counts and through what ranks above it. Groups without
+positives matter only by adding to the false positives of what ranks below, so
+the figures read one row for each distinct score *that has positives*. At 5 %
+prevalence that is a twentieth of the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The groups of tied scores that hold positives, best first.
+
+    Row g describes one distinct score with at least one positive. Between the
+    end of row g, at ``fp[g] + n[g]`` false positives, and the start of row
+    g + 1, at ``fp[g + 1]``, lie only negatives.
+
+    Attributes
+    ----------
+    scores : float64[G]
+        The distinct scores, strictly decreasing and finite.
+    p, n : int64[G]
+        Positives (>= 1) and negatives (>= 0) tied at that score.
+    tp, fp : int64[G]
+        True and false positives that rank strictly above the group.
+    missed_positives, missed_negatives : int
+        References that were never scored: one more tied group, at -inf.
+    P, N : int
+        All positives and negatives, misses included.
+    """
+
+    scores: FloatArray
+    p: IntArray
+    n: IntArray
+    tp: IntArray
+    fp: IntArray
+    missed_positives: int
+    missed_negatives: int
+    P: int
+    N: int
+
+    def with_misses(self) -> Groups:
+        """Return the same with missed positives as a last group at -inf.
+
+        ROC and PR curves, hulls and interpolated areas count the misses as a
+        group; AP, F and the figures of ranked lists do not (design: a missed
+        positive adds nothing). Without missed positives this is ``self``:
+        missed negatives alone only raise N. O(G).
+        """
+        if self.missed_positives == 0:
+            return self
+        scored_p = self.P - self.missed_positives
+        scored_n = self.N - self.missed_negatives
+        return Groups(
+            scores=np.append(self.scores, -np.inf),
+            p=np.append(self.p, np.int64(self.missed_positives)),
+            n=np.append(self.n, np.int64(self.missed_negatives)),
+            tp=np.append(self.tp, np.int64(scored_p)),
+            fp=np.append(self.fp, np.int64(scored_n)),
+            missed_positives=0,
+            missed_negatives=0,
+            P=self.P,
+            N=self.N,
+        )
