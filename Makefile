@@ -1,0 +1,65 @@
+# make demo    environment, server, a real model's predictions, live AUC-PR
+# make test    every test, against the built wheel
+# make check   lint, types, proto, stubs
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+# Imports come from the installed wheel, never from the checkout.
+export PYTHONSAFEPATH := 1
+
+SOURCES := $(shell find streameval server -name '*.py' -o -name '*.pyi' -o -name py.typed) \
+           pyproject.toml README.md
+PYTEST  := $(PY) -m pytest -p no:cacheprovider
+
+.PHONY: demo test test-heavy check stubs bench wheel clean
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "streameval needs Python >= 3.11; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --upgrade pip
+
+# The wheel, built from the sources and installed into the environment.
+$(VENV)/.wheel: $(SOURCES) | $(VENV)/bin/python
+	rm -rf dist
+	$(PY) -m pip wheel -q --no-deps -w dist .
+	$(PY) -m pip install -q "$$(ls dist/*.whl)[demo]"
+	$(PY) -m pip install -q --no-deps --force-reinstall dist/*.whl
+	touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/.wheel
+	$(PY) -m pip install -q "$$(ls dist/*.whl)[all]" --group test
+	touch $@
+
+$(VENV)/.check: pyproject.toml $(VENV)/.test
+	$(PY) -m pip install -q --group check
+	touch $@
+
+wheel: $(VENV)/.wheel
+
+demo: $(VENV)/.wheel
+	$(PY) demo/digits.py
+
+test: $(VENV)/.test
+	$(PYTEST) tests
+	$(PYTEST) --doctest-modules --pyargs streameval streameval_server
+
+test-heavy: $(VENV)/.test
+	$(PYTEST) -m heavy --timeout 900 tests
+
+check: $(VENV)/.check
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	cd proto && ../$(VENV)/bin/buf lint
+	tools/stubs.sh --check
+
+stubs:
+	tools/stubs.sh
+
+bench: $(VENV)/.wheel
+	$(PY) -m pip install -q "$$(ls dist/*.whl)[bench]"
+	$(PY) bench/evaluator.py
+	$(PY) bench/ingest.py
+
+clean:
+	rm -rf $(VENV) .venv-stubs dist build demo-out
