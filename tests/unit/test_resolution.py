@@ -1,0 +1,166 @@
+"""Cells: lower edges, upper edges, nesting, and the resolution that fits a cap."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import _resolution
+from streameval._errors import InvalidInputError
+from streameval._resolution import MAX_BITS, MIN_BITS, largest_bits, quantise, upper_edge
+
+LARGEST = np.finfo(np.float64).max
+TINY = 5e-324
+AWKWARD = [
+    *(0.0, -0.0, TINY, -TINY, 2.2250738585072014e-308, -2.225073858507201e-308),
+    *(1.0, -1.0, 0.5, np.nextafter(0.5, 0), np.nextafter(0.5, 1), np.nextafter(1.0, 0)),
+    *(LARGEST, -LARGEST, np.nextafter(LARGEST, 0), -np.nextafter(LARGEST, 0), 1e300, -1e300),
+]
+finite = st.one_of(st.sampled_from(AWKWARD), st.floats(allow_nan=False, allow_infinity=False))
+probability = st.one_of(
+    st.sampled_from([s for s in AWKWARD if 0.0 <= s <= 1.0]),
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1e-9).map(lambda gap: 1.0 - gap),
+)
+bits = st.integers(MIN_BITS, MAX_BITS)
+cases = st.one_of(
+    st.tuples(st.just("plain"), st.lists(finite, min_size=1, max_size=20)),
+    st.tuples(st.just("probability"), st.lists(probability, min_size=1, max_size=20)),
+)
+
+
+def by_fractions(score: float, kept: int) -> float:
+    """Floor to `kept` significant bits in rational arithmetic, for normal results."""
+    if score == 0:
+        return 0.0
+    exponent = math.frexp(score)[1]
+    step = Fraction(2) ** (exponent - kept)
+    return float(math.floor(Fraction(score) / step) * step)
+
+
+@given(st.floats(1e-300, 1e300), st.booleans(), st.integers(1, MAX_BITS))
+def test_plain_edge_is_the_floor_to_significant_bits(size, negative, kept):
+    """The edge of a normal score is its floor at b significant bits, of either sign."""
+    score = -size if negative else size
+    assert quantise(np.array([score]), kept)[0] == by_fractions(score, kept)
+
+
+@given(st.floats(0.5, 1.0, exclude_max=True), st.integers(1, MAX_BITS))
+def test_probability_edge_keeps_the_bits_of_the_complement(score, kept):
+    """Above 1/2 the edge is 1 - ceil(1 - s), which mirrors the cells below 1/2."""
+    complement = 1 - Fraction(score)
+    exponent = math.frexp(float(complement))[1]
+    step = Fraction(2) ** (exponent - kept)
+    expected = 1 - math.ceil(complement / step) * step
+    assert Fraction(quantise(np.array([score]), kept, "probability")[0]) == expected
+
+
+@given(cases, bits)
+def test_edges_are_finite_ordered_below_and_their_own(case, kept):
+    """Monotone, idempotent, never above the score, never -0.0."""
+    scale, scores = case
+    scores = np.sort(np.array(scores))
+    edges = quantise(scores, kept, scale)
+    assert np.isfinite(edges).all()
+    assert (np.diff(edges) >= 0).all()
+    assert (edges <= scores).all()
+    assert (quantise(edges, kept, scale) == edges).all()
+    assert not np.signbit(edges[edges == 0]).any()
+
+
+@given(cases, bits, bits)
+def test_cells_are_nested(case, a, b):
+    """Lowering the resolution in two steps is lowering it in one."""
+    scale, scores = case
+    scores = np.array(scores)
+    fine, coarse = max(a, b), min(a, b)
+    twice = quantise(quantise(scores, fine, scale), coarse, scale)
+    assert twice.tobytes() == quantise(scores, coarse, scale).tobytes()
+
+
+@given(cases, bits)
+def test_upper_edge_is_the_first_double_of_another_cell(case, kept):
+    """The double below the upper edge is in the cell, the upper edge itself is not."""
+    scale, scores = case
+    scores = np.array(scores)
+    edges = quantise(scores, kept, scale)
+    above = upper_edge(edges, kept, scale)
+    assert (above > scores).all()
+    assert (upper_edge(scores, kept, scale) == above).all()
+    last = np.nextafter(above, -np.inf)
+    assert (quantise(last, kept, scale) == edges).all()
+    inside = above <= (1.0 if scale == "probability" else LARGEST)
+    assert (quantise(above[inside], kept, scale) == above[inside]).all()
+
+
+@given(cases, bits, st.integers(1, 8))
+def test_largest_bits_fits_and_the_next_would_not(case, kept, cap):
+    """The answer fits the cap and one more bit would not, whatever the split by class."""
+    scale, scores = case
+    scores = np.array(scores)
+    half = len(scores) // 2
+    found = largest_bits(np.unique(scores[:half]), np.unique(scores[half:]), kept, cap, scale)
+    assert len(np.unique(quantise(scores, found, scale))) <= cap
+    if found < kept:
+        assert len(np.unique(quantise(scores, found + 1, scale))) > cap
+    assert found == largest_bits(scores[::-1], np.empty(0), kept, cap, scale)
+
+
+def test_one_cell_always_fits():
+    """Both signs and all magnitudes end in one cell, with a finite edge."""
+    scores = np.array([s for s in AWKWARD if s != 0] + [0.0])
+    assert largest_bits(scores, scores[:0], 12, 1) == MIN_BITS
+    assert set(quantise(scores, MIN_BITS)) == {-LARGEST}
+    inside = scores[(scores >= 0) & (scores <= 1)]
+    assert largest_bits(inside, scores[:0], 12, 1, "probability") == MIN_BITS
+    assert set(quantise(inside, MIN_BITS, "probability")) == {0.0}
+
+
+def test_all_bits_keep_the_score():
+    """53 bits are the score itself on both scales."""
+    scores = np.random.default_rng(1).random(1000)
+    assert (quantise(scores, MAX_BITS) == scores).all()
+    assert (quantise(scores, MAX_BITS, "probability") == scores).all()
+
+
+def test_cells_of_probabilities_are_symmetric():
+    """The set of edges is its own mirror image about 1/2."""
+    grid = np.arange(1, 2**12) / 2**12
+    edges = np.unique(quantise(grid, 4, "probability"))
+    inner = edges[(edges > 2**-11) & (edges < 1 - 2**-11)]
+    assert (inner == 1.0 - inner[::-1]).all()
+
+
+@pytest.mark.parametrize("bad", [-0.25, 1.5, math.nan, math.inf])
+def test_scores_that_are_no_probabilities_are_refused(bad):
+    """The first offender is named with its index."""
+    with pytest.raises(InvalidInputError, match="between 0 and 1") as caught:
+        quantise(np.array([0.2, bad, 7.0]), 12, "probability")
+    assert (caught.value.field, caught.value.index) == ("scores", 1)
+
+
+def test_settings_out_of_range_are_refused():
+    """Bits that no double has, and a cap of no cells."""
+    with pytest.raises(InvalidInputError, match="got 54"):
+        quantise(np.array([1.0]), 54)
+    with pytest.raises(InvalidInputError, match="max_cells must be at least 1"):
+        largest_bits(np.array([1.0]), np.array([2.0]), 12, 0)
+
+
+def test_nothing_to_quantise():
+    """Empty arrays pass."""
+    nothing = np.empty(0)
+    assert len(quantise(nothing, 12)) == 0
+    assert largest_bits(nothing, nothing, 12, 1) == 12
+
+
+def test_docstrings():
+    """The examples in the module run."""
+    import doctest
+
+    assert doctest.testmod(_resolution).failed == 0
