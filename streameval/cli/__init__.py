@@ -1,0 +1,14 @@
+"""The ``streameval`` command (needs the ``cli`` extra)."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the ``streameval`` command; exit code 2 means wrong input."""
+    try:
+        from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
+    except ModuleNotFoundError as error:
+        sys.exit(f"streameval: {error.name} is missing; pip install 'streameval[cli]'")
+    app()

@@ -1,0 +1,42 @@
+"""``streameval push`` and ``streameval query``: the commands that talk to a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.cli._files import read_chunks
+from streameval.cli._output import out, print_json, print_snapshot, progress_bar
+from streameval.client import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def push(
+    file: Path, *, to: str, stream: str, score: str, label: str, positive: str | None
+) -> None:
+    """Check a file from end to end, then push it; returns when it is durable."""
+    columns = {"score": score, "label": label, "positive": positive}
+    rows = 0
+    with progress_bar(f"checking {file.name}", show=True) as progress:
+        for chunk in read_chunks(file, **columns):
+            rows += len(chunk.scores)
+            progress(chunk.progress)
+    with Client(to, when_full="block") as client:
+        target = client.stream(stream)
+        with progress_bar(f"pushing {file.name}", show=True) as progress:
+            for chunk in read_chunks(file, **columns):
+                target.add_cases(labels=chunk.labels, scores=chunk.scores)
+                progress(chunk.progress)
+            revision = target.flush()
+    out.print(f"{rows:,} cases of {file} are durable in {stream} at revision {revision}")
+
+
+def query(address: str, stream: str, *, as_json: bool) -> None:
+    """Print the snapshot of a stream."""
+    with Client(address) as client:
+        snapshot = client.stream(stream).snapshot()
+    if as_json:
+        print_json(snapshot.to_dict())
+    else:
+        print_snapshot(snapshot, title=f"{stream} at revision {snapshot.revision}")
