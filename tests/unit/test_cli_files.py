@@ -1,0 +1,152 @@
+"""Files of scores and labels: every format, in chunks, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("pyarrow")
+from streameval.cli import _files
+from streameval.cli._files import FileError, read_chunks
+
+SCORES = [0.9, 0.25, -1.5, 3.0]
+LABELS = [1, 0, 1, 0]
+
+
+def read(path: Path, **options: str | None) -> tuple[list[float], list[bool], list[float]]:
+    chunks = list(
+        read_chunks(path, **{"score": "score", "label": "label", "positive": None, **options})
+    )
+    return (
+        [float(score) for chunk in chunks for score in chunk.scores],
+        [bool(label) for chunk in chunks for label in chunk.labels],
+        [chunk.progress for chunk in chunks],
+    )
+
+
+def write(path: Path, frame: pd.DataFrame) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, **{name: frame[name].to_numpy() for name in frame})
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.npz"])
+@pytest.mark.parametrize("labels", [LABELS, [True, False, True, False], [1.0, 0.0, 1.0, 0.0]])
+def test_formats_give_the_same_columns(tmp_path: Path, name: str, labels: list[object]) -> None:
+    """The same table in any format and any kind of 0/1 reads the same."""
+    path = write(tmp_path / name, pd.DataFrame({"label": labels, "score": SCORES, "other": "x"}))
+    if name.endswith("z") and name != "a.npz":
+        assert gzip.open(path).read(5) == b"label"
+    scores, positives, progress = read(path)
+    assert scores == SCORES
+    assert positives == [True, False, True, False]
+    assert progress[-1] == 1.0
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npz"])
+def test_chunks_cover_the_file(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunk by chunk gives every row once, in order; progress only grows."""
+    monkeypatch.setattr(_files, "ROWS_PER_CHUNK", 100)
+    monkeypatch.setattr(_files, "CSV_BLOCK_BYTES", 1000)
+    frame = pd.DataFrame({"score": np.arange(1234) / 8, "label": np.arange(1234) % 2})
+    scores, labels, progress = read(write(tmp_path / name, frame))
+    assert scores == list(frame["score"])
+    assert labels == list(frame["label"] == 1)
+    assert len(progress) > 5
+    assert progress == sorted(progress)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npz"])
+def test_named_positive_class(tmp_path: Path, name: str) -> None:
+    """--positive names one class; the other value is the negative one."""
+    frame = pd.DataFrame({"p": SCORES, "y": ["fraud", "ok", "fraud", "ok"]})
+    frame["y"] = frame["y"].astype(str if name != "a.npz" else object)
+    if name == "a.npz":
+        np.savez(tmp_path / name, p=SCORES, y=np.array(["fraud", "ok", "fraud", "ok"]))
+        path = tmp_path / name
+    else:
+        path = write(tmp_path / name, frame)
+    assert read(path, score="p", label="y", positive="fraud")[1] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "positive", "message"),
+    [
+        ([0.5] * 16 + [float("nan")], [0] * 17, None, "row 17: score must be finite, got nan"),
+        (["0.5", "high"], [0, 1], None, "row 2: score 'high' is not a number"),
+        (["0.5", ""], [0, 1], None, "row 2: score '' is not a number"),
+        (["0.5", "-inf"], [0, 1], None, "row 2: score must be finite, got -inf"),
+        ([1, 2, 3], [0, 1, 2], None, "row 3: label '2' is none of 0, 1, true, false"),
+        ([1, 2, 3], ["a", "b", "c"], "b", "row 3: label 'c' is neither 'b' nor 'a'"),
+    ],
+)
+def test_bad_rows_are_named(
+    tmp_path: Path, scores: list[object], labels: list[object], positive: str | None, message: str
+) -> None:
+    """The error names the file and the row, counted from 1 after the header."""
+    rows = "".join(f"{score},{label}\n" for score, label in zip(scores, labels, strict=True))
+    path = tmp_path / "bad.csv"
+    path.write_text("score,label\n" + rows)
+    with pytest.raises(FileError) as refused:
+        read(path, positive=positive)
+    assert str(refused.value).startswith(f"{path}: {message}")
+
+
+def test_row_numbers_go_on_across_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad row in a later chunk has its row number in the file."""
+    monkeypatch.setattr(_files, "CSV_BLOCK_BYTES", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("score,label\n" + "0.5,1\n" * 100 + "x,1\n")
+    with pytest.raises(FileError, match="row 101: score 'x' is not a number"):
+        read(path)
+
+
+def test_missing_values_in_parquet(tmp_path: Path) -> None:
+    """A null score or label is refused by its row."""
+    path = write(tmp_path / "a.parquet", pd.DataFrame({"score": [0.5, None], "label": [1, 0]}))
+    with pytest.raises(FileError, match="row 2: score is missing"):
+        read(path)
+    frame = pd.DataFrame({"score": [0.5, 0.5], "label": pd.array([1, None], dtype="Int64")})
+    with pytest.raises(FileError, match="row 2: label is missing"):
+        read(write(tmp_path / "b.parquet", frame))
+
+
+def test_wrong_columns_and_files(tmp_path: Path) -> None:
+    """A wrong column lists the right ones; a broken file is one clear line."""
+    path = write(tmp_path / "a.csv", pd.DataFrame({"a": [1], "b": [2]}))
+    with pytest.raises(FileError, match=r"no column 'score'; it has a, b$"):
+        read(path)
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(FileError, match=r"unknown kind of file; use .csv"):
+        read(tmp_path / "a.txt")
+    for name in ("x.parquet", "x.npz", "x.csv", "x.csv.gz"):
+        (tmp_path / name).write_bytes(b"\x00\x01garbage")
+        with pytest.raises(FileError, match=name) as refused:
+            read(tmp_path / name)
+        assert "\n" not in str(refused.value)
+
+
+def test_npz_of_the_wrong_shape(tmp_path: Path) -> None:
+    """NPZ arrays must be plain columns of one length, and are never unpickled."""
+    path = tmp_path / "a.npz"
+    np.savez(path, score=np.zeros(3), label=np.zeros(2))
+    with pytest.raises(FileError, match="score has 3 rows, label has 2"):
+        read(path)
+    np.savez(path, score=np.zeros((2, 2)), label=np.zeros(2))
+    with pytest.raises(FileError, match="not one plain column"):
+        read(path)
+    np.savez(path, score=np.array([1, None], dtype=object), label=np.zeros(2))
+    with pytest.raises(FileError, match="not one plain column"):
+        read(path)
