@@ -158,7 +158,9 @@ def largest_bits(
     -----
     Cells are nested, so the answer depends on the set of scores alone: not on
     their order, nor on a resolution that an earlier part of them had already.
-    O((n + m) log(n + m)) and O(n + m) for each bit that goes.
+    Two neighbours fall into one cell once all the bits in which their keys
+    differ are dropped, so the cells at every resolution can be counted at once:
+    O((n + m) log(n + m)) to sort, O(n + m) to choose.
 
     Examples
     --------
@@ -168,20 +170,31 @@ def largest_bits(
     """
     if max_cells < 1:
         raise InvalidInputError(f"max_cells must be at least 1, got {max_cells}", field="max_cells")
-    edges = np.concatenate((distinct_edges_a, distinct_edges_b))
-    edges.sort()
-    edges = _distinct(quantise(edges, bits, scale))
-    while len(edges) > max_cells:
-        bits -= 1
-        edges = _distinct(quantise(edges, bits, scale))
-    return bits
+    dropped = _dropped(bits)
+    scores = np.concatenate((distinct_edges_a, distinct_edges_b))
+    if len(scores) <= max_cells:
+        return bits
+    scores.sort()
+    keys = _to_key(scores)
+    if scale == "probability":
+        # Above 1/2 the cells are those of the complements, from the far end.
+        upper = scores >= 0.5
+        keys = np.where(upper, -_to_key(1.0 - np.maximum(scores, 0.5)), keys)
+        differing = _bit_length(keys[1:] ^ keys[:-1])
+        differing[upper[1:] != upper[:-1]] = 64
+    else:
+        differing = _bit_length(keys[1:] ^ keys[:-1])
+    # Each neighbour that still differs starts another cell; the first needs none.
+    place = len(differing) - max_cells
+    return MAX_BITS - max(dropped, int(np.partition(differing, place)[place]))
 
 
-def _distinct(ordered: FloatArray) -> FloatArray:
-    """Return each value of a sorted array once."""
-    if len(ordered) == 0:
-        return ordered
-    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+def _bit_length(values: IntArray) -> IntArray:
+    """Return how many bits each value has, 64 for negative ones; exact in halves."""
+    raw = values.view(np.uint64)
+    high = np.frexp((raw >> np.uint64(32)).astype(np.float64))[1]
+    low = np.frexp((raw & np.uint64(0xFFFF_FFFF)).astype(np.float64))[1]
+    return np.where(high > 0, high + 32, low).astype(np.int64)
 
 
 def _dropped(bits: int) -> int:
