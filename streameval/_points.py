@@ -139,7 +139,8 @@ class OperatingPoints:
         """Precision TP/(TP+FP) of each point; 1 where nothing is called positive."""
         called = self.tp + self.fp
         precision: FloatArray = np.ones(called.size)
-        return np.divide(self.tp, called, out=precision, where=called > 0)
+        np.divide(self.tp, called, out=precision, where=called > 0)
+        return precision
 
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
         """Return what is reached at these thresholds, and at nothing between.
