@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from streameval._groups import FloatArray, Groups, IntArray
+    from streameval._view import View
 
 # Object arrays hold Python integers where int64 products would overflow.
 _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
@@ -95,6 +96,11 @@ def hull_vertices(groups: Groups) -> Vertices:
     if rows[-1] > G:
         thresholds[-1] = -np.inf
     return Vertices(thresholds=thresholds, fp=x[rows], tp=y[rows])
+
+
+def cached_hull(view: View) -> Vertices:
+    """Return the hull of an evaluator's curve, computed once a revision."""
+    return view.cached("hull", lambda: hull_vertices(view.groups.with_misses()))
 
 
 def upper_hull(x: IntArray, y: IntArray) -> IntArray:

@@ -9,16 +9,78 @@ with curves starts from these points (Davis and Goadrich 2006, sections 2 and 3)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from streameval._areas import CurveAreas, steps
 from streameval._errors import InvalidInputError
-from streameval._groups import FloatArray, Groups, IntArray
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._groups import FloatArray, Groups, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OperatingPoints:
+class Curve(CurveAreas):
+    """Points of a curve in count space, from (0, 0) at +inf downwards.
+
+    Attributes
+    ----------
+    thresholds : float64[K]
+        Strictly decreasing, the first +inf.
+    fp, tp : int64[K]
+        False and true positives among the cases with score >= threshold.
+    P, N : int
+        All positives and negatives, misses included.
+    """
+
+    thresholds: FloatArray
+    fp: IntArray
+    tp: IntArray
+    P: int
+    N: int
+
+    def __post_init__(self) -> None:
+        for column in (self.thresholds, self.fp, self.tp):
+            column.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self.thresholds.size
+
+    @property
+    def tpr(self) -> FloatArray:
+        """True positive rate TP/P of each point; nan without positives."""
+        return _rate(self.tp, self.P)
+
+    @property
+    def fpr(self) -> FloatArray:
+        """False positive rate FP/N of each point; nan without negatives."""
+        return _rate(self.fp, self.N)
+
+    @property
+    def recall(self) -> FloatArray:
+        """Recall TP/P of each point: the true positive rate's other name."""
+        return self.tpr
+
+    @property
+    def specificity(self) -> FloatArray:
+        """Specificity TN/N of each point; nan without negatives."""
+        return _rate(self.N - self.fp, self.N)
+
+    @property
+    def precision(self) -> FloatArray:
+        """Precision TP/(TP+FP) of each point; 1 where nothing is called positive."""
+        return precision_of(self.fp, self.tp)
+
+    def groups(self) -> Groups:
+        """Return the steps of the curve that gain positives, as tied groups. O(K)."""
+        return steps(self.thresholds, self.fp, self.tp, self.P, self.N)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatingPoints(Curve):
     """The points of one curve, from (0, 0) at +inf downwards.
 
     Attributes
@@ -44,16 +106,6 @@ class OperatingPoints:
     >>> points.precision.round(3)
     array([1.   , 1.   , 0.667, 0.5  ])
     """
-
-    thresholds: FloatArray
-    fp: IntArray
-    tp: IntArray
-    P: int
-    N: int
-
-    def __post_init__(self) -> None:
-        for column in (self.thresholds, self.fp, self.tp):
-            column.flags.writeable = False
 
     @classmethod
     def from_classes(
@@ -111,37 +163,6 @@ class OperatingPoints:
             N=N,
         )
 
-    def __len__(self) -> int:
-        return self.thresholds.size
-
-    @property
-    def tpr(self) -> FloatArray:
-        """True positive rate TP/P of each point; nan without positives."""
-        return _rate(self.tp, self.P)
-
-    @property
-    def fpr(self) -> FloatArray:
-        """False positive rate FP/N of each point; nan without negatives."""
-        return _rate(self.fp, self.N)
-
-    @property
-    def recall(self) -> FloatArray:
-        """Recall TP/P of each point: the true positive rate's other name."""
-        return self.tpr
-
-    @property
-    def specificity(self) -> FloatArray:
-        """Specificity TN/N of each point; nan without negatives."""
-        return _rate(self.N - self.fp, self.N)
-
-    @property
-    def precision(self) -> FloatArray:
-        """Precision TP/(TP+FP) of each point; 1 where nothing is called positive."""
-        called = self.tp + self.fp
-        precision: FloatArray = np.ones(called.size)
-        np.divide(self.tp, called, out=precision, where=called > 0)
-        return precision
-
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
         """Return what is reached at these thresholds, and at nothing between.
 
@@ -194,25 +215,13 @@ class OperatingPoints:
         fp[-1], tp[-1] = self.N, self.P
         return OperatingPoints(thresholds=cuts, fp=fp, tp=tp, P=self.P, N=self.N)
 
-    def groups(self) -> Groups:
-        """Return the steps of the curve that gain positives, as tied groups.
 
-        The pure functions of areas read groups; a curve of chosen points is to
-        them a ranking whose ties are the steps between neighbours. O(K).
-        """
-        gained = np.diff(self.tp)
-        rows = np.flatnonzero(gained)
-        return Groups(
-            scores=self.thresholds[rows + 1],
-            p=gained[rows],
-            n=np.diff(self.fp)[rows],
-            tp=self.tp[rows],
-            fp=self.fp[rows],
-            missed_positives=0,
-            missed_negatives=0,
-            P=self.P,
-            N=self.N,
-        )
+def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:
+    """Return TP/(TP+FP), and 1 where nothing is called positive."""
+    called = tp + fp
+    precision: FloatArray = np.ones(called.shape)
+    np.divide(tp, called, out=precision, where=called > 0)
+    return precision
 
 
 def _rate(counts: IntArray, total: int) -> FloatArray:
