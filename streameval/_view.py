@@ -16,9 +16,21 @@ T = TypeVar("T")
 class View(Protocol):
     """The counts at one revision: immutable, sorted; answers are cached with it."""
 
-    revision: int
-    missed_positives: int
-    missed_negatives: int
+    @property
+    def revision(self) -> int:
+        """How many mutations it includes."""
+
+    @property
+    def missed_positives(self) -> int:
+        """Positive references that were never scored."""
+
+    @property
+    def missed_negatives(self) -> int:
+        """Negative references that were never scored."""
+
+    @property
+    def resolution(self) -> int | None:
+        """Significant bits of a score that are kept; None keeps all."""
 
     @property
     def P(self) -> int:
