@@ -1,1 +1,31 @@
-"""The streameval service."""
+"""The streameval service: one process, a durable log, live answers.
+
+::
+
+    gRPC services      translate, nothing else
+    Runtime            threads around the core
+    the core           sessions, committer, applier, engine: no threads, clocks or sockets
+    storage            SQLite, or memory
+
+`run` is what the commands call; `streameval_server.testing` starts a server
+inside a test's own process.
+"""
+
+from streameval_server._limits import Limits
+from streameval_server._lock import DataDirectoryInUseError
+from streameval_server._runtime import ServerFailedError
+from streameval_server._serve import run, serve
+from streameval_server._server import Server
+from streameval_server._settings import Settings, SettingsError, default_data_directory
+
+__all__ = [
+    "DataDirectoryInUseError",
+    "Limits",
+    "Server",
+    "ServerFailedError",
+    "Settings",
+    "SettingsError",
+    "default_data_directory",
+    "run",
+    "serve",
+]

@@ -1,0 +1,142 @@
+"""IngestService over gRPC: frames to sessions, replies from sessions, nothing else.
+
+Each Ingest stream has a task that reads and one that writes. The reader stops
+while too much waits for its ack; the writer sends what there is when the
+client takes it, so acks that nobody reads pile up as one number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval.v1 import ingest_pb2
+from streameval_server._errors import RequestError
+from streameval_server._runtime import now_us, stopping_error
+from streameval_server._session import IngestSession, UnaryCall
+from streameval_server._status import abort
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from streameval_server._limits import Limits
+    from streameval_server._runtime import Runtime
+
+_FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class IngestService:
+    """Takes encoded requests, because the log keeps them as they came."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        self._runtime = runtime
+        self._limits = limits
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "Ingest": grpc.stream_stream_rpc_method_handler(
+                self.ingest, response_serializer=ingest_pb2.IngestResponse.SerializeToString
+            ),
+            "IngestBatch": grpc.unary_unary_rpc_method_handler(
+                self.ingest_batch,
+                response_serializer=ingest_pb2.IngestBatchResponse.SerializeToString,
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        )
+
+    async def ingest(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        """Serve one stream of batches until its end, its error or the server's stop."""
+        stream = _Stream(self._runtime, self._limits)
+        reading = asyncio.create_task(stream.read(requests))
+        try:
+            with self._runtime.waking(stream.wake):
+                await stream.write(context)
+            await reading
+        except RequestError as error:
+            await abort(context, error)
+        finally:
+            reading.cancel()
+
+    async def ingest_batch(self, frame: bytes, context: Context) -> ingest_pb2.IngestBatchResponse:
+        """Answer once the batch is durable."""
+        done = asyncio.Event()
+        call = UnaryCall(self._runtime.core.committer, self._limits, done.set)
+        try:
+            call.ingest_batch(frame, now_us())
+            self._runtime.submitted()
+            await self._runtime.settled(done)
+            response = call.response()
+        except RequestError as error:
+            await abort(context, error)
+        assert isinstance(response, ingest_pb2.IngestBatchResponse)
+        return response
+
+
+class _Stream:
+    """One Ingest stream's two tasks and what they tell each other."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        self._runtime = runtime
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._session = IngestSession(runtime.core.committer, limits, self.wake)
+        self._ended = False
+
+    def wake(self) -> None:
+        """Let both tasks look for what is new."""
+        self._changed.set()
+        self._room.set()
+
+    async def read(self, requests: AsyncIterator[bytes]) -> None:
+        """Feed the session until the client has sent everything, or the server stops.
+
+        Raises
+        ------
+        RequestError
+            When the client breaks a rule; what it sent before still counts.
+        """
+        session, runtime = self._session, self._runtime
+        try:
+            async for frame in requests:
+                if runtime.stopping:
+                    return
+                session.feed(frame, now_us())
+                runtime.submitted()
+                while session.full:
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            self._ended = True
+            self._changed.set()
+
+    async def write(self, context: Context) -> None:
+        """Send replies until all that was fed is settled and nothing more will be.
+
+        Raises
+        ------
+        RequestError
+            When the stream must end before the client ended it.
+        """
+        session, runtime = self._session, self._runtime
+        while True:
+            self._changed.clear()
+            replies = session.replies()
+            for reply in replies:
+                await context.write(reply)
+            if session.error is not None:
+                raise session.error
+            if runtime.failed:
+                raise stopping_error()
+            if not replies:
+                if session.idle and runtime.stopping:
+                    raise stopping_error()
+                if session.idle and self._ended:
+                    return
+                await self._changed.wait()

@@ -1,0 +1,67 @@
+"""One server per data directory: an exclusive lock that ends with the process.
+
+The lock belongs to an open file, not to the file's existence, so a server
+that was killed leaves nothing behind that would have to be removed by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from streameval._errors import StreamEvalError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class DataDirectoryInUseError(StreamEvalError):
+    """Another server has the data directory."""
+
+
+class DirectoryLock:
+    """The right to use a data directory, held until `release` or the process's end.
+
+    Raises
+    ------
+    DataDirectoryInUseError
+        When another process (or another server of this one) holds it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "lock"
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(self._fd)
+        except OSError as error:
+            # Read before the file is closed: the holder's number helps to find it.
+            holder = os.read(self._fd, 32).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise DataDirectoryInUseError(
+                f"{directory} is in use by another server"
+                f"{f' (process {holder})' if holder else ''}: "
+                "stop it, or give this one a directory of its own with --data"
+            ) from error
+        os.ftruncate(self._fd, 0)
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        os.write(self._fd, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        """Let another server have the directory."""
+        os.close(self._fd)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int) -> None:
+        # Far beyond the contents: a locked region cannot be read by others.
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,125 @@
+"""QueryService over gRPC: which counts, which answer, as messages."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
+from streameval_server._convert import hull_message, points_message, snapshot_message
+from streameval_server._errors import Code, RequestError
+from streameval_server._status import abort
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable
+    from typing import Any, TypeVar
+
+    import grpc
+
+    from streameval_server._runtime import Runtime
+
+    T = TypeVar("T")
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+STATE_PIECE_BYTES = 1 << 20
+"""Longest piece of a state."""
+
+_Kind = query_pb2.CurveKind
+
+
+class QueryService(query_pb2_grpc.QueryServiceServicer):
+    """Answers from the counts at one revision."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        query_pb2_grpc.add_QueryServiceServicer_to_server(self, server)
+
+    async def GetSnapshot(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetSnapshotRequest, context: Context
+    ) -> query_pb2.GetSnapshotResponse:
+        """Return the figures of a stream."""
+        stream = request.selection.stream
+        return await self._answer(
+            context, request.selection, ("snapshot", stream), partial(self._snapshot, stream)
+        )
+
+    async def GetCurve(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetCurveRequest, context: Context
+    ) -> query_pb2.GetCurveResponse:
+        """Return a curve's points, thinned."""
+        stream, kind, most = request.selection.stream, request.kind, request.max_points
+        if kind not in {_Kind.CURVE_KIND_OPERATING_POINTS, _Kind.CURVE_KIND_HULL}:
+            await abort(context, _unknown_kind(kind))
+        return await self._answer(
+            context,
+            request.selection,
+            ("curve", stream, kind, most),
+            partial(self._curve, stream, kind, most),
+        )
+
+    async def GetState(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetStateRequest, context: Context
+    ) -> AsyncIterator[query_pb2.GetStateResponse]:
+        """Yield the state in pieces."""
+        stream = request.selection.stream
+        revision, data = await self._answer(
+            context, request.selection, ("state", stream), partial(self._state, stream)
+        )
+        for start in range(0, len(data), STATE_PIECE_BYTES):
+            yield query_pb2.GetStateResponse(
+                revision=revision,
+                total_bytes=len(data),
+                data=data[start : start + STATE_PIECE_BYTES],
+            )
+
+    async def _answer(
+        self,
+        context: Context,
+        selection: types_pb2.Selection,
+        question: Hashable,
+        compute: Callable[[], T],
+    ) -> T:
+        """Wait for the revision, then for a query thread's answer."""
+        runtime = self._runtime
+        try:
+            await runtime.visible(selection.min_revision)
+            return await runtime.queries.run(question, compute)
+        except RequestError as error:
+            await abort(context, error)
+
+    # --- In query threads ---------------------------------------------------------------------
+
+    def _snapshot(self, stream: str) -> query_pb2.GetSnapshotResponse:
+        view = self._runtime.view(stream)
+        return query_pb2.GetSnapshotResponse(
+            snapshot=snapshot_message(
+                view.evaluator.snapshot(), stream=stream, revision=view.revision
+            )
+        )
+
+    def _curve(
+        self, stream: str, kind: query_pb2.CurveKind.ValueType, most: int
+    ) -> query_pb2.GetCurveResponse:
+        view = self._runtime.view(stream)
+        evaluator = view.evaluator
+        is_hull = kind == _Kind.CURVE_KIND_HULL
+        return query_pb2.GetCurveResponse(
+            revision=view.revision,
+            num_positive_ref=evaluator.num_positive_ref,
+            num_negative_ref=evaluator.num_negative_ref,
+            curve=hull_message(evaluator) if is_hull else points_message(evaluator, most),
+        )
+
+    def _state(self, stream: str) -> tuple[int, bytes]:
+        view = self._runtime.view(stream)
+        return view.revision, view.evaluator.to_bytes()
+
+
+def _unknown_kind(kind: int) -> RequestError:
+    message = f"kind must be CURVE_KIND_OPERATING_POINTS or CURVE_KIND_HULL, got {kind}"
+    return RequestError(
+        Code.INVALID_ARGUMENT, message, reason="UNKNOWN_CURVE", violations=(("kind", message),)
+    )

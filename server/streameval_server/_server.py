@@ -1,0 +1,134 @@
+"""The gRPC server around a runtime: services, health, reflection, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server._ingest_service import IngestService
+from streameval_server._query_service import QueryService
+from streameval_server._runtime import Runtime
+from streameval_server._settings import SettingsError, split_address
+from streameval_server._stream_service import StreamService
+
+if TYPE_CHECKING:
+    from streameval_server._settings import Settings
+
+_log = logging.getLogger(__name__)
+
+SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in (
+        (ingest_pb2, "IngestService"),
+        (query_pb2, "QueryService"),
+        (stream_pb2, "StreamService"),
+    )
+)
+"""Full names of the services, each with a health status of its own."""
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Server:
+    """A server in this process and event loop: `start` it, `stop` it.
+
+    Attributes
+    ----------
+    address : str
+        Where it listens, with the port that it was given; set by `start`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.address = ""
+        self._settings = settings
+        self._runtime = Runtime(settings.directory(), settings.limits)
+        self._health = health.aio.HealthServicer()
+        self._grpc: grpc.aio.Server | None = None
+        self._health_changes: asyncio.Queue[bool] = asyncio.Queue()
+        self._health_task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Restore what the log holds, then listen.
+
+        Raises
+        ------
+        SettingsError
+            When the address cannot be had.
+        DataDirectoryInUseError
+            When another server has the data directory.
+        StorageError
+            When the log cannot be read, or is of an unknown format.
+        """
+        await self._runtime.start(on_serving=self._health_changes.put_nowait)
+        try:
+            self._grpc = self._bind()
+            await self._grpc.start()
+        except BaseException:
+            await self._runtime.stop()
+            raise
+        self._health_task = asyncio.create_task(self._report_health())
+        await self._set_health(serving=True)
+
+    def _bind(self) -> grpc.aio.Server:
+        # Twice the limit of a batch passes the transport, so that a batch above
+        # it is refused by name instead of ending the stream that it came on.
+        most = 2 * self._settings.limits.max_batch_bytes
+        server = grpc.aio.server(
+            options=(
+                ("grpc.max_receive_message_length", most),
+                ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            )
+        )
+        IngestService(self._runtime, self._settings.limits).add_to(server)
+        QueryService(self._runtime).add_to(server)
+        StreamService(self._runtime, self._settings.limits).add_to(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        host, _ = split_address(self._settings.listen)
+        try:
+            port = server.add_insecure_port(self._settings.listen)
+        except RuntimeError as error:
+            raise SettingsError(f"cannot listen on {self._settings.listen}: {error}") from error
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return server
+
+    async def wait_failed(self) -> None:
+        """Wait until the server cannot go on, and raise why."""
+        await self._runtime.wait_failed()
+
+    async def stop(self) -> None:
+        """Stop in order: no new work, end streams, commit, apply, checkpoint, close.
+
+        Ends within the settings' grace and what the disk needs. Safe to call twice.
+        """
+        server, self._grpc = self._grpc, None
+        if server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        self._runtime.begin_stop()
+        await server.stop(self._settings.stop_grace_s)
+        await self._runtime.stop()
+        if self._health_task is not None:
+            self._health_task.cancel()
+
+    async def _report_health(self) -> None:
+        while True:
+            await self._set_health(serving=await self._health_changes.get())
+
+    async def _set_health(self, *, serving: bool) -> None:
+        status = _SERVING if serving else _NOT_SERVING
+        for name in ("", *SERVICES):
+            await self._health.set(name, status)

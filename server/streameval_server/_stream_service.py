@@ -1,0 +1,159 @@
+"""StreamService over gRPC: making and deleting go through the log, reading does not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval.v1 import stream_pb2
+from streameval_server._errors import Code, RequestError
+from streameval_server._runtime import unknown_stream
+from streameval_server._session import UnaryCall
+from streameval_server._status import abort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._engine import StreamInfo
+    from streameval_server._limits import Limits
+    from streameval_server._runtime import Runtime
+
+_FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
+_DEFAULT_PAGE = 100
+_LONGEST_PAGE = 1000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StreamService:
+    """Takes encoded requests where the log keeps them as they came."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        self._runtime = runtime
+        self._limits = limits
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        unary = grpc.unary_unary_rpc_method_handler
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "CreateStream": unary(
+                self.create,
+                response_serializer=stream_pb2.CreateStreamResponse.SerializeToString,
+            ),
+            "DeleteStream": unary(
+                self.delete,
+                response_serializer=stream_pb2.DeleteStreamResponse.SerializeToString,
+            ),
+            "GetStream": unary(
+                self.get,
+                request_deserializer=stream_pb2.GetStreamRequest.FromString,
+                response_serializer=stream_pb2.GetStreamResponse.SerializeToString,
+            ),
+            "ListStreams": unary(
+                self.list,
+                request_deserializer=stream_pb2.ListStreamsRequest.FromString,
+                response_serializer=stream_pb2.ListStreamsResponse.SerializeToString,
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        )
+
+    async def create(self, frame: bytes, context: Context) -> stream_pb2.CreateStreamResponse:
+        """Make a stream; it is visible to whoever asks after the answer."""
+        response = await self._logged(context, lambda call: call.create_stream(frame))
+        assert isinstance(response, stream_pb2.CreateStreamResponse)
+        return response
+
+    async def delete(self, frame: bytes, context: Context) -> stream_pb2.DeleteStreamResponse:
+        """Delete a stream; it is gone for whoever asks after the answer."""
+        response = await self._logged(context, lambda call: call.delete_stream(frame))
+        assert isinstance(response, stream_pb2.DeleteStreamResponse)
+        return response
+
+    async def _logged(
+        self, context: Context, submit: Callable[[UnaryCall], None]
+    ) -> stream_pb2.CreateStreamResponse | stream_pb2.DeleteStreamResponse:
+        runtime = self._runtime
+        done = asyncio.Event()
+        call = UnaryCall(runtime.core.committer, self._limits, done.set)
+        try:
+            submit(call)
+            runtime.submitted()
+            await runtime.settled(done)
+            response = call.response()
+            assert not hasattr(response, "duplicate")
+            await runtime.visible(response.revision)
+        except RequestError as error:
+            await abort(context, error)
+        return response
+
+    async def get(
+        self, request: stream_pb2.GetStreamRequest, context: Context
+    ) -> stream_pb2.GetStreamResponse:
+        """Describe one stream."""
+        engine = self._runtime.core.engine
+        # The revision first: the description is at least as new.
+        revision = engine.revision
+        info = engine.stream(request.name)
+        if info is None:
+            await abort(context, unknown_stream(request.name))
+        return stream_pb2.GetStreamResponse(stream=stream_message(info), revision=revision)
+
+    async def list(
+        self, request: stream_pb2.ListStreamsRequest, context: Context
+    ) -> stream_pb2.ListStreamsResponse:
+        """Describe a page of streams."""
+        runtime = self._runtime
+        try:
+            size = _page_size(request.page_size)
+            after = _read_token(request.page_token)
+            infos, revision = await runtime.queries.run(
+                ("streams", request.prefix, after, size),
+                lambda: runtime.list_streams(prefix=request.prefix, after=after, limit=size + 1),
+            )
+        except RequestError as error:
+            await abort(context, error)
+        return stream_pb2.ListStreamsResponse(
+            streams=[stream_message(info) for info in infos[:size]],
+            next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
+            revision=revision,
+        )
+
+
+def stream_message(info: StreamInfo) -> stream_pb2.Stream:
+    """Return a stream's description as a message."""
+    message = stream_pb2.Stream(name=info.name, create_revision=info.create_revision)
+    message.create_time.FromMicroseconds(info.create_us)
+    return message
+
+
+def _page_size(asked: int) -> int:
+    if asked < 0:
+        raise _bad("page_size", f"page_size must not be negative, got {asked}")
+    return min(asked or _DEFAULT_PAGE, _LONGEST_PAGE)
+
+
+# A token is the last name of its page, encoded so that nobody writes one by hand.
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _read_token(token: str) -> str:
+    try:
+        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        message = f"page_token must be the next_page_token of a page before, got {token!r}"
+        raise _bad("page_token", message) from None
+
+
+def _bad(field: str, message: str) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, message, reason="INVALID_FIELD", violations=((field, message),)
+    )
