@@ -85,7 +85,7 @@ def auc_pr_value(
         return math.nan
     area = 0.0
     for pieces in _pieces(groups, factor, min_recall * groups.P):
-        area += _closed(*pieces)
+        area += closed_area(*pieces)
         if method == "unit":
             area += _unit_excess(*pieces)
     return area / groups.P
@@ -181,8 +181,8 @@ def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
         yield tp, fp, p, n
 
 
-def _closed(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
-    """P times the area of the pieces."""
+def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
+    """Return P times the area of the pieces; only the first may begin at (0, 0)."""
     area = 0.0
     if tp[0] + fp[0] == 0:  # from (0, 0) the precision is constant
         area = float(p[0] * (p[0] / (p[0] + n[0])))
@@ -276,5 +276,5 @@ def _first_units(nodes: FloatArray, fp: float, a: float, c: float) -> float:
     precision = np.divide(nodes, called, out=np.full(nodes.size, 1 / a), where=called > 0)
     trapezoids = float(np.sum(np.diff(nodes) * (precision[1:] + precision[:-1]) / 2))
     gained = np.array([nodes[-1] - nodes[0]])
-    exact = _closed(nodes[:1], np.array([fp]), gained, gained * (a - 1))
+    exact = closed_area(nodes[:1], np.array([fp]), gained, gained * (a - 1))
     return trapezoids - exact
