@@ -1,0 +1,191 @@
+"""Waiting for revisions, and sharing computations."""
+
+import asyncio
+import threading
+
+import pytest
+
+from streameval_server._errors import RequestError
+from streameval_server._queries import QueryThreads, Visibility
+from streameval_server._threads import Doorbell, FairLock
+
+
+class Clock:
+    """A visible revision that a test moves."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+
+    def __call__(self) -> int:
+        return self.revision
+
+
+async def turns(count: int = 5) -> None:
+    """Let every other task run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_waiters_wake_when_their_revision_is_visible() -> None:
+    """Each waits for its own revision, whatever the order in which they came."""
+
+    async def scenario() -> None:
+        visible = Clock()
+        visibility = Visibility(visible)
+        await visibility.wait(0)
+        waiting = {r: asyncio.create_task(visibility.wait(r)) for r in (3, 1, 2, 2**62)}
+        await turns()
+        assert not visibility.wanted(0)
+        assert visibility.wanted(1)
+        visible.revision = 2
+        visibility.announce()
+        await turns()
+        assert {r: task.done() for r, task in waiting.items()} == {
+            3: False,
+            1: True,
+            2: True,
+            2**62: False,
+        }
+        assert not visibility.wanted(2)
+        waiting[3].cancel()
+        await turns()
+        visible.revision = 3
+        visibility.announce()
+        assert not visibility.wanted(2**61)
+        visibility.fail()
+        with pytest.raises(RequestError, match="the server failed"):
+            await waiting[2**62]
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_waits_for_its_turn_is_computed_once() -> None:
+    """Ten callers that ask before the computation begins get one answer."""
+
+    async def scenario() -> None:
+        visible = Clock()
+        queries = QueryThreads(visible)
+        gate = threading.Event()
+        calls: list[int] = []
+
+        def compute() -> int:
+            gate.wait()
+            calls.append(visible.revision)
+            return visible.revision
+
+        busy = [asyncio.create_task(queries.run(i, gate.wait)) for i in range(2)]
+        await turns()
+        asked = []
+        for revision in range(10):
+            visible.revision = revision
+            asked.append(asyncio.create_task(queries.run("same", compute)))
+            await turns()
+        asked[0].cancel()
+        gate.set()
+        assert await asyncio.gather(*asked[1:]) == [9] * 9
+        assert calls == [9]
+        await asyncio.gather(*busy)
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_running_computation_is_shared_only_until_something_is_applied() -> None:
+    """An answer includes what was visible when it was asked for."""
+
+    async def scenario() -> None:
+        visible = Clock()
+        queries = QueryThreads(visible)
+        gate = threading.Event()
+        begun = threading.Semaphore(0)
+
+        def compute() -> int:
+            seen = visible.revision
+            begun.release()
+            gate.wait()
+            return seen
+
+        first = asyncio.create_task(queries.run("same", compute))
+        await asyncio.to_thread(begun.acquire)
+        also = asyncio.create_task(queries.run("same", compute))
+        await turns()
+        visible.revision = 1
+        later = asyncio.create_task(queries.run("same", compute))
+        await asyncio.to_thread(begun.acquire)
+        gate.set()
+        assert await asyncio.gather(first, also, later) == [0, 0, 1]
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_reaches_everybody_who_shares() -> None:
+    """A computation that fails fails for each caller, and is tried anew afterwards."""
+
+    async def scenario() -> None:
+        queries = QueryThreads(Clock())
+
+        def compute() -> int:
+            raise ZeroDivisionError
+
+        for _ in range(2):
+            answers = await asyncio.gather(
+                queries.run("same", compute), queries.run("same", compute), return_exceptions=True
+            )
+            assert [type(answer) for answer in answers] == [ZeroDivisionError] * 2
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_no_ring_is_lost() -> None:
+    """Whatever was added before a ring is found by the waiter."""
+    bell = Doorbell()
+    work: list[int] = []
+    done: list[int] = []
+
+    def wait() -> None:
+        while len(done) < 4000:
+            bell.wait()
+            while work:
+                done.append(work.pop())
+
+    def add() -> None:
+        for i in range(1000):
+            work.append(i)
+            bell.ring()
+
+    waiter = threading.Thread(target=wait)
+    adders = [threading.Thread(target=add) for _ in range(4)]
+    for thread in (waiter, *adders):
+        thread.start()
+    for thread in (*adders, waiter):
+        thread.join(30)
+    assert sorted(done) == sorted(list(range(1000)) * 4)
+
+
+def test_a_fair_lock_passes_a_thread_that_loops() -> None:
+    """A thread that takes the lock again at once does not starve the others."""
+    lock = FairLock()
+    rounds = 0
+    stop = threading.Event()
+
+    def loop() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            with lock:
+                rounds += 1
+                for _ in range(1000):
+                    pass
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    waited = []
+    for _ in range(50):
+        before = rounds
+        with lock:
+            waited.append(rounds - before)
+    stop.set()
+    thread.join()
+    # One round may be under way, and one may slip in before this thread is in line.
+    assert sorted(waited)[25] <= 3, waited

@@ -1,0 +1,70 @@
+"""What a server may be started with."""
+
+from pathlib import Path
+
+import pytest
+
+from streameval_server import DataDirectoryInUseError, Settings, SettingsError
+from streameval_server._lock import DirectoryLock
+from streameval_server._settings import is_loopback
+
+
+@pytest.mark.parametrize(
+    "listen", ["127.0.0.1:0", "127.0.0.53:1", "localhost:50051", "[::1]:65535"]
+)
+def test_loopback_addresses_are_accepted(listen: str) -> None:
+    """A server that only this machine can reach needs no permission."""
+    assert Settings(listen=listen).listen == listen
+
+
+@pytest.mark.parametrize(
+    ("listen", "host"),
+    [
+        ("0.0.0.0:50051", "0.0.0.0"),
+        ("[::]:50051", "::"),
+        ("192.168.1.7:0", "192.168.1.7"),
+        ("example.org:50051", "example.org"),
+        (":50051", "every address"),
+    ],
+)
+def test_other_addresses_need_insecure(listen: str, host: str) -> None:
+    """What other machines can reach is refused, by name, unless it is asked for."""
+    with pytest.raises(SettingsError) as caught:
+        Settings(listen=listen)
+    assert str(caught.value) == (
+        f"refusing to listen on {host}: other machines could reach it without encryption or a "
+        "password. Listen on 127.0.0.1, or allow it with --insecure"
+    )
+    assert Settings(listen=listen, insecure=True).insecure
+
+
+@pytest.mark.parametrize(
+    "listen", ["", "localhost", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "::1:50051"]
+)
+def test_addresses_without_a_port_are_refused(listen: str) -> None:
+    """An address is HOST:PORT, or [IPV6]:PORT."""
+    with pytest.raises(SettingsError, match=r"^listen must be HOST:PORT"):
+        Settings(listen=listen)
+
+
+def test_names_that_look_local_are_not_trusted() -> None:
+    """Only localhost itself and addresses count as loopback."""
+    assert not is_loopback("localhost.example.org")
+    assert not is_loopback("128.0.0.1")
+
+
+def test_memory_and_a_directory_exclude_each_other() -> None:
+    """A server in memory keeps no directory."""
+    assert Settings(memory=True).directory() is None
+    assert Settings(data=Path("x")).directory() == Path("x")
+    with pytest.raises(SettingsError, match="in memory has no data directory"):
+        Settings(memory=True, data=Path("x"))
+
+
+def test_a_directory_has_one_server(tmp_path: Path) -> None:
+    """The second lock is refused and names the holder; after release it is granted."""
+    first = DirectoryLock(tmp_path / "data")
+    with pytest.raises(DataDirectoryInUseError, match=r"is in use by another server \(process \d"):
+        DirectoryLock(tmp_path / "data")
+    first.release()
+    DirectoryLock(tmp_path / "data").release()
