@@ -1,8 +1,10 @@
-"""Ids that wait for their other half: one dict over flat columns.
+"""Ids that wait for their other half: a sharded dict over flat columns.
 
 An id maps to a slot; what is known of it stands in columns at that slot, and
-slots are used again. Whatever falls due later stands in a bucket of slots by
-time, so expiry touches only what is due.
+slots are used again. The dict is cut into shards, because a dict that grows
+copies itself whole: at 10 M entries that would stop everything for a second.
+Whatever falls due later stands in a bucket of slots by time, so expiry touches
+only what is due.
 
 Cost: about 130 B an entry with 12-byte ids (`bench/join.py`); finding, adding
 and dropping an id is one dict operation, everything else is vectorised.
@@ -30,6 +32,7 @@ FREE = 255
 """The state of a slot that no id uses; other states are the joiner's."""
 
 _FIRST_CAPACITY = 1024
+_SHARDS = 64
 
 
 class JoinTable:
@@ -52,7 +55,7 @@ class JoinTable:
     """
 
     def __init__(self, keys: int = 0) -> None:
-        self._slots: dict[bytes, int] = {}
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
         self._ids: list[bytes | None] = []
         self._free: list[int] = []
         self._buckets: SortedDict[int, list[npt.NDArray[np.int32]]] = SortedDict()
@@ -63,11 +66,13 @@ class JoinTable:
         self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._ids) - len(self._free)
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Return each id's slot, -1 where it is not there. O(n)."""
-        return np.fromiter(map(self._slots.get, ids, repeat(-1)), np.int64, len(ids))
+        shards = self._shards
+        found = [shards[hash(id_) % _SHARDS].get(id_, -1) for id_ in ids]
+        return np.array(found, dtype=np.int64)
 
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids that stand at slots in use. O(n)."""
@@ -87,9 +92,10 @@ class JoinTable:
         count = len(ids)
         slots = self._take_slots(count)
         listed = slots.tolist()
-        self._slots.update(zip(ids, listed, strict=True))
+        shards = self._shards
         for slot, id_ in zip(listed, ids, strict=True):
             self._ids[slot] = id_
+            shards[hash(id_) % _SHARDS][id_] = slot
         self.state[slots] = state
         self.score[slots] = score
         self.event_us[slots] = event_us
@@ -115,8 +121,8 @@ class JoinTable:
     def drop(self, slots: SlotArray) -> None:
         """Forget the ids at distinct slots. O(n)."""
         listed = slots.tolist()
-        for slot in listed:
-            del self._slots[self._ids[slot]]
+        for slot, id_ in zip(listed, self.ids(slots), strict=True):
+            del self._shards[hash(id_) % _SHARDS][id_]
             self._ids[slot] = None
         self.state[slots] = FREE
         self._free.extend(listed)
@@ -138,7 +144,7 @@ class JoinTable:
 
     def slots_by_id(self) -> SlotArray:
         """Return all slots in use in order of their ids: one order for equal tables. O(n log n)."""
-        return np.fromiter((self._slots[id_] for id_ in sorted(self._slots)), np.int64, len(self))
+        return self.find(sorted(id_ for id_ in self._ids if id_ is not None))
 
     def _take_slots(self, count: int) -> SlotArray:
         again = min(count, len(self._free))
@@ -160,8 +166,9 @@ class JoinTable:
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""
         used = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}
-        assert used == set(self._slots.values()), (used, self._slots)
-        assert all(self._ids[slot] == id_ for id_, slot in self._slots.items())
+        slots = {id_: slot for shard in self._shards for id_, slot in shard.items()}
+        assert used == set(slots.values()), (used, slots)
+        assert all(self._ids[slot] == id_ for id_, slot in slots.items())
         assert sorted([*self._free, *used]) == list(range(len(self._ids)))
         assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
         listed: dict[int, set[int]] = {
