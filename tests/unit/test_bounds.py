@@ -1,0 +1,348 @@
+"""Bounds against every order, ties included, of the cases inside each cell."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from streameval import _bounds
+from streameval._bounds import BoundsQueries
+from streameval._errors import InvalidInputError
+from streameval._groups import Groups
+
+# ---- all orders of a cell, and the figures of a ranking in rational arithmetic ----
+
+
+@cache
+def orders(p, n):
+    """All rankings, with ties, of p positives and n negatives: lists of (p, n) groups."""
+    if p == n == 0:
+        return [()]
+    return [
+        ((a, b), *rest)
+        for a in range(p + 1)
+        for b in range(n + 1)
+        if a + b > 0
+        for rest in orders(p - a, n - b)
+    ]
+
+
+def build(groups, missed=(0, 0)):
+    """Groups from (p, n) pairs, best first; pairs without positives only add to fp."""
+    rows, tp, fp = [], 0, 0
+    for index, (p, n) in enumerate(groups):
+        if p:
+            rows.append((-float(index), p, n, tp, fp))
+        tp, fp = tp + p, fp + n
+    columns = list(zip(*rows)) or [()] * 5
+    return Groups(
+        scores=np.array(columns[0], dtype=np.float64),
+        **{
+            name: np.array(column, dtype=np.int64)
+            for name, column in zip(("p", "n", "tp", "fp"), columns[1:])
+        },
+        missed_positives=missed[0],
+        missed_negatives=missed[1],
+        P=tp + missed[0],
+        N=fp + missed[1],
+    )
+
+
+class Counted(BoundsQueries):
+    """What an evaluator with these groups would see, bounded or exact."""
+
+    revision = 0
+
+    def __init__(self, groups, *, resolution):
+        self.groups, self.resolution = groups, resolution
+        self.P, self.N = groups.P, groups.N
+        self._answers = {}
+
+    def _view(self):
+        return self
+
+    def cached(self, key, compute):
+        if key not in self._answers:
+            self._answers[key] = compute()
+        return self._answers[key]
+
+
+def figure_bounds(groups, name, *, exact, **arguments):
+    """The bounds of one figure of bounded (or exact) groups."""
+    return Counted(groups, resolution=None if exact else 12).bounds(name, **arguments)
+
+
+class Ranking:
+    """A ranking by its tied groups, with the figures written out as the design says."""
+
+    def __init__(self, groups, missed):
+        self.finite = [g for g in groups if sum(g)]
+        self.whole = self.finite + ([missed] if sum(missed) else [])
+        self.P = sum(p for p, _ in self.whole)
+        self.N = sum(n for _, n in self.whole)
+
+    def points(self, groups):
+        """Counts (FP, TP) from (0, 0) on."""
+        found = [(0, 0)]
+        for p, n in groups:
+            found.append((found[-1][0] + n, found[-1][1] + p))
+        return found
+
+    def hull(self):
+        """Upper hull of the operating points by testing each against all chords."""
+        points = sorted(set(self.points(self.whole)))
+        vertices = []
+        for point in points:
+            while len(vertices) > 1 and cross(vertices[-2], vertices[-1], point) >= 0:
+                vertices.pop()
+            vertices.append(point)
+        return vertices
+
+    def auc_roc(self, points=None):
+        """Trapezoids over the points."""
+        points = points or self.points(self.whole)
+        area = sum(
+            Fraction((x1 - x0) * (y0 + y1), 2) for (x0, y0), (x1, y1) in itertools.pairwise(points)
+        )
+        return area / (self.P * self.N)
+
+    def auc_roc_hull(self):
+        """Trapezoids over the hull."""
+        return self.auc_roc(self.hull())
+
+    def auc_pr(self, points=None):
+        """The integral of t/(t + FP(t)) along straight ROC pieces, in 40 digits."""
+        points = points or self.points(self.whole)
+        with localcontext() as context:
+            context.prec = 40
+            area = Decimal(0)
+            for (x0, y0), (x1, y1) in itertools.pairwise(points):
+                dx, dy = x1 - x0, y1 - y0
+                if dy == 0:
+                    continue
+                s = Decimal(dx) / dy
+                start = x0 - s * y0
+                if start == 0:
+                    area += dy / (1 + s)
+                else:
+                    log = ((y1 * (1 + s) + start) / (y0 * (1 + s) + start)).ln()
+                    area += (dy - start / (1 + s) * log) / (1 + s)
+            return area / self.P
+
+    def auc_pr_hull(self):
+        """The same along the hull."""
+        return self.auc_pr(self.hull())
+
+    def auc_pr_normalized(self):
+        """Rescaled so that the least possible area is 0 (Boyd 2012)."""
+        with localcontext() as context:
+            context.prec = 40
+            x = Decimal(self.P) / self.N
+            least = 1 - (1 + x).ln() / x
+            return (self.auc_pr() - least) / (1 - least)
+
+    def unit(self):
+        """Trapezoids at every integer TP within each piece."""
+        area = Fraction(0)
+        for (x0, y0), (x1, y1) in itertools.pairwise(self.points(self.whole)):
+            for i in range(y1 - y0):
+                ends = [Fraction(x1 - x0) * (i + j) / (y1 - y0) + x0 for j in (0, 1)]
+                heights = []
+                for fp, tp in zip(ends, (y0 + i, y0 + i + 1)):
+                    if fp + tp:
+                        heights.append(Fraction(tp) / (tp + fp))
+                    else:
+                        heights.append(Fraction(y1, x1 + y1))
+                area += sum(heights) / 2
+        return area / self.P
+
+    def gain(self):
+        """Area under precision gain against recall gain, from recall gain 0."""
+        odds = Fraction(self.P, self.N)
+        start = Fraction(self.P * self.P, self.P + self.N)
+        area = Fraction(0)
+        for (x0, y0), (x1, y1) in itertools.pairwise(self.points(self.whole)):
+            low = max(Fraction(y0), start)
+            if y1 <= low:
+                continue
+            ends = []
+            for t in (low, Fraction(y1)):
+                fp = x0 + Fraction(x1 - x0) * (t - y0) / (y1 - y0)
+                ends.append((1 - odds * (self.P - t) / t, 1 - odds * fp / t))
+            (r0, p0), (r1, p1) = ends
+            area += (r1 - r0) * (p0 + p1) / 2
+        return area
+
+    def average_precision(self, weight=1):
+        """Sum of p/P x TP/m over finite groups."""
+        total = Fraction(0)
+        tp = fp = 0
+        for p, n in self.finite:
+            tp, fp = tp + p, fp + n
+            if tp:
+                total += p * tp / (tp + weight * Fraction(fp))
+        return total / self.P
+
+    def maximum_f_measure(self, beta=1):
+        """The best F over finite operating points."""
+        square = Fraction(beta) ** 2
+        return max(
+            (1 + square) * tp / (tp + fp + square * self.P) for fp, tp in self.points(self.finite)
+        )
+
+    def eleven_pt(self):
+        """Best precision at recall >= i/10."""
+        points = [(fp, tp) for fp, tp in self.points(self.finite) if tp]
+        return [1.0] + [
+            max((Fraction(tp, tp + fp) for fp, tp in points if 10 * tp >= i * self.P), default=0)
+            for i in range(1, 11)
+        ]
+
+    def precision_at(self, rank):
+        """Expected share of positives among the first ranks."""
+        if rank == 0:
+            return 1
+        found, left = Fraction(0), rank
+        for p, n in self.finite:
+            taken = min(left, p + n)
+            found += Fraction(taken * p, p + n)
+            left -= taken
+        return found / rank
+
+    def reciprocal_rank(self):
+        """Expectation over the order of the first tie that has positives."""
+        ahead = 0
+        for p, n in self.finite:
+            if p:
+                return sum(
+                    Fraction(math.comb(p + n - k, p - 1), math.comb(p + n, p)) / (ahead + k)
+                    for k in range(1, n + 2)
+                )
+            ahead += n
+        return 0
+
+
+def cross(a, b, c):
+    """Positive where c lies to the left of the ray from a through b."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+SMALL = [
+    ([(2, 2)], (0, 0)),
+    ([(1, 1)], (0, 0)),
+    ([(1, 3)], (1, 2)),
+    ([(3, 1)], (1, 0)),
+    ([(0, 1), (2, 2), (1, 1)], (0, 0)),
+    ([(2, 1), (0, 2), (1, 2)], (1, 1)),
+    ([(1, 1), (1, 1), (1, 1), (1, 1)], (0, 1)),
+    ([(2, 0), (1, 2), (2, 1)], (0, 0)),
+    ([(0, 3), (3, 0), (1, 2)], (2, 0)),
+    ([(1, 2), (2, 1), (0, 1), (1, 1)], (0, 0)),
+]
+FIGURES = [
+    ("auc_roc", {}, lambda r: r.auc_roc()),
+    ("auc_roc_hull", {}, lambda r: r.auc_roc_hull()),
+    ("auc_pr", {}, lambda r: r.auc_pr()),
+    ("auc_pr", {"method": "unit"}, lambda r: r.unit()),
+    ("auc_pr_hull", {}, lambda r: r.auc_pr_hull()),
+    ("auc_pr_normalized", {}, lambda r: r.auc_pr_normalized()),
+    ("auc_prg", {}, lambda r: r.gain()),
+    ("average_precision", {}, lambda r: r.average_precision()),
+    (
+        "average_precision",
+        {"prevalence": 0.125},
+        lambda r: r.average_precision(Fraction(r.P, r.N) * 7),
+    ),
+    ("maximum_f_measure", {}, lambda r: r.maximum_f_measure()),
+    ("maximum_f_measure", {"beta": 0.5}, lambda r: r.maximum_f_measure(Fraction(1, 2))),
+    ("maximum_f_measure", {"beta": 3.0}, lambda r: r.maximum_f_measure(3)),
+    *(("precision_at", {"rank": k}, lambda r, k=k: r.precision_at(k)) for k in (0, 1, 2, 3, 5, 99)),
+    ("reciprocal_rank", {}, lambda r: r.reciprocal_rank()),
+    ("r_precision", {}, lambda r: r.precision_at(r.P)),
+    ("gini", {}, lambda r: 2 * r.auc_roc() - 1),
+    ("recall_at", {"rank": 3}, lambda r: 3 * r.precision_at(3) / r.P),
+    (
+        "lift_at",
+        {"rank": 2},
+        lambda r: r.precision_at(2) * Fraction(r.P + r.N, r.P),
+    ),
+]
+
+
+def every_order(cells, missed):
+    """The figures' ranking for each order inside each cell."""
+    for choice in itertools.product(*(orders(p, n) for p, n in cells)):
+        yield Ranking([group for cell in choice for group in cell], missed)
+
+
+@pytest.mark.parametrize(("cells", "missed"), SMALL)
+@pytest.mark.parametrize(
+    ("name", "arguments", "value"), FIGURES, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, arguments, value):
+    """Rigorous: no order leaves them. Tight: some order comes as near as rounding allows."""
+    lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
+    values = [value(ranking) for ranking in every_order(cells, missed)]
+    assert lower <= min(values)
+    assert max(values) <= upper
+    assert lower == pytest.approx(float(min(values)), rel=1e-12, abs=1e-12)
+    assert upper == pytest.approx(float(max(values)), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize(("cells", "missed"), SMALL)
+def test_eleven_points_are_attained_and_never_exceeded(cells, missed):
+    """Each of the eleven has its own limits."""
+    name = "eleven_pt_interp_precision"
+    lower, upper = figure_bounds(build(cells, missed), name, exact=False)
+    values = [ranking.eleven_pt() for ranking in every_order(cells, missed)]
+    for i, column in enumerate(zip(*values)):
+        assert lower[i] <= min(column)
+        assert max(column) <= upper[i]
+        assert lower[i] == pytest.approx(float(min(column)), rel=1e-13)
+        assert upper[i] == pytest.approx(float(max(column)), rel=1e-13)
+
+
+@pytest.mark.parametrize(("cells", "missed"), SMALL)
+@pytest.mark.parametrize(
+    ("name", "arguments", "value"), FIGURES, ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_exact_bounds_are_the_value(cells, missed, name, arguments, value):
+    """Without a resolution ties are real: the bounds differ by rounding alone."""
+    lower, upper = figure_bounds(build(cells, missed), name, exact=True, **arguments)
+    exact = value(Ranking(cells, missed))
+    assert lower <= exact <= upper
+    assert upper - lower < 1e-12
+
+
+PARTS = [
+    ("auc_roc", {"max_fpr": 0.3}),
+    ("auc_roc", {"max_fpr": 0.3, "standardize": True}),
+    ("auc_roc", {"min_recall": 0.4}),
+    ("auc_roc_hull", {"max_fpr": 0.3}),
+    ("auc_pr", {"min_recall": 0.4}),
+    ("auc_pr", {"min_recall": 0.4, "method": "unit", "prevalence": 0.2}),
+    ("auc_pr_hull", {"min_recall": 0.4}),
+    ("auc_pr", {"hull": True, "prevalence": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("cells", "missed"), SMALL)
+@pytest.mark.parametrize(("name", "arguments"), PARTS, ids=str)
+def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arguments):
+    """The other arguments of a figure's method are passed on, and keep the guarantee."""
+    lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
+    values = []
+    for ranking in every_order(cells, missed):
+        view = Counted(build(ranking.finite, missed), resolution=None)
+        asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
+        values.append(getattr(_bounds._Asked(view), name.removesuffix("_hull"))(**asked))
+    assert lower <= min(values)
+    assert max(values) <= upper
+    assert lower == pytest.approx(min(values), abs=1e-12)
+    assert upper == pytest.approx(max(values), abs=1e-12)
