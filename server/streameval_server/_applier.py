@@ -1,11 +1,13 @@
 """Between committer and engine: a bounded backlog of durable entries.
 
-`push` is called by the committing thread and `step` by the applying one;
-each counter has one writer, so no lock is needed.
+`push`, `take_checkpoint` and `checkpoint_done` are called by the committing
+thread, `step` by the applying one; each counter has one writer, so no lock is
+needed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,34 +18,114 @@ if TYPE_CHECKING:
     from streameval_server._entries import Entry
     from streameval_server._limits import Limits
 
+_STATE_RATIO = 4
+"""A checkpoint waits until the log has grown by this many times its own size."""
+
 
 class Applier:
-    """Feeds durable entries to the engine in chunks."""
+    """Feeds durable entries to the engine in chunks, and says when to checkpoint.
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
-        raise NotImplementedError
+    Parameters
+    ----------
+    engine, limits
+        The server's.
+    checkpoint_revision : int
+        Revision of the current checkpoint; 0 when there is none.
+    keeps : bool
+        Whether checkpoints are worth taking.
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Limits, *, checkpoint_revision: int = 0, keeps: bool = True
+    ) -> None:
+        self.engine = engine
+        self._limits = limits
+        self._keeps = keeps
+        self._queue: deque[Entry] = deque()
+        self._pushed_rows = 0
+        self._applied_rows = 0
+        self._pushed_bytes = 0
+        self._checkpoint_revision = checkpoint_revision
+        self._checkpoint_size = 0
+        self._checkpointed_bytes = 0
+        self._requested = False
+        self._taking = False
+        self._waiting: Checkpoint | None = None
 
     @property
     def lag_rows(self) -> int:
         """Rows pushed and not applied yet. Safe to read from any thread."""
-        raise NotImplementedError
+        return self._pushed_rows - self._applied_rows
+
+    @property
+    def checkpoint_pending(self) -> bool:
+        """Whether a checkpoint was asked for, or taken, and is not written yet."""
+        return self._requested or self._taking
 
     def push(self, entries: Sequence[Entry], nbytes: int) -> None:
         """Queue entries that are durable; `nbytes` is their size in the log."""
-        raise NotImplementedError
+        self._pushed_bytes += nbytes
+        self._pushed_rows += sum(map(_cost, entries))
+        self._queue.extend(entries)
 
     def step(self) -> bool:
         """Apply at most about `Limits.apply_rows` rows; say whether there are more.
 
         Takes a checkpoint when one is due. Not to be called at the same time
-        as the engine's `view`.
+        as the engine's `view`. An exception means that the log holds what
+        cannot be applied: the server must stop.
         """
-        raise NotImplementedError
+        queue = self._queue
+        chunk: list[Entry] = []
+        rows = 0
+        while queue and rows < self._limits.apply_rows:
+            entry = queue.popleft()
+            chunk.append(entry)
+            rows += _cost(entry)
+        self.engine.apply(chunk)
+        self._applied_rows += rows
+        if self._checkpoint_is_due():
+            self._take()
+        return bool(queue)
+
+    def finish(self) -> None:
+        """Apply everything that was pushed."""
+        while self.step():
+            pass
+
+    def _checkpoint_is_due(self) -> bool:
+        if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:
+            self._requested = False
+            return False
+        grown = self._pushed_bytes - self._checkpointed_bytes
+        due = max(self._limits.checkpoint_bytes, _STATE_RATIO * self._checkpoint_size)
+        return self._requested or grown >= due
+
+    def _take(self) -> None:
+        self._taking = True
+        self._requested = False
+        self._checkpointed_bytes = self._pushed_bytes
+        checkpoint = self.engine.checkpoint(self._checkpoint_revision)
+        self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
+        self._waiting = checkpoint
 
     def request_checkpoint(self) -> None:
         """Make the next `step` take a checkpoint, due or not."""
-        raise NotImplementedError
+        self._requested = True
 
     def take_checkpoint(self) -> Checkpoint | None:
         """Return the checkpoint that waits to be written, once."""
-        raise NotImplementedError
+        waiting = self._waiting
+        if waiting is not None:
+            self._waiting = None
+        return waiting
+
+    def checkpoint_done(self, revision: int) -> None:
+        """Note which checkpoint is current now: the one that was taken, or an older one."""
+        self._checkpoint_revision = revision
+        self._waiting = None
+        self._taking = False
+
+
+def _cost(entry: Entry) -> int:
+    return 1 if entry.rows is None else entry.rows.size

@@ -1,22 +1,30 @@
 """Checkpoints in parts: only what changed is written, and the manifest comes last.
 
-A part is the marks, the table of streams, or one stream's counts. A manifest
-names for each part the revision of the checkpoint that wrote it, its length
-and its CRC-32. A crash between parts leaves the checkpoint before it current.
+A part is the producers' marks, or one stream's counts. A manifest names for
+each part the revision of the checkpoint that wrote it, its length and its
+CRC-32. A crash between parts leaves the checkpoint before it current.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from streameval_server._errors import CorruptLogError, StorageError
+from streameval_server._storage import PartRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streameval_server._storage import PartRow, Storage
+    from streameval_server._storage import Storage
 
 PIECE_BYTES = 1 << 20
-"""Longest piece of a part."""
+"""Longest piece of a part, and about what one step writes."""
+
+FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +49,129 @@ class Checkpoint:
     unchanged: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PartEntry:
+    """Where a manifest finds a part, and how it knows it."""
+
+    revision: int
+    length: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """Which parts, written when, make up the current checkpoint."""
+    """Which parts, written when, make up the current checkpoint.
+
+    Attributes
+    ----------
+    revision, received_us : int
+        As in `Checkpoint`.
+    parts : mapping of str to PartEntry
+    """
+
+    revision: int
+    received_us: int
+    parts: Mapping[str, PartEntry]
+
+    def keys(self) -> dict[str, int]:
+        """Return the revision of each part."""
+        return {name: part.revision for name, part in self.parts.items()}
 
     def to_bytes(self) -> bytes:
         """Return it, with a CRC-32 of its own."""
-        raise NotImplementedError
+        body = json.dumps(
+            {
+                "format": FORMAT,
+                "revision": self.revision,
+                "received_us": self.received_us,
+                "parts": {
+                    name: [part.revision, part.length, part.crc32]
+                    for name, part in self.parts.items()
+                },
+            },
+            separators=(",", ":"),
+        ).encode()
+        return zlib.crc32(body).to_bytes(4, "little") + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Read it back; CorruptLogError when it is not what was written."""
-        raise NotImplementedError
+        """Read it back.
+
+        Raises
+        ------
+        CorruptLogError
+            When it is not what was written.
+        StorageError
+            When a newer version wrote it.
+        """
+        body = data[4:]
+        if len(data) < 4 or zlib.crc32(body) != int.from_bytes(data[:4], "little"):
+            raise CorruptLogError("the checkpoint's manifest is not what was written")
+        fields = json.loads(body)
+        if fields["format"] != FORMAT:
+            raise StorageError(
+                f"the checkpoint has format {fields['format']}, this version knows {FORMAT}: "
+                "start the release that wrote it, or a newer one"
+            )
+        parts = {name: PartEntry(*numbers) for name, numbers in fields["parts"].items()}
+        return cls(fields["revision"], fields["received_us"], parts)
+
+    def read(self, storage: Storage) -> dict[str, bytes]:
+        """Return all parts.
+
+        Raises
+        ------
+        CorruptLogError
+            When one is not what was written.
+        """
+        found: dict[str, bytes] = {}
+        for name, part in self.parts.items():
+            data = storage.read_part(name, part.revision)
+            if len(data) != part.length or zlib.crc32(data) != part.crc32:
+                raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
+            found[name] = data
+        return found
 
 
 class CheckpointWriter:
-    """Writes one checkpoint, a step at a time, between commits."""
+    """Writes one checkpoint, a step at a time, between commits.
+
+    Parameters
+    ----------
+    checkpoint
+        What to write.
+    before
+        The current manifest, which has the parts that did not change.
+    """
 
     def __init__(self, checkpoint: Checkpoint, before: Manifest | None) -> None:
-        raise NotImplementedError
+        revision = checkpoint.revision
+        old: Mapping[str, PartEntry] = {} if before is None else before.parts
+        parts = {name: old[name] for name in checkpoint.unchanged}
+        self._pieces: deque[PartRow] = deque()
+        for name, data in checkpoint.changed.items():
+            parts[name] = PartEntry(revision, len(data), zlib.crc32(data))
+            self._pieces.extend(pieces(name, revision, data))
+        self._manifest = Manifest(revision, checkpoint.received_us, parts)
+        self._superseded = [
+            (name, part.revision) for name, part in old.items() if parts.get(name) != part
+        ]
 
     def step(self, storage: Storage) -> Manifest | None:
         """Write about 1 MiB; return the manifest once it is current."""
-        raise NotImplementedError
+        rows: list[PartRow] = []
+        size = 0
+        while self._pieces and (not rows or size + len(self._pieces[0].data) <= PIECE_BYTES):
+            rows.append(self._pieces.popleft())
+            size += len(rows[-1].data)
+        if rows:
+            storage.write_parts(rows)
+            return None
+        storage.write_manifest(self._manifest.to_bytes(), self._superseded)
+        return self._manifest
 
 
 def pieces(part: str, revision: int, data: bytes) -> Iterator[PartRow]:
     """Cut a part into rows."""
-    raise NotImplementedError
+    for piece, at in enumerate(range(0, len(data), PIECE_BYTES)):
+        yield PartRow(part, revision, piece, data[at : at + PIECE_BYTES])

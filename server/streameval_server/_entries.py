@@ -137,6 +137,8 @@ class Item:
         Why a batch consumes its sequence without being counted.
     rows : Rows or None
         As in `Entry`.
+    nbytes : int
+        What it takes of the queue: the length of the request.
     """
 
     owner: Owner
@@ -147,8 +149,9 @@ class Item:
     epoch: int
     sequence: int
     payload: bytes
-    rows: Rows | None
-    refused: Refused | None
+    rows: Rows | None = None
+    refused: Refused | None = None
+    nbytes: int = 0
 
 
 class Status(enum.IntEnum):

@@ -1,0 +1,102 @@
+"""From a request to an item for the log: decoded, checked, refused or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from streameval_server._batch import decode
+from streameval_server._entries import Format, Item, Kind
+from streameval_server._errors import Code, RefusedError, RequestError
+from streameval_server._names import MAX_UINT, id_problem, stream_name_problem
+
+if TYPE_CHECKING:
+    from streameval.v1 import ingest_pb2
+    from streameval_server._entries import Owner
+    from streameval_server._limits import Limits
+
+M = TypeVar("M", bound=Message)
+
+
+def nothing() -> None:
+    """Do nothing: for whoever need not be woken."""
+
+
+def parsed(message: type[M], frame: bytes) -> M:
+    """Return an encoded message, or raise the RequestError that says it is none."""
+    try:
+        return message.FromString(frame)
+    except DecodeError:
+        raise RequestError(
+            Code.INVALID_ARGUMENT,
+            f"the request is not an encoded {message.DESCRIPTOR.full_name}",
+            reason="MALFORMED_MESSAGE",
+        ) from None
+
+
+def batch_item(
+    owner: Owner,
+    batch: ingest_pb2.Batch,
+    frame: bytes,
+    *,
+    format_: Format,
+    producer: str,
+    epoch: int,
+    now_us: int,
+    limits: Limits,
+) -> Item:
+    """Return a batch on its way into the log.
+
+    A batch that breaks a rule is on its way too, as the refusal that consumes
+    its sequence.
+    """
+    nbytes = len(frame)
+    try:
+        rows = decode(batch, nbytes, now_us, limits)
+    except RefusedError as error:
+        refused = error.refused
+        payload = refused.to_message().SerializeToString()
+        known = stream_name_problem(batch.stream, limits.max_stream_name) is None
+        return Item(
+            owner,
+            Kind.REFUSED,
+            Format.REFUSAL,
+            batch.stream if known else "",
+            producer,
+            epoch,
+            batch.sequence,
+            payload,
+            None,
+            refused,
+            len(payload),
+        )
+    return Item(
+        owner,
+        Kind.BATCH,
+        format_,
+        batch.stream,
+        producer,
+        epoch,
+        batch.sequence,
+        frame,
+        rows,
+        None,
+        nbytes,
+    )
+
+
+def check_producer(producer: str, epoch: int, limits: Limits, *, prefix: str = "") -> None:
+    """Refuse a producer's name or epoch that the log cannot hold."""
+    field = f"{prefix}producer"
+    problem = id_problem("producer", producer, limits.max_id_bytes)
+    if problem is None and epoch > MAX_UINT:
+        field = f"{prefix}epoch"
+        problem = f"epoch must be below 2**63, got {epoch}"
+    if problem is not None:
+        raise RequestError(
+            Code.INVALID_ARGUMENT,
+            problem,
+            reason="INVALID_PRODUCER",
+            violations=((field, problem),),
+        )

@@ -1,0 +1,151 @@
+"""Single calls that end when they are durable: IngestBatch, CreateStream, DeleteStream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._admission import batch_item, check_producer, nothing, parsed
+from streameval_server._entries import Format, Item, Kind, Status
+from streameval_server._errors import Code, RequestError
+from streameval_server._names import MAX_UINT, stream_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._committer import Committer
+    from streameval_server._engine import StreamInfo
+    from streameval_server._entries import Outcome
+    from streameval_server._limits import Limits
+
+Response = (
+    ingest_pb2.IngestBatchResponse
+    | stream_pb2.CreateStreamResponse
+    | stream_pb2.DeleteStreamResponse
+)
+
+
+class UnaryCall:
+    """One call that ends when its item is durable.
+
+    Parameters
+    ----------
+    committer, limits
+        The server's.
+    wake
+        Called when `response` has an answer, in the thread that delivers outcomes.
+    """
+
+    def __init__(
+        self, committer: Committer, limits: Limits, wake: Callable[[], None] = nothing
+    ) -> None:
+        self._committer = committer
+        self._limits = limits
+        self._wake = wake
+        self._outcome: Outcome | None = None
+
+    def ingest_batch(self, frame: bytes, now_us: int) -> None:
+        """Submit an encoded IngestBatchRequest.
+
+        With a producer, a refused batch consumes its sequence here too.
+
+        Raises
+        ------
+        RequestError
+            The call ends with it; nothing was changed.
+        """
+        request = parsed(ingest_pb2.IngestBatchRequest, frame)
+        batch = request.batch
+        if request.producer:
+            check_producer(request.producer, request.epoch, self._limits)
+            if not 0 < batch.sequence <= MAX_UINT:
+                raise _invalid(
+                    "batch.sequence", f"sequence must be from 1 to 2**63 - 1, got {batch.sequence}"
+                )
+        elif batch.sequence or request.epoch:
+            raise _invalid("producer", "a sequence or an epoch needs a producer")
+        item = batch_item(
+            self,
+            batch,
+            frame,
+            format_=Format.INGEST_BATCH_REQUEST,
+            producer=request.producer,
+            epoch=request.epoch,
+            now_us=now_us,
+            limits=self._limits,
+        )
+        if item.refused is not None and not item.producer:
+            raise item.refused.to_error()
+        self._committer.submit(item)
+
+    def create_stream(self, frame: bytes) -> None:
+        """Submit an encoded CreateStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.CreateStreamRequest, frame)
+        self._administer(
+            Kind.CREATE_STREAM,
+            Format.CREATE_STREAM_REQUEST,
+            "stream.name",
+            request.stream.name,
+            frame,
+        )
+
+    def delete_stream(self, frame: bytes) -> None:
+        """Submit an encoded DeleteStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.DeleteStreamRequest, frame)
+        self._administer(
+            Kind.DELETE_STREAM, Format.DELETE_STREAM_REQUEST, "name", request.name, frame
+        )
+
+    def _administer(self, kind: Kind, format_: Format, field: str, name: str, frame: bytes) -> None:
+        problem = stream_name_problem(name, self._limits.max_stream_name)
+        if problem is not None:
+            raise _invalid(field, problem)
+        self._committer.submit(Item(self, kind, format_, name, "", 0, 0, frame, nbytes=len(frame)))
+
+    @property
+    def done(self) -> bool:
+        """Whether `response` has an answer."""
+        return self._outcome is not None
+
+    def response(self) -> Response:
+        """Return the answer once `done`. Raises RequestError when the call failed."""
+        outcome = self._outcome
+        if outcome is None:
+            raise RuntimeError("the call is not done")
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.refused is not None:
+            raise outcome.refused.to_error()
+        item, revision = outcome.item, outcome.revision
+        if item.kind == Kind.CREATE_STREAM:
+            stream = stream_message(item.stream, outcome.received_us, revision)
+            return stream_pb2.CreateStreamResponse(stream=stream, revision=revision)
+        if item.kind == Kind.DELETE_STREAM:
+            return stream_pb2.DeleteStreamResponse(revision=revision)
+        duplicate = outcome.status is Status.DUPLICATE
+        return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Take the outcome."""
+        self._outcome = outcome
+        self._wake()
+
+
+def stream_message(name: str, create_us: int, create_revision: int) -> stream_pb2.Stream:
+    """Return a stream's description as a message."""
+    create_time = Timestamp()
+    create_time.FromMicroseconds(create_us)
+    return stream_pb2.Stream(name=name, create_time=create_time, create_revision=create_revision)
+
+
+def info_message(info: StreamInfo) -> stream_pb2.Stream:
+    """Return the same from the engine's description."""
+    return stream_message(info.name, info.create_us, info.create_revision)
+
+
+def _invalid(field: str, problem: str) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
+    )
