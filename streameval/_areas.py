@@ -246,7 +246,7 @@ class AreaQueries(Queries):
         >>> ev.auc_roc()
         0.75
         >>> ev.auc_roc(max_fpr=0.5), ev.auc_roc(max_fpr=0.5, standardize=True)
-        (0.25, 0.6666666666666667)
+        (0.25, 0.6666666666666666)
         """
         view = self._view()
         key = ("auc_roc", hull, max_fpr, min_recall, standardize)
@@ -315,7 +315,7 @@ class AreaQueries(Queries):
         >>> round(ev.auc_pr(), 6), round(ev.auc_pr(method="unit"), 6)
         (0.797267, 0.791667)
         >>> round(ev.auc_pr(prevalence=0.01), 6)
-        0.509175
+        0.507459
         """
         view = self._view()
         key = ("auc_pr", hull, method, prevalence, min_recall)

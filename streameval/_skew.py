@@ -159,7 +159,7 @@ class SkewQueries(Queries):
         >>> ev = Evaluator()
         >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
         >>> round(ev.auc_pr_normalized(), 6)
-        0.707518
+        0.707519
         """
         view = self._view()
         return view.cached(
@@ -189,7 +189,7 @@ class SkewQueries(Queries):
         >>> ev = Evaluator()
         >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
         >>> ev.auc_prg()
-        0.75
+        0.25
         """
         view = self._view()
         return view.cached("auc_prg", lambda: auc_prg_value(view.groups.with_misses()))
