@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._snapshot import FIGURES
 from streameval.v1 import types_pb2
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._snapshot import Snapshot
-
     from streameval._evaluator import Evaluator
     from streameval._groups import FloatArray, IntArray
+    from streameval._snapshot import Snapshot
 
     class CountCurve(Protocol):
         """Operating points and hulls alike."""
@@ -34,77 +34,39 @@ if TYPE_CHECKING:
         def thresholds(self) -> FloatArray: ...
 
 
-METRICS = (
-    "auc_roc",
-    "auc_roc_hull",
-    "auc_pr",
-    "auc_pr_hull",
-    "average_precision",
-    "prevalence",
-)
-"""The figures of a snapshot, in the order in which they are sent."""
-
 DEFAULT_MAX_POINTS = 2048
 
-_NEEDS_NEGATIVES = frozenset({"auc_roc", "auc_roc_hull", "auc_pr_hull"})
 _Reason = types_pb2.UndefinedReason
 
 
 def snapshot_message(snapshot: Snapshot, *, stream: str, revision: int) -> types_pb2.Snapshot:
-    """Return the answer to GetSnapshot. O(vertices of the hull)."""
-    positives, negatives = snapshot.num_positive_ref, snapshot.num_negative_ref
-    message = types_pb2.Snapshot(
+    """Return the answer to GetSnapshot. O(vertices of the hull).
+
+    Parameters
+    ----------
+    snapshot
+        The library's.
+    revision
+        The log revision that it includes; its own counts an evaluator's changes.
+    """
+    return types_pb2.Snapshot(
         revision=revision,
         stream=stream,
-        num_positive_ref=positives,
-        num_negative_ref=negatives,
+        num_positive_ref=snapshot.num_positive_ref,
+        num_negative_ref=snapshot.num_negative_ref,
         num_misses=snapshot.num_misses,
         num_negative_misses=snapshot.num_negative_misses,
-        metrics=[
-            metric_message(name, getattr(snapshot, name), positives=positives, negatives=negatives)
-            for name in METRICS
-        ],
-    )
-    if positives and negatives:
-        message.hull.CopyFrom(curve_message(snapshot.hull))
-    return message
-
-
-def metric_message(name: str, value: float, *, positives: int, negatives: int) -> types_pb2.Metric:
-    """Return one figure: its value, or why it has none.
-
-    Examples
-    --------
-    >>> metric_message("auc_roc", float("nan"), positives=3, negatives=0)
-    name: "auc_roc"
-    undefined_reason: UNDEFINED_REASON_NO_NEGATIVES
-    <BLANKLINE>
-    """
-    if not math.isnan(value):
-        return types_pb2.Metric(name=name, value=value)
-    return types_pb2.Metric(
-        name=name, undefined_reason=undefined_reason(name, positives, negatives)
+        metrics=[_metric(snapshot, name) for name in FIGURES],
+        hull=None if snapshot.hull is None else curve_message(snapshot.hull),
     )
 
 
-def undefined_reason(
-    name: str, positives: int, negatives: int
-) -> types_pb2.UndefinedReason.ValueType:
-    """Say what the figure `name` lacks when it has no value."""
-    if positives == 0 and negatives == 0:
-        return _Reason.UNDEFINED_REASON_EMPTY
-    if positives == 0:
-        return _Reason.UNDEFINED_REASON_NO_POSITIVES
-    if negatives == 0 and name in _NEEDS_NEGATIVES:
-        return _Reason.UNDEFINED_REASON_NO_NEGATIVES
-    return _Reason.UNDEFINED_REASON_TOO_FEW
-
-
-def hull_message(evaluator: Evaluator) -> types_pb2.Curve:
-    """Return the ROC hull's vertices; none where one class is absent."""
-    if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
-        return types_pb2.Curve()
-    return curve_message(evaluator.roc_hull())
+def _metric(snapshot: Snapshot, name: str) -> types_pb2.Metric:
+    value: float = getattr(snapshot, name)
+    if math.isnan(value):
+        reason = _Reason.Value(f"UNDEFINED_REASON_{snapshot.reasons[name]}")
+        return types_pb2.Metric(name=name, undefined_reason=reason)
+    return types_pb2.Metric(name=name, value=value)
 
 
 def points_message(evaluator: Evaluator, max_points: int) -> types_pb2.Curve:
@@ -113,8 +75,6 @@ def points_message(evaluator: Evaluator, max_points: int) -> types_pb2.Curve:
     limit = max_points or DEFAULT_MAX_POINTS
     if len(points.fp) <= limit:
         return curve_message(points)
-    if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
-        return curve_message(points, thinned(points, points.fp[:0], max_points=limit))
     hull = evaluator.roc_hull()
     return curve_message(points, thinned(points, hull.fp + hull.tp, max_points=limit))
 

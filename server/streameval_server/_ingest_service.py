@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
+from streameval_server._calls import UnaryCall
 from streameval_server._errors import RequestError
 from streameval_server._runtime import now_us, stopping_error
-from streameval_server._session import IngestSession, UnaryCall
+from streameval_server._session import IngestSession
 from streameval_server._status import abort
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from streameval_server._runtime import Runtime
 
 _FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
+
+_MOST_UNREAD = 1024
+"""So many batches are read while an answer waits to be taken: each may be refused,
+and refusals, unlike acks, cannot be told in one."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -88,6 +93,8 @@ class _Stream:
         self._room = asyncio.Event()
         self._session = IngestSession(runtime.core.committer, limits, self.wake)
         self._ended = False
+        self._writing = False
+        self._fed_since_write = 0
 
     def wake(self) -> None:
         """Let both tasks look for what is new."""
@@ -109,12 +116,17 @@ class _Stream:
                     return
                 session.feed(frame, now_us())
                 runtime.submitted()
-                while session.full:
+                self._fed_since_write += 1
+                while session.full or self._unread():
                     self._room.clear()
                     await self._room.wait()
         finally:
             self._ended = True
             self._changed.set()
+
+    def _unread(self) -> bool:
+        """Whether the client sends on and on without reading what it is answered."""
+        return self._writing and self._fed_since_write >= _MOST_UNREAD
 
     async def write(self, context: Context) -> None:
         """Send replies until all that was fed is settled and nothing more will be.
@@ -128,8 +140,13 @@ class _Stream:
         while True:
             self._changed.clear()
             replies = session.replies()
-            for reply in replies:
-                await context.write(reply)
+            if replies:
+                self._writing = True
+                self._fed_since_write = 0
+                for reply in replies:
+                    await context.write(reply)
+                self._writing = False
+                self._room.set()
             if session.error is not None:
                 raise session.error
             if runtime.failed:

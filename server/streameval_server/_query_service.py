@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
-from streameval_server._convert import hull_message, points_message, snapshot_message
+from streameval_server._convert import curve_message, points_message, snapshot_message
 from streameval_server._errors import Code, RequestError
 from streameval_server._status import abort
 
@@ -105,12 +105,15 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.GetCurveResponse:
         view = self._runtime.view(stream)
         evaluator = view.evaluator
-        is_hull = kind == _Kind.CURVE_KIND_HULL
+        if kind == _Kind.CURVE_KIND_HULL:
+            curve = curve_message(evaluator.roc_hull())
+        else:
+            curve = points_message(evaluator, most)
         return query_pb2.GetCurveResponse(
             revision=view.revision,
             num_positive_ref=evaluator.num_positive_ref,
             num_negative_ref=evaluator.num_negative_ref,
-            curve=hull_message(evaluator) if is_hull else points_message(evaluator, most),
+            curve=curve,
         )
 
     def _state(self, stream: str) -> tuple[int, bytes]:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server._committer import StepResult
-    from streameval_server._engine import StreamInfo, StreamView
+    from streameval_server._engine import StreamView
     from streameval_server._limits import Limits
+    from streameval_server._stream_state import StreamInfo
 
 _log = logging.getLogger(__name__)
 
@@ -279,7 +280,7 @@ class Runtime:
                 more = applier.step()
             if self.visibility.wanted(self.core.engine.revision):
                 self._loop.call_soon_threadsafe(self.visibility.announce)
-            if self._commit_blocked or applier.has_checkpoint:
+            if self._commit_blocked or applier.checkpoint_pending:
                 self._commit_bell.ring()
             if not more:
                 self._apply_bell.wait()

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import stream_pb2
+from streameval_server._calls import UnaryCall, info_message
 from streameval_server._errors import Code, RequestError
 from streameval_server._runtime import unknown_stream
-from streameval_server._session import UnaryCall
 from streameval_server._status import abort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._engine import StreamInfo
     from streameval_server._limits import Limits
     from streameval_server._runtime import Runtime
 
@@ -102,7 +101,7 @@ class StreamService:
         info = engine.stream(request.name)
         if info is None:
             await abort(context, unknown_stream(request.name))
-        return stream_pb2.GetStreamResponse(stream=stream_message(info), revision=revision)
+        return stream_pb2.GetStreamResponse(stream=info_message(info), revision=revision)
 
     async def list(
         self, request: stream_pb2.ListStreamsRequest, context: Context
@@ -119,17 +118,10 @@ class StreamService:
         except RequestError as error:
             await abort(context, error)
         return stream_pb2.ListStreamsResponse(
-            streams=[stream_message(info) for info in infos[:size]],
+            streams=[info_message(info) for info in infos[:size]],
             next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
             revision=revision,
         )
-
-
-def stream_message(info: StreamInfo) -> stream_pb2.Stream:
-    """Return a stream's description as a message."""
-    message = stream_pb2.Stream(name=info.name, create_revision=info.create_revision)
-    message.create_time.FromMicroseconds(info.create_us)
-    return message
 
 
 def _page_size(asked: int) -> int:
