@@ -1,0 +1,53 @@
+"""The client of a streameval server; needs the extra ``streameval[client]``.
+
+Its layers, from the caller to the wire:
+
+- `Stream`: the verbs; checks columns with the library's own rules.
+- `_buffer`: the bounded buffer that every call appends to.
+- `_sender`: numbers batches and keeps what is not acknowledged, without I/O.
+- `_worker`: the thread that moves the sender's messages.
+- `_transport`: gRPC.
+"""
+
+from streameval.client._client import Client, StreamInfo
+from streameval.client._errors import (
+    AccessError,
+    AlreadyExistsError,
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    OutOfRangeError,
+    RefusedBatch,
+    ResourceExhaustedError,
+    RowsLostError,
+    UnavailableError,
+    UnimplementedError,
+    Violation,
+)
+from streameval.client._stream import Stream
+from streameval.client._worker import ClientStatistics
+
+__all__ = [
+    "AccessError",
+    "AlreadyExistsError",
+    "Client",
+    "ClientError",
+    "ClientStatistics",
+    "ClosedError",
+    "DeadlineError",
+    "FencedError",
+    "InvalidRequestError",
+    "NotFoundError",
+    "OutOfRangeError",
+    "RefusedBatch",
+    "ResourceExhaustedError",
+    "RowsLostError",
+    "Stream",
+    "StreamInfo",
+    "UnavailableError",
+    "UnimplementedError",
+    "Violation",
+]

@@ -1,0 +1,373 @@
+"""The client: a buffer that never blocks its caller, and a thread that empties it.
+
+Everything that is added goes into one bounded buffer. A thread sends it in
+batches over one Ingest stream, connects again when that breaks, and goes on
+from what the server has. A forked child starts empty, as a producer of its own;
+its parent sends what it had.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+import weakref
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+from streameval._errors import InvalidInputError
+from streameval.client._buffer import Buffer, WhenFull
+from streameval.client._errors import ClientError
+from streameval.client._sender import Sender
+from streameval.client._stream import Stream
+from streameval.client._transport import Transport
+from streameval.client._worker import ClientStatistics, Worker
+from streameval.v1 import stream_pb2
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import grpc
+
+_log = logging.getLogger("streameval.client")
+
+# How long the connection's orderly end may take once everything is durable, in seconds.
+_STOP_S = 1.0
+_PAGE_SIZE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream's description.
+
+    Attributes
+    ----------
+    name : str
+    create_time : datetime
+        When it was made, by the server's clock, in UTC.
+    create_revision : int
+        Log revision at which it was made.
+    """
+
+    name: str
+    create_time: datetime
+    create_revision: int
+
+
+class Client:
+    """A connection to a streameval server.
+
+    Parameters
+    ----------
+    address : str
+        ``host:port``. Nothing is opened before it is needed, and the server
+        need not be there yet.
+    token : str, optional
+        Sent with each call as a bearer token.
+    credentials : grpc.ChannelCredentials, optional
+        For TLS; plain text without.
+    producer : str, optional
+        Who sends; 1 to 128 bytes of UTF-8. A new UUID unless given. Two
+        processes that use the same one at a time fence each other off.
+    when_full : {"drop", "block"}
+        What happens to rows when `max_buffered_rows` are waiting: the newest
+        are dropped and counted, or their caller waits.
+    max_buffered_rows : int
+        Rows that may be added and not yet durable, at most; 9 bytes each.
+    batch_rows : int
+        So many rows are sent without waiting for more.
+    linger_s : float
+        Fewer wait so long for company, in seconds.
+    timeout_s : float
+        How long queries and the management of streams may take, in seconds.
+    exit_timeout_s : float
+        How long a client that was not closed may hold up the end of its
+        process, to send what it still has, in seconds.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+
+    Notes
+    -----
+    Safe for any number of threads. Close it, or use it in a ``with`` statement.
+
+    Examples
+    --------
+    >>> with Client("localhost:50051") as client:  # doctest: +SKIP
+    ...     stream = client.stream("fraud/v3")
+    ...     stream.add_case(True, 0.93)
+    ...     stream.flush()
+    ...     stream.snapshot().auc_pr
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        producer: str | None = None,
+        when_full: WhenFull = "drop",
+        max_buffered_rows: int = 1_000_000,
+        batch_rows: int = 1_000,
+        linger_s: float = 0.025,
+        timeout_s: float = 10.0,
+        exit_timeout_s: float = 2.0,
+    ) -> None:
+        _check_settings(
+            when_full=when_full,
+            producer=producer,
+            max_buffered_rows=max_buffered_rows,
+            batch_rows=batch_rows,
+        )
+        self.address = address
+        self.timeout_s = timeout_s
+        self.exit_timeout_s = exit_timeout_s
+        self._linger_s = linger_s
+        self._transport = Transport(address, token=token, credentials=credentials)
+        self._buffer = Buffer(
+            capacity=max_buffered_rows,
+            batch_rows=batch_rows,
+            when_full=when_full,
+            start=self._start,
+        )
+        self._begin(producer)
+        _clients.add(self)
+
+    def _begin(self, producer: str | None) -> None:
+        sender = Sender(producer or str(uuid.uuid4()), _next_epoch(), random=random.random)
+        self._worker = Worker(self._buffer, sender, self._transport, linger_s=self._linger_s)
+        self._closed = False
+
+    def _start(self) -> None:
+        self._worker.start()
+        _started.add(self)
+
+    def _forked(self) -> None:
+        """Become a client of one's own in a forked child."""
+        self._transport.forget()
+        self._buffer.reset()
+        closed = self._closed
+        self._begin(None)
+        if closed:
+            self.close()
+
+    # -- streams -----------------------------------------------------------------
+
+    def stream(self, name: str) -> Stream:
+        """Return the verbs of one stream. Asks nothing of the server.
+
+        Parameters
+        ----------
+        name : str
+            By custom ``model/version``. The stream is made by its first batch,
+            unless the server was told otherwise.
+        """
+        return Stream(self, name)
+
+    def create_stream(self, name: str) -> StreamInfo:
+        """Make a stream.
+
+        Raises
+        ------
+        AlreadyExistsError
+            When there is one of that name.
+        InvalidRequestError
+            When the name is not one.
+        """
+        request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+        response = self._transport.unary(
+            self._transport.streams().CreateStream, request, timeout=self.timeout_s
+        )
+        self._worker.saw(response.revision)
+        return _info(response.stream)
+
+    def get_stream(self, name: str) -> StreamInfo:
+        """Return a stream's description.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none of that name.
+        """
+        response = self._transport.unary(
+            self._transport.streams().GetStream,
+            stream_pb2.GetStreamRequest(name=name),
+            timeout=self.timeout_s,
+        )
+        return _info(response.stream)
+
+    def list_streams(self, prefix: str = "") -> list[StreamInfo]:
+        """Return the streams whose names begin with `prefix`, in order of their names."""
+        streams: list[StreamInfo] = []
+        token = ""
+        while True:
+            request = stream_pb2.ListStreamsRequest(
+                page_size=_PAGE_SIZE, page_token=token, prefix=prefix
+            )
+            response = self._transport.unary(
+                self._transport.streams().ListStreams, request, timeout=self.timeout_s
+            )
+            streams += map(_info, response.streams)
+            token = response.next_page_token
+            if not token:
+                return streams
+
+    def delete_stream(self, name: str) -> None:
+        """Delete a stream and everything that was counted in it.
+
+        What is added to it afterwards, or was added and not flushed before,
+        begins a new stream of that name.
+
+        Raises
+        ------
+        NotFoundError
+            When there is none of that name.
+        """
+        response = self._transport.unary(
+            self._transport.streams().DeleteStream,
+            stream_pb2.DeleteStreamRequest(name=name),
+            timeout=self.timeout_s,
+        )
+        self._worker.saw(response.revision)
+
+    # -- the whole client --------------------------------------------------------
+
+    def flush(self, timeout: float | None = 30.0) -> int:
+        """Wait until everything added so far, to any stream, is durable.
+
+        Parameters
+        ----------
+        timeout : float or None
+            At most so many seconds; None waits for ever.
+
+        Returns
+        -------
+        int
+            The log revision that includes it all. Queries of this client wait
+            for it by themselves.
+
+        Raises
+        ------
+        RowsLostError
+            When rows were refused or dropped since the last such error; all
+            others are durable.
+        DeadlineError
+            When rows are not durable in time; they are still being sent.
+        FencedError
+            When a newer producer has taken this one's name.
+        AccessError, UnimplementedError, InvalidRequestError
+            When the server will not talk to this client at all.
+        """
+        return self._worker.flush(timeout)
+
+    def statistics(self) -> ClientStatistics:
+        """Return what was added, sent, acked, refused, dropped, retried. O(1)."""
+        return self._worker.statistics()
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Flush, and close the connection. Closing again does nothing.
+
+        Parameters
+        ----------
+        timeout : float or None
+            At most so many seconds for the flush; None waits for ever.
+
+        Raises
+        ------
+        ClientError
+            What `flush` raises; the client is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._buffer.close("the client is closed")
+        try:
+            self._worker.flush(timeout)
+        finally:
+            self._worker.stop(_STOP_S)
+            self._transport.close()
+            _started.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        """Close without raising: something else is ending already."""
+        try:
+            self.close(self.exit_timeout_s)
+        except ClientError as error:
+            _log.warning("streameval client of %s: %s", self.address, error)
+
+
+def _check_settings(
+    *, when_full: str, producer: str | None, max_buffered_rows: int, batch_rows: int
+) -> None:
+    if when_full not in ("drop", "block"):
+        message = f"when_full must be 'drop' or 'block', got {when_full!r}"
+        raise InvalidInputError(message, field="when_full")
+    if producer is not None and not 1 <= len(producer.encode()) <= 128:
+        message = f"producer must have 1 to 128 bytes of UTF-8, got {len(producer.encode())}"
+        raise InvalidInputError(message, field="producer")
+    for field, value in (("max_buffered_rows", max_buffered_rows), ("batch_rows", batch_rows)):
+        if value < 1:
+            raise InvalidInputError(f"{field} must be at least 1, got {value}", field=field)
+
+
+def _info(stream: stream_pb2.Stream) -> StreamInfo:
+    return StreamInfo(stream.name, stream.create_time.ToDatetime(UTC), stream.create_revision)
+
+
+_epoch_lock = threading.Lock()
+_last_epoch = 0
+
+
+def _next_epoch() -> int:
+    """Return the time in microseconds since 1970, higher each time it is called."""
+    global _last_epoch  # noqa: PLW0603 - one number for the process is its meaning
+    with _epoch_lock:
+        _last_epoch = max(_last_epoch + 1, time.time_ns() // 1000)
+        return _last_epoch
+
+
+# --- The process ------------------------------------------------------------------------------
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+# Clients with a thread; kept until they are closed, because what they hold must be sent.
+_started: set[Client] = set()
+
+
+def _at_exit() -> None:
+    for client in list(_started):
+        client._close_quietly()  # noqa: SLF001 - this module's own
+
+
+def _in_forked_child() -> None:
+    global _epoch_lock  # noqa: PLW0603 - the parent's may be held by a thread that is not here
+    _epoch_lock = threading.Lock()
+    _started.clear()
+    for client in list(_clients):
+        client._forked()  # noqa: SLF001 - this module's own
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)

@@ -1,0 +1,176 @@
+"""gRPC as the client uses it: a channel that opens on first use, and errors as ours.
+
+A channel must not exist when a process forks (gRPC's threads do not survive
+it), so it is made by the first call that needs it, and a forked child makes its
+own.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from streameval.client._errors import ClientError, ClosedError, Violation, error_for
+from streameval.v1 import ingest_pb2_grpc, query_pb2_grpc, stream_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Metadata = tuple[tuple[str, str], ...]
+
+Details = tuple[str, tuple[Violation, ...], float | None]
+_NO_DETAILS: Details = ("", (), None)
+_DETAILS_KEY = "grpc-status-details-bin"
+
+_OPTIONS = (
+    # A server behind a dead route is noticed within 40 s; servers allow a ping every 10 s.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Snapshots of large hulls; what is sent is bounded by the server's own limits.
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_send_message_length", 64 << 20),
+    # A restarted server is found again about as soon as it listens.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Channels to the same address share nothing: each client is one connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+# A parent's channels in a forked child: kept, because closing them would touch
+# sockets and locks that the parent still uses.
+_inherited: list[grpc.Channel] = []
+
+
+class Transport:
+    """The way to one server.
+
+    Parameters
+    ----------
+    address : str
+        ``host:port``.
+    token : str or None
+        Sent with each call as ``authorization: Bearer ...``.
+    credentials : grpc.ChannelCredentials or None
+        For TLS; None is plain text.
+    """
+
+    def __init__(
+        self, address: str, *, token: str | None, credentials: grpc.ChannelCredentials | None
+    ) -> None:
+        self.address = address
+        self.metadata: Metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+        self._closed = False
+
+    def channel(self) -> grpc.Channel:
+        """Return the channel, opened on first use; does not wait for the server."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the client is closed")
+            if self._channel is None:
+                self._channel = (
+                    grpc.insecure_channel(self.address, _OPTIONS)
+                    if self._credentials is None
+                    else grpc.secure_channel(self.address, self._credentials, _OPTIONS)
+                )
+            return self._channel
+
+    def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
+        """Return the calls that ingest."""
+        return ingest_pb2_grpc.IngestServiceStub(self.channel())
+
+    def queries(self) -> query_pb2_grpc.QueryServiceStub:
+        """Return the calls that ask."""
+        return query_pb2_grpc.QueryServiceStub(self.channel())
+
+    def streams(self) -> stream_pb2_grpc.StreamServiceStub:
+        """Return the calls that manage streams."""
+        return stream_pb2_grpc.StreamServiceStub(self.channel())
+
+    def unary(
+        self,
+        call: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        *,
+        timeout: float | None,
+    ) -> Response:
+        """Make a call and return its answer, or raise what the server answered."""
+        try:
+            return call(request, timeout=timeout, metadata=self.metadata)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+
+    def streamed(
+        self,
+        call: Callable[..., Iterator[Response]],
+        request: object,
+        *,
+        timeout: float | None,
+    ) -> Iterator[Response]:
+        """Make a call and yield its answers, or raise what the server answered."""
+        try:
+            yield from call(request, timeout=timeout, metadata=self.metadata)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+
+    def close(self) -> None:
+        """Close the channel; further calls raise ClosedError."""
+        with self._lock:
+            self._closed = True
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def forget(self) -> None:
+        """Leave the channel to the parent: for a forked child."""
+        self._lock = threading.Lock()
+        if self._channel is not None:
+            _inherited.append(self._channel)
+            self._channel = None
+
+
+def from_rpc_error(error: grpc.RpcError) -> ClientError:
+    """Return the client's error for a failed call, with the server's text and details."""
+    if not isinstance(error, grpc.Call):
+        return error_for("UNKNOWN", str(error))
+    reason, violations, retry_after_s = _NO_DETAILS
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            reason, violations, retry_after_s = _details(value)
+    return error_for(
+        error.code().name,
+        error.details() or error.code().name,
+        reason=reason,
+        violations=violations,
+        retry_after_s=retry_after_s,
+    )
+
+
+def _details(encoded: bytes) -> Details:
+    """Read google.rpc details; what cannot be read is as if it were not there."""
+    reason, violations, retry_after_s = _NO_DETAILS
+    try:
+        for packed in status_pb2.Status.FromString(encoded).details:
+            info = error_details_pb2.ErrorInfo()
+            bad = error_details_pb2.BadRequest()
+            retry = error_details_pb2.RetryInfo()
+            if packed.Unpack(info):
+                reason = info.reason
+            elif packed.Unpack(bad):
+                violations = tuple(
+                    Violation(item.field, item.description) for item in bad.field_violations
+                )
+            elif packed.Unpack(retry):
+                retry_after_s = retry.retry_delay.ToTimedelta().total_seconds()
+    except DecodeError:
+        pass
+    return reason, violations, retry_after_s

@@ -1,0 +1,320 @@
+"""The thread that moves a sender's messages; the caller's thread never waits for it.
+
+One thread of our own connects, reads answers and waits before it connects
+again. gRPC's thread pulls the requests from a `_Pump`, which waits for rows, for
+room in the window or for the end of the connection.
+
+Two locks, taken in this order: the sender's (here), then the buffer's. Rows
+move from buffer to sender under both, so that what a flush waits for is exactly
+what had been added before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+
+from streameval.client._errors import (
+    ClientError,
+    DeadlineError,
+    FencedError,
+    RefusedBatch,
+    RowsLostError,
+    UnavailableError,
+)
+from streameval.client._sender import Phase, ProtocolError, Sender
+from streameval.client._transport import from_rpc_error
+
+if TYPE_CHECKING:
+    from streameval.client._buffer import Buffer
+    from streameval.client._transport import Transport
+    from streameval.v1 import ingest_pb2
+
+_log = logging.getLogger("streameval.client")
+
+# Waiting will not help a flush: somebody has to change something first.
+_HOPELESS = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """What a client has done since it was made, in rows unless it says otherwise.
+
+    ``added`` is ``acked + refused + pending`` and those of the ``dropped`` that
+    were lost after they had been accepted.
+    """
+
+    added: int
+    """Accepted into the buffer."""
+    sent: int
+    """Handed to gRPC at least once."""
+    acked: int
+    """Durable on the server."""
+    refused: int
+    """In batches that the server refused for good."""
+    dropped: int
+    """Lost here: the buffer was full, or the producer was fenced."""
+    retried: int
+    """Sent again after a connection broke; a row counts each time."""
+    pending: int
+    """Added, and their fate not known yet."""
+    refused_batches: int
+    """Batches that the server refused for good."""
+    refusals: tuple[RefusedBatch, ...]
+    """The last 100 of them."""
+    connections: int
+    """Ingest streams that were opened."""
+    connected: bool
+    """Whether an Ingest stream is open and answered."""
+    revision: int
+    """The highest log revision that acknowledged a batch; queries wait for it."""
+    last_error: str | None
+    """Why the last connection ended; None while one works."""
+
+
+class Worker:
+    """Moves a sender's messages over a transport.
+
+    Parameters
+    ----------
+    buffer, sender, transport
+        What to move, and over what. The worker alone uses the sender.
+    linger_s : float
+        How long rows wait for company, in seconds.
+    """
+
+    def __init__(
+        self, buffer: Buffer, sender: Sender, transport: Transport, *, linger_s: float
+    ) -> None:
+        self.buffer = buffer
+        self.linger_s = linger_s
+        self._sender = sender
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self.stopping = False
+        self._call: grpc.RpcContext | None = None
+        self._reported_refused = self._reported_batches = self._reported_dropped = 0
+
+    # --- What callers ask -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="streameval-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def revision(self) -> int:
+        """The highest log revision that acknowledged a batch."""
+        return self._sender.revision
+
+    def saw(self, revision: int) -> None:
+        """Take note of a revision that another call returned: queries wait for it too."""
+        with self._lock:
+            self._sender.revision = max(self._sender.revision, revision)
+
+    def statistics(self) -> ClientStatistics:
+        """Return the counters."""
+        with self._lock:
+            sender, added = self._sender, self.buffer.accepted
+            return ClientStatistics(
+                added=added,
+                sent=sender.sent_rows,
+                acked=sender.acked_rows,
+                refused=sender.refused_rows,
+                dropped=self.buffer.dropped + sender.dropped_rows,
+                retried=sender.retried_rows,
+                pending=added - sender.settled_rows,
+                refused_batches=sender.refused_batches,
+                refusals=tuple(sender.refusals),
+                connections=sender.connections,
+                connected=sender.phase is Phase.READY,
+                revision=sender.revision,
+                last_error=None if sender.error is None else str(sender.error),
+            )
+
+    def flush(self, timeout: float | None) -> int:
+        """Wait until everything added so far is settled; see `Client.flush`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._lock:
+            self._take()
+            target = self._sender.put_rows
+        self.buffer.wake()
+        with self._lock:
+            known = self._sender.error
+            while self._sender.settled_rows < target:
+                error = self._sender.error
+                if error is not None and error is not known and error.code in _HOPELESS:
+                    raise error
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise self._too_late(timeout, target)
+                self._changed.wait(left)
+            self._report_losses()
+            return self._sender.revision
+
+    def stop(self, timeout: float) -> None:
+        """End the connection and the thread; what is not durable stays so."""
+        with self._lock:
+            self.stopping = True
+            self._changed.notify_all()
+            thread = self._thread
+        self.buffer.wake()
+        if thread is not None:
+            thread.join(timeout)
+            with self._lock:
+                call = self._call
+            if call is not None:
+                call.cancel()
+                thread.join(timeout)
+
+    # --- Under the lock -------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        self._sender.put(self.buffer.take())
+
+    def _too_late(self, timeout: float | None, target: int) -> DeadlineError:
+        left = target - self._sender.settled_rows
+        error = self._sender.error
+        why = "" if error is None else f"; the last connection ended with: {error}"
+        return DeadlineError(f"{left} rows are not durable after {timeout} s{why}")
+
+    def _report_losses(self) -> None:
+        """Raise what was refused or dropped since the last time, once."""
+        sender = self._sender
+        if isinstance(sender.error, FencedError):
+            raise sender.error
+        refused = sender.refused_rows - self._reported_refused
+        batches = sender.refused_batches - self._reported_batches
+        dropped = self.buffer.dropped - self._reported_dropped
+        self._reported_refused = sender.refused_rows
+        self._reported_batches = sender.refused_batches
+        self._reported_dropped = self.buffer.dropped
+        if refused or dropped:
+            refusals = tuple(sender.refusals)[-batches:] if batches else ()
+            parts = []
+            if refused:
+                first = refusals[0]
+                parts.append(
+                    f"{refused} rows in {batches} batches were refused; "
+                    f"{first.stream}: {first.message}"
+                )
+            if dropped:
+                parts.append(f"{dropped} rows were dropped because the buffer was full")
+            raise RowsLostError(
+                "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
+            )
+
+    def next_message(self, pump: _Pump) -> ingest_pb2.IngestRequest | None:
+        """Return a pump's next batch, once there is room for it; None when rows are wanting."""
+        with self._lock:
+            while not (pump.ended or self.stopping):
+                if self._sender.starved:
+                    self._take()
+                message = self._sender.next_message()
+                if message is not None or self._sender.starved:
+                    return message
+                self._changed.wait()
+        raise StopIteration
+
+    # --- The thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            self.buffer.wait(self._has_work, linger_s=0.0)
+            if self.stopping:
+                return
+            error = self._connection()
+            with self._lock:
+                self._sender.disconnected(error, time.monotonic())
+                fenced = self._sender.phase is Phase.FENCED
+                self._changed.notify_all()
+            if fenced:
+                self._fenced()
+                return
+            self._settled()
+            self._pause()
+
+    def _has_work(self) -> bool:
+        return self.stopping or self._sender.pending
+
+    def _connection(self) -> ClientError | None:
+        """Hold one Ingest stream until it ends; return why it did."""
+        with self._lock:
+            if self.stopping:
+                return None
+            pump = _Pump(self, self._sender, self._sender.open())
+        try:
+            call = self._transport.ingest().Ingest(pump, metadata=self._transport.metadata)
+            self._call = call
+            for response in call:
+                with self._lock:
+                    self._sender.receive(response)
+                    alive = self._sender.phase is Phase.READY
+                    self._changed.notify_all()
+                self._settled()
+                if not alive:
+                    return self._sender.error
+        except grpc.RpcError as error:
+            return from_rpc_error(error)
+        except ProtocolError as error:
+            return error
+        finally:
+            with self._lock:
+                pump.ended = True
+                self._changed.notify_all()
+                ended, self._call = self._call, None
+            self.buffer.wake()
+            if ended is not None:
+                ended.cancel()
+        return UnavailableError("the server ended the stream")
+
+    def _settled(self) -> None:
+        self.buffer.settled(self._sender.settled_rows)
+
+    def _pause(self) -> None:
+        """Wait until it is time to connect again, or to stop."""
+        with self._lock:
+            left = self._sender.retry_at - time.monotonic()
+            self._changed.wait_for(lambda: self.stopping, max(0.0, left))
+
+    def _fenced(self) -> None:
+        """Drop what is here and whatever else will come: this producer is done."""
+        self.buffer.discard()
+        with self._lock:
+            self._take()
+            error = self._sender.error
+        _log.error("streameval client: %s; further rows are dropped", error)
+
+
+class _Pump:
+    """The requests of one Ingest stream; gRPC's thread asks for the next."""
+
+    def __init__(self, worker: Worker, sender: Sender, opening: ingest_pb2.IngestRequest) -> None:
+        self.ended = False
+        self._worker = worker
+        self._sender = sender
+        self._opening: ingest_pb2.IngestRequest | None = opening
+
+    def __iter__(self) -> _Pump:
+        return self
+
+    def __next__(self) -> ingest_pb2.IngestRequest:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            return opening
+        worker = self._worker
+        while True:
+            message = worker.next_message(self)
+            if message is not None:
+                return message
+            worker.buffer.wait(self._has_news, linger_s=worker.linger_s)
+
+    def _has_news(self) -> bool:
+        return self.ended or self._worker.stopping or not self._sender.starved

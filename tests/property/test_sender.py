@@ -1,0 +1,240 @@
+"""The sender against a model server: any order of events delivers each row once, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from streameval.client._errors import error_for
+from streameval.client._rows import CaseRows
+from streameval.client._sender import Phase, Sender
+from streameval.v1 import ingest_pb2, status_pb2
+
+MAX_ROWS = 4
+POISON = -1.0
+REFUSED = -2.0
+
+
+@dataclass
+class Server:
+    """What a server promises, without its speed: a log, marks by epoch, one answer queue."""
+
+    log: list[float] = field(default_factory=list)
+    marks: dict[int, int] = field(default_factory=dict)
+    seen: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    refused: list[float] = field(default_factory=list)
+    revision: int = 0
+    highest_epoch: int = 0
+
+
+class SenderMachine(RuleBasedStateMachine):
+    """Moves messages one by one, breaks connections anywhere, and counts what arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server()
+        self.sender = Sender("p", 1, random=lambda: 0.5)
+        self.now = 0.0
+        self.next_score = 1.0
+        self.given: list[float] = []
+        self.wire_up: list[ingest_pb2.IngestRequest] = []
+        self.wire_down: list[ingest_pb2.IngestResponse] = []
+        self.epoch = 0
+        self.acked: int = 0
+        self.late: list[ingest_pb2.IngestRequest] = []
+        self.late_epoch = 0
+
+    def _put(self, scores: list[float]) -> None:
+        self.given += scores
+        array = np.array(scores)
+        self.sender.put([CaseRows("s", array > 0, array)])
+
+    @rule(size=st.integers(1, 11))
+    def put(self, size: int) -> None:
+        """Rows with scores of their own, so that each can be found again."""
+        self._put([self.next_score + i for i in range(size)])
+        self.next_score += size
+
+    @rule()
+    def put_what_is_refused(self) -> None:
+        """Put a batch that the server refuses by rule."""
+        self._put([REFUSED])
+
+    @rule()
+    def put_poison(self) -> None:
+        """Put a batch that ends each connection it travels on."""
+        self._put([POISON])
+
+    @precondition(lambda self: self.sender.phase is Phase.DISCONNECTED)
+    @rule()
+    def connect(self) -> None:
+        """Open a connection; nothing of the one before arrives any more."""
+        self.wire_up = [self.sender.open()]
+        self.wire_down = []
+
+    @precondition(lambda self: self.sender.phase is Phase.READY)
+    @rule(most=st.integers(1, 5))
+    def send(self, most: int) -> None:
+        """Take some messages from the sender."""
+        for _ in range(most):
+            message = self.sender.next_message()
+            if message is None:
+                return
+            self.wire_up.append(message)
+
+    @precondition(lambda self: self.wire_up)
+    @rule(most=st.integers(1, 5), answer=st.booleans())
+    def serve(self, most: int, answer: bool) -> None:
+        """Let the server take messages, commit them, and answer, or keep its answers late."""
+        for _ in range(most):
+            if self.wire_up and not self._serve_one(self.wire_up.pop(0)):
+                self._break("INTERNAL")
+                return
+        if answer and self.epoch and self.sender.phase is Phase.READY:
+            self._ack()
+
+    def _ack(self) -> None:
+        ack = ingest_pb2.Ack(
+            last_sequence=self.server.marks[self.epoch], revision=self.server.revision
+        )
+        self.wire_down.append(ingest_pb2.IngestResponse(ack=ack))
+
+    def _serve_one(self, message: ingest_pb2.IngestRequest) -> bool:
+        server = self.server
+        if message.HasField("open"):
+            self.epoch = message.open.epoch
+            assert self.epoch >= server.highest_epoch
+            server.highest_epoch = self.epoch
+            last = server.marks.setdefault(self.epoch, 0)
+            resume = ingest_pb2.Resume(
+                last_sequence=last,
+                max_batch_rows=MAX_ROWS,
+                max_batch_bytes=1 << 20,
+                max_inflight_bytes=2000,
+            )
+            self.wire_down.append(ingest_pb2.IngestResponse(resume=resume))
+            return True
+        batch = message.batch
+        scores = np.frombuffer(batch.cases.scores_f64le).tolist()
+        assert len(scores) <= MAX_ROWS
+        key = (self.epoch, batch.sequence)
+        content = batch.SerializeToString(deterministic=True)
+        # Whatever is sent again under its number is what was sent before.
+        assert server.seen.setdefault(key, content) == content
+        last = server.marks[self.epoch]
+        assert batch.sequence <= last + 1, "a gap"
+        if batch.sequence <= last:
+            return True
+        if POISON in scores:
+            return False
+        server.marks[self.epoch] = batch.sequence
+        server.revision += 1
+        if REFUSED in scores:
+            server.refused += scores
+            refused = ingest_pb2.BatchRefused(
+                sequence=batch.sequence,
+                refusal=status_pb2.Refusal(code=3, message="refused by rule"),
+                revision=server.revision,
+            )
+            self.wire_down.append(ingest_pb2.IngestResponse(refused=refused))
+        else:
+            server.log += scores
+        return True
+
+    @precondition(lambda self: self.wire_down)
+    @rule(most=st.integers(1, 5), twice=st.booleans())
+    def receive(self, most: int, twice: bool) -> None:
+        """Let the sender read answers, acks and refusals perhaps twice."""
+        for _ in range(most):
+            if not self.wire_down or self.sender.phase in (Phase.DISCONNECTED, Phase.FENCED):
+                break
+            message = self.wire_down.pop(0)
+            self.sender.receive(message)
+            if twice and not message.HasField("resume"):
+                self.sender.receive(message)
+        if self.sender.phase is Phase.DISCONNECTED:
+            self._break(None)
+
+    @precondition(lambda self: self.sender.phase in (Phase.OPENING, Phase.READY))
+    @rule(code=st.sampled_from(["UNAVAILABLE", "RESOURCE_EXHAUSTED", None]))
+    def disconnect(self, code: str | None) -> None:
+        """Break the connection; what is on the wire is lost either way."""
+        self.late, self.late_epoch = self.wire_up, self.epoch
+        self._break(code)
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def commit_late(self) -> None:
+        """Commit a batch of a connection that is gone: nobody hears of it."""
+        message = self.late.pop(0)
+        if not message.HasField("batch") or self.late_epoch != self.server.highest_epoch:
+            return
+        heard, epoch = list(self.wire_down), self.epoch
+        self.epoch = self.late_epoch
+        if not self._serve_one(message):
+            self.late = []
+        self.wire_down, self.epoch = heard, epoch
+
+    def _break(self, code: str | None) -> None:
+        retry = 1.0 if code == "RESOURCE_EXHAUSTED" else None
+        error = None if code is None else error_for(code, "broken", retry_after_s=retry)
+        self.wire_up, self.wire_down = [], []
+        self.sender.disconnected(error, self.now)
+        assert self.sender.retry_at > self.now
+        if retry:
+            assert self.sender.retry_at >= self.now + retry
+
+    @precondition(lambda self: self.server.marks and not self.wire_up)
+    @rule()
+    def forget_marks(self) -> None:
+        """Forget an idle producer: its connection ends, its rows stay."""
+        if self.sender.phase in (Phase.OPENING, Phase.READY):
+            self._break("UNAVAILABLE")
+        if self.sender.pending:
+            return  # what may be on its way to the disk is not forgotten
+        self.late = []
+        self.server.marks.clear()
+        self.server.seen.clear()
+
+    @invariant()
+    def nothing_twice(self) -> None:
+        """Find rows in the log in the order in which they were given, none of them twice."""
+        log = self.server.log
+        assert log == sorted(set(log))
+        sender = self.sender
+        assert sender.settled_rows <= sender.put_rows == len(self.given)
+        assert sender.acked_rows <= len(log) + len(self.server.refused)
+
+    def teardown(self) -> None:
+        """Given a good connection, everything arrives once, or is reported as refused."""
+        for _ in range(4000):
+            if not self.sender.pending:
+                break
+            if self.sender.phase is Phase.DISCONNECTED:
+                self.connect()
+            self.serve(5, True)
+            if self.wire_down:
+                self.receive(5, False)
+            if self.sender.phase is Phase.READY:
+                self.send(5)
+        assert not self.sender.pending
+        good = [score for score in self.given if score > 0]
+        poison = [score for score in self.given if score == POISON]
+        sender = self.sender
+        # Rows that were cut into one batch with a poisoned or refused row share its fate, but
+        # each put is a piece of its own, so none do.
+        assert self.server.log == good
+        assert sender.settled_rows == len(self.given)
+        assert sender.dropped_rows == 0
+        assert sender.refused_rows >= len(poison)
+        assert sender.refused_batches >= len(poison)
+        assert self.server.refused == [score for score in self.given if score == REFUSED]
+        assert sender.acked_rows >= len(good)
+
+
+TestSender = SenderMachine.TestCase
+TestSender.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
