@@ -79,9 +79,9 @@ class _Figure:
 
 _FIGURES = {
     "auc_pr": _Figure("auc_pr"),
-    "auc_prg": _Figure("auc_prg", least=-math.inf, is_difference=True),
     "auc_pr_hull": _Figure("auc_pr", _Worst.ANY, {"hull": True}),
     "auc_pr_normalized": _Figure("auc_pr_normalized", least=-math.inf, is_difference=True),
+    "auc_prg": _Figure("auc_prg", least=-math.inf, is_difference=True),
     "auc_roc": _Figure("auc_roc"),
     "auc_roc_hull": _Figure("auc_roc", _Worst.ANY, {"hull": True}),
     "average_precision": _Figure("average_precision", _Worst.ONE_BY_ONE),
@@ -98,9 +98,9 @@ _FIGURES = {
 
 _Scalar: TypeAlias = Literal[
     "auc_pr",
-    "auc_prg",
     "auc_pr_hull",
     "auc_pr_normalized",
+    "auc_prg",
     "auc_roc",
     "auc_roc_hull",
     "average_precision",

@@ -7,13 +7,18 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
+from typing import get_args
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from streameval import _bounds
 from streameval._bounds import BoundsQueries
+from streameval._cell_orders import least_average_precision
 from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
 from streameval._groups import Groups
 
 # ---- all orders of a cell, and the figures of a ranking in rational arithmetic ----
@@ -34,7 +39,7 @@ def orders(p, n):
 
 
 def build(groups, missed=(0, 0)):
-    """Groups from (p, n) pairs, best first; pairs without positives only add to fp."""
+    """Return groups from (p, n) pairs, best first; pairs without positives only add to fp."""
     rows, tp, fp = [], 0, 0
     for index, (p, n) in enumerate(groups):
         if p:
@@ -74,7 +79,7 @@ class Counted(BoundsQueries):
 
 
 def figure_bounds(groups, name, *, exact, **arguments):
-    """The bounds of one figure of bounded (or exact) groups."""
+    """Return the bounds of one figure of bounded (or exact) groups."""
     return Counted(groups, resolution=None if exact else 12).bounds(name, **arguments)
 
 
@@ -88,7 +93,7 @@ class Ranking:
         self.N = sum(n for _, n in self.whole)
 
     def points(self, groups):
-        """Counts (FP, TP) from (0, 0) on."""
+        """Return counts (FP, TP) from (0, 0) on."""
         found = [(0, 0)]
         for p, n in groups:
             found.append((found[-1][0] + n, found[-1][1] + p))
@@ -117,7 +122,7 @@ class Ranking:
         return self.auc_roc(self.hull())
 
     def auc_pr(self, points=None):
-        """The integral of t/(t + FP(t)) along straight ROC pieces, in 40 digits."""
+        """Integrate t/(t + FP(t)) along straight ROC pieces, in 40 digits."""
         points = points or self.points(self.whole)
         with localcontext() as context:
             context.prec = 40
@@ -136,7 +141,7 @@ class Ranking:
             return area / self.P
 
     def auc_pr_hull(self):
-        """The same along the hull."""
+        """Integrate the same along the hull."""
         return self.auc_pr(self.hull())
 
     def auc_pr_normalized(self):
@@ -190,7 +195,7 @@ class Ranking:
         return total / self.P
 
     def maximum_f_measure(self, beta=1):
-        """The best F over finite operating points."""
+        """Return the best F over finite operating points."""
         square = Fraction(beta) ** 2
         return max(
             (1 + square) * tp / (tp + fp + square * self.P) for fp, tp in self.points(self.finite)
@@ -205,7 +210,7 @@ class Ranking:
         ]
 
     def precision_at(self, rank):
-        """Expected share of positives among the first ranks."""
+        """Return the expected share of positives among the first ranks."""
         if rank == 0:
             return 1
         found, left = Fraction(0), rank
@@ -216,7 +221,7 @@ class Ranking:
         return found / rank
 
     def reciprocal_rank(self):
-        """Expectation over the order of the first tie that has positives."""
+        """Average over the order of the first tie that has positives."""
         ahead = 0
         for p, n in self.finite:
             if p:
@@ -276,7 +281,7 @@ FIGURES = [
 
 
 def every_order(cells, missed):
-    """The figures' ranking for each order inside each cell."""
+    """Yield the ranking for each order inside each cell."""
     for choice in itertools.product(*(orders(p, n) for p, n in cells)):
         yield Ranking([group for cell in choice for group in cell], missed)
 
@@ -346,3 +351,148 @@ def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arg
     assert max(values) <= upper
     assert lower == pytest.approx(min(values), abs=1e-12)
     assert upper == pytest.approx(max(values), abs=1e-12)
+
+
+# ---- whole evaluators: streams against the exact figures -----------------------------
+
+
+def streams():
+    """Return named streams of (labels, scores, scale)."""
+    rng = np.random.default_rng(3)
+    labels = rng.random(4000) < 0.2
+    smooth = rng.normal(labels * 1.5)
+    chance = 1 / (1 + np.exp(-smooth))
+    return {
+        "smooth": (labels, smooth, None),
+        "negative": (labels, -np.exp(-smooth), None),
+        "saturated": (labels, 1 / (1 + np.exp(-12 * smooth)), "probability"),
+        "saturated plain": (labels, 1 / (1 + np.exp(-12 * smooth)), None),
+        "denormal": (labels, smooth * 1e-308, None),
+        "huge": (labels, smooth * 2e307, None),
+        "both ends": (labels, np.where(chance > 0.5, 1 - 1e-12 * chance, 1e-12 * chance), None),
+        "tied": (labels, np.round(smooth, 1), None),
+        "one cell": (labels, 1 + chance * 1e-9, None),
+        # Inside every cell the order is the worst, or the best, that it can be.
+        "negatives first": (labels, 1 + np.arange(4000) // 40 + (~labels) * 1e-6, None),
+        "positives first": (labels, 1 + np.arange(4000) // 40 + labels * 1e-6, None),
+    }
+
+
+ASKED = [
+    *((name, {}) for name in _bounds.BOUNDED_FIGURES if not name.endswith("_at")),
+    ("auc_pr", {"method": "unit", "prevalence": 0.01}),
+    ("auc_roc", {"max_fpr": 0.05, "standardize": True}),
+    ("average_precision", {"prevalence": 0.001}),
+    ("maximum_f_measure", {"beta": 2.0}),
+    *(("precision_at", {"rank": k}) for k in (1, 7, 100, 1500, 4001)),
+    ("recall_at", {"fraction": 0.1}),
+    ("lift_at", {"rank": 50}),
+]
+
+
+@pytest.mark.parametrize("name", streams())
+@pytest.mark.parametrize("settings", [{"resolution": 12}, {"resolution": 4}, {"max_cells": 50}])
+def test_exact_figures_never_leave_the_bounds(name, settings):
+    """An exact evaluator that saw the same cases lies inside, misses and all."""
+    labels, scores, scale = streams()[name]
+    exact, bounded = Evaluator(), Evaluator(scale=scale, **settings)
+    for evaluator in (exact, bounded):
+        evaluator.add_cases(labels=labels, scores=scores)
+        evaluator.add_misses(5)
+        evaluator.add_negative_misses(11)
+    for figure, arguments in ASKED:
+        lower, upper = bounded.bounds(figure, **arguments)
+        kept = dict(arguments)
+        if figure.endswith("_hull"):
+            kept["hull"] = True
+        value = getattr(exact, figure.removesuffix("_hull"))(**kept)
+        assert np.all(lower <= value), (figure, arguments)
+        assert np.all(value <= upper), (figure, arguments)
+        own_lower, own_upper = exact.bounds(figure, **arguments)
+        assert np.all(own_lower <= value)
+        assert np.all(value <= own_upper)
+        assert np.all(own_upper - own_lower < 1e-11 * np.maximum(1, np.abs(value)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=12),
+    st.sampled_from([None, 0.5, 0.01]),
+)
+def test_least_average_precision_is_its_sum(cells, prevalence):
+    """The closed form equals the sum over every positive, in fractions."""
+    groups = build(cells)
+    assume(groups.N > 0)
+    factor = (
+        1 if prevalence is None else Fraction(groups.P, groups.N) * (1 / Fraction(prevalence) - 1)
+    )
+    total = Fraction(0)
+    for p, n, tp, fp in zip(groups.p, groups.n, groups.tp, groups.fp):
+        T, B = int(tp), factor * (int(fp) + int(n))
+        total += sum(Fraction(T + i) / (T + i + B) for i in range(1, int(p) + 1))
+    closed = least_average_precision(groups, factor=float(factor))
+    assert closed == pytest.approx(float(total / groups.P), rel=4e-15)
+
+
+def test_limits_hold_where_counts_are_no_doubles():
+    """Counts near 2^53 and 2^60: an exact ratio of integers, and no overflow."""
+    many = 2**59
+    groups = build([(many, many // 3), (many, many)])
+    lower, upper = figure_bounds(groups, "auc_roc", exact=False)
+    exact = Fraction(many * (many // 3 + many) + many * many, 2 * many * (many // 3 + many))
+    assert lower <= exact <= upper
+    for name in ("auc_pr", "average_precision", "auc_roc_hull", "auc_pr_hull"):
+        lower, upper = figure_bounds(groups, name, exact=False)
+        assert 0 < lower < upper <= 1
+
+
+@pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
+@pytest.mark.parametrize("name", _bounds.BOUNDED_FIGURES)
+def test_undefined_figures_have_undefined_bounds(cells, name):
+    """The bounds are nan exactly where the figure is."""
+    arguments = {"rank": 1} if name.endswith("_at") else {}
+    view = Counted(build(cells), resolution=None)
+    asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
+    value = getattr(_bounds._Asked(view), name.removesuffix("_hull"))(**asked)
+    for exact in (True, False):
+        lower, upper = figure_bounds(build(cells), name, exact=exact, **arguments)
+        assert np.array_equal(np.isnan(lower), np.isnan(value))
+        assert np.array_equal(np.isnan(upper), np.isnan(value))
+
+
+def test_all_positives_missed():
+    """The miss group is exact, and the figures at finite thresholds are 0."""
+    groups = build([(0, 3)], (2, 1))
+    assert figure_bounds(groups, "reciprocal_rank", exact=False) == (0, 0)
+    assert figure_bounds(groups, "maximum_f_measure", exact=False) == (0, 0)
+    assert figure_bounds(groups, "average_precision", exact=False) == (0, 0)
+    lower, upper = figure_bounds(groups, "auc_roc", exact=False)
+    assert lower == pytest.approx(1 / 8)
+    assert upper == pytest.approx(1 / 8)
+
+
+def test_names_and_arguments_are_checked():
+    """An unknown name lists the known ones; a figure's own checks still speak."""
+    groups = build([(1, 1)])
+    with pytest.raises(InvalidInputError, match="bounds are known for auc_pr, ") as caught:
+        figure_bounds(groups, "brier", exact=False)
+    assert caught.value.field == "name"
+    with pytest.raises(InvalidInputError, match="rank"):
+        figure_bounds(groups, "precision_at", exact=False, rank=-1)
+    with pytest.raises(InvalidInputError, match="prevalence"):
+        figure_bounds(groups, "average_precision", exact=False, prevalence=2.0)
+    with pytest.raises(TypeError, match="depth"):
+        figure_bounds(groups, "auc_roc", exact=False, depth=2)
+
+
+def test_names_are_sorted_and_typed():
+    """The table, its names for type checkers and their order agree."""
+    assert list(_bounds.BOUNDED_FIGURES) == sorted(_bounds.BOUNDED_FIGURES)
+    typed = set(get_args(_bounds._Scalar)) | {"eleven_pt_interp_precision"}
+    assert typed == set(_bounds.BOUNDED_FIGURES)
+
+
+def test_a_second_query_is_free():
+    """Bounds are cached with the revision."""
+    evaluator = Evaluator(resolution=3)
+    evaluator.add_cases(labels=[0, 1, 0, 1], scores=[0.1, 0.11, 0.5, 0.6])
+    assert evaluator.bounds("auc_pr") is evaluator.bounds("auc_pr")
