@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._committer import Committer
-    from streameval_server._engine import StreamInfo
     from streameval_server._entries import Outcome
     from streameval_server._limits import Limits
+    from streameval_server._stream_state import StreamInfo
 
 Response = (
     ingest_pb2.IngestBatchResponse

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streameval_server._entries import Entry
     from streameval_server._limits import Limits
 
-__all__ = ["Engine", "StreamInfo", "StreamView"]
-
 MARKS_PART = "marks"
 STREAM_PART = "stream/"
 """Begins the name of each stream's part."""

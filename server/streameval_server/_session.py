@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from streameval.v1 import ingest_pb2
 from streameval_server._admission import batch_item, check_producer, nothing, parsed
-from streameval_server._calls import UnaryCall
 from streameval_server._draft import fenced, gap
 from streameval_server._entries import Format, Status
 from streameval_server._errors import Code, RequestError
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from streameval_server._committer import Committer
     from streameval_server._entries import Outcome
     from streameval_server._limits import Limits
-
-__all__ = ["IngestSession", "UnaryCall"]
 
 
 class IngestSession:
