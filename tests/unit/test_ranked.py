@@ -1,0 +1,144 @@
+"""The second source's queries at the edges: nothing, one class, misses only, huge counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator, InvalidInputError, format_pr_curve, format_pr_score_curve
+
+FIGURES = ("area_under_pr_curve", "r_precision", "reciprocal_rank", "maximum_f_measure")
+
+
+def evaluator(labels: str, *, missed: int = 0, missed_negatives: int = 0) -> Evaluator:
+    """Build an evaluator of cases ranked as the letters are: + and -."""
+    ev = Evaluator()
+    ev.add_cases(
+        labels=[letter == "+" for letter in labels], scores=[-i for i in range(len(labels))]
+    )
+    ev.add_misses(missed)
+    ev.add_negative_misses(missed_negatives)
+    return ev
+
+
+@pytest.mark.parametrize("labels", ["", "--"])
+def test_without_positives_everything_but_precision_is_undefined(labels: str) -> None:
+    """With P = 0 the figures are nan and the PR curves have no rows."""
+    ev = evaluator(labels)
+    assert all(math.isnan(getattr(ev, name)()) for name in FIGURES)
+    assert math.isnan(ev.pr_breakeven_point())
+    assert np.isnan(ev.eleven_pt_interp_precision()).all()
+    assert ev.pr_curve().shape == ev.pr_curve(True).shape == ev.roc_curve().shape == (0, 2)
+    assert ev.pr_score_curve().shape == ev.pr_score_curve(True).shape == (0, 3)
+    assert math.isnan(ev.area_under_roc_curve())
+
+
+def test_precision_at_needs_cases_not_positives() -> None:
+    """Precision at 0 is always 1; at k it is nan only where nothing has been scored."""
+    assert [evaluator(labels).precision_at(0) for labels in ("", "-", "+")] == [1.0, 1.0, 1.0]
+    assert math.isnan(evaluator("").precision_at(1))
+    assert math.isnan(evaluator("", missed=3).precision_at(2))
+    assert evaluator("--").precision_at(1) == 0.0
+    assert evaluator("+").precision_at(10**30) == 1e-30
+
+
+def test_without_negatives_precision_is_one_and_roc_is_undefined() -> None:
+    """With N = 0 the PR figures are perfect and the ROC figures nan."""
+    ev = evaluator("++")
+    assert ev.pr_curve().tolist() == [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0], [1.0, 0.0]]
+    assert ev.pr_curve(True).tolist() == [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0]]
+    assert ev.area_under_pr_curve(True) == 1.0
+    assert ev.maximum_f_measure() == ev.r_precision() == ev.reciprocal_rank() == 1.0
+    assert ev.roc_curve().shape == (0, 2)
+    assert math.isnan(ev.area_under_roc_curve(True))
+
+
+def test_all_positives_missed() -> None:
+    """Nothing is ever found: figures are 0, and the curve is its two limit points."""
+    ev = evaluator("--", missed=2)
+    assert ev.reciprocal_rank() == ev.r_precision() == ev.maximum_f_measure() == 0.0
+    assert ev.eleven_pt_interp_precision().tolist() == [1.0] + [0.0] * 10
+    assert ev.pr_curve().tolist() == ev.pr_curve(True).tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert ev.roc_curve().tolist() == [[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.0, 1.0]]
+    only = evaluator("", missed=2)
+    assert only.reciprocal_rank() == 0.0
+    assert math.isnan(only.r_precision())
+
+
+def test_misses_of_both_classes_reach_every_figure() -> None:
+    """Missed references change P and N everywhere and are found at no finite threshold."""
+    ev = evaluator("+-", missed=1, missed_negatives=2)
+    assert ev.pr_curve().tolist() == [[0.0, 1.0], [0.5, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    assert ev.roc_curve().round(3).tolist() == [[0, 0], [0, 0.5], [0.333, 0.5], [1, 1]]
+    assert ev.pr_score_curve().tolist() == [[0.5, 1.0, 0.0], [0.5, 0.5, -1.0]]
+    assert ev.eleven_pt_interp_precision().tolist() == [1.0] * 6 + [0.0] * 5
+    assert ev.maximum_f_measure() == 2 / 3
+    assert ev.r_precision() == 0.5
+    assert ev.area_under_roc_curve() == ev.auc_roc() == (3 + 0.5 * 2) / 6
+
+
+@pytest.mark.parametrize("rank", [-1, 1.5, "3", None])
+def test_ranks_that_are_none_are_refused(rank: object) -> None:
+    """A rank is a whole number, 0 or more."""
+    with pytest.raises(InvalidInputError, match="rank must be an integer, 0 or more") as caught:
+        evaluator("+-").precision_at(rank)
+    assert caught.value.field == "rank"
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0, math.inf, math.nan])
+def test_weights_that_are_none_are_refused(beta: float) -> None:
+    """A weight of recall is positive and finite."""
+    with pytest.raises(InvalidInputError, match="beta must be positive and finite"):
+        evaluator("+-").maximum_f_measure(beta)
+
+
+def test_answers_are_shared_and_cannot_be_altered() -> None:
+    """A second question costs nothing, and nobody can change another's answer."""
+    ev = evaluator("+-+-")
+    for name in ("pr_curve", "pr_score_curve", "roc_curve"):
+        for interpolate in (False, True):
+            rows = getattr(ev, name)(interpolate)
+            assert getattr(ev, name)(interpolate) is rows
+            with pytest.raises(ValueError, match="read-only"):
+                rows[0, 0] = 0.5
+    with pytest.raises(ValueError, match="read-only"):
+        ev.eleven_pt_interp_precision()[0] = 0.5
+
+
+def test_counts_near_the_limit_stay_exact() -> None:
+    """Totals of 2^61 and more: levels, ranks and precision are those of Python integers."""
+    half = 2**60
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 0, 1], scores=[3.0, 2.0, 1.0], counts=[half, half, half - 1])
+    P = 2 * half - 1
+    assert ev.precision_at(half + 2) == half / (half + 2)
+    assert ev.r_precision() == half / P
+    assert ev.eleven_pt_interp_precision()[5:7].tolist() == [1.0, P / (P + half)]
+    assert ev.area_under_roc_curve() == half / P
+
+
+def test_text_lists_the_figures() -> None:
+    """str() names each figure once, nan where it is undefined."""
+    ev = evaluator("-+-+", missed=1)
+    lines = {line[:38].strip(): line[38:] for line in str(ev).splitlines()}
+    assert lines["Positive references"] == "3 (1 missed)"
+    assert lines["Negative references"] == "2 (0 missed)"
+    assert lines["Reciprocal rank"] == "0.5"
+    assert "Precision at 5" not in lines
+    assert "Precision at 5" in str(evaluator("-+-+-"))
+    assert "nan" in str(Evaluator())
+
+
+def test_curves_print_as_columns() -> None:
+    """Printed curves have a header and the second source's column order."""
+    ev = evaluator("-+-+", missed=1)
+    lines = format_pr_curve(ev.pr_curve(True)).splitlines()
+    assert lines[0].split() == ["precision", "recall", "F"]
+    assert [float(x) for x in lines[2].split()] == [0.5, 0.333333, 0.4]
+    assert len(lines) == 1 + len(ev.pr_curve(True))
+    assert format_pr_curve(ev.pr_curve(True), beta=2.0).splitlines()[2].split()[2] == "0.357143"
+    scored = format_pr_score_curve(ev.pr_score_curve()).splitlines()
+    assert scored[0].split() == ["precision", "recall", "score"]
+    assert scored[-1].split() == ["0.500000", "0.666667", "-3"]
