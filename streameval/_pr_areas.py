@@ -258,10 +258,10 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
             stop = min(tp[row] + p[row], whole[row] + _UNITS)
             inner = np.arange(whole[row] + (whole[row] == tp[row]), stop)
             nodes = np.concatenate(([tp[row]], inner, [stop]))
-            excess += _first_units(nodes, fp[row], a[row], c[row])
+            excess += _first_units(nodes, fp[row], a[row])
             start_at[row] = stop
-    left = start_at + c
-    right = tp + p + c
+    left = u + (start_at - tp)
+    right = u + p
     rest = left < right
     left, right, weight = left[rest], right[rest], (c / a)[rest]
     total = np.zeros(left.size)
@@ -270,9 +270,9 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
     return excess + float(np.dot(total, weight))
 
 
-def _first_units(nodes: FloatArray, fp: float, a: float, c: float) -> float:
+def _first_units(nodes: FloatArray, fp: float, a: float) -> float:
     """Trapezoids over `nodes` (values of TP) of one piece, minus the integral."""
-    called = a * (nodes + c)
+    called = (nodes[0] + fp) + a * (nodes - nodes[0])
     precision = np.divide(nodes, called, out=np.full(nodes.size, 1 / a), where=called > 0)
     trapezoids = float(np.sum(np.diff(nodes) * (precision[1:] + precision[:-1]) / 2))
     gained = np.array([nodes[-1] - nodes[0]])
