@@ -171,7 +171,7 @@ def check_label(label: Any, *, field: str = "positive", index: int | None = None
     value = _scalar(label)
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if isinstance(value, numbers.Real):
+    if _is_number(value):
         if value == 1:
             return True
         if value == 0:
@@ -184,16 +184,11 @@ def check_score(
 ) -> float:
     """Read one score, or refuse it."""
     value = _scalar(score)
-    # Decimal is a Number but not a Real; complex is a Number without an order.
-    if (
-        isinstance(value, bool | np.bool_)
-        or not isinstance(value, numbers.Number)
-        or (isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real))
-    ):
+    if not _is_number(value):
         message = f"score must be a number, got {_shown(score)}{_at(index)}"
         raise InvalidInputError(message, field=field, index=index)
     try:
-        number = float(value)  # type: ignore[arg-type]  # every Number left has __float__
+        number = float(value)
     except (OverflowError, ValueError):  # beyond float64; a signalling NaN of decimal
         number = math.inf
     if not math.isfinite(number):
@@ -209,7 +204,7 @@ def check_count(count: Any, *, field: str = "count", index: int | None = None) -
     value = _scalar(count)
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 0:
+    if not _is_number(value) or not isinstance(value, int | np.integer) or value < 0:
         raise _refused_count(count, field, index)
     if value >= LIMIT:
         raise too_many()
@@ -225,7 +220,8 @@ def _column(values: Any, field: str) -> npt.NDArray[Any]:
     else:
         _check_nulls(values, field)
         try:
-            column = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+            # Of a nullable column without nulls pandas makes objects unless asked so.
+            column = np.asarray(values.to_numpy() if hasattr(values, "isna") else values)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise InvalidInputError(
                 f"{field} cannot be read as a column: {error}", field=field
@@ -247,10 +243,12 @@ def _check_nulls(values: Any, field: str) -> None:
         if not (count() if callable(count) else count):
             return
         missing = np.asarray(values.is_null())
-    elif hasattr(values, "isna") and getattr(values.dtype, "kind", "O") != "f":  # pandas
+    elif hasattr(values, "isna"):  # pandas
+        if isinstance(getattr(values, "dtype", None), np.dtype) and values.dtype.kind == "f":
+            return  # plain floats, where what is missing shows as nan
         missing = np.asarray(values.isna())
     else:
-        return  # plain floats say nan themselves
+        return
     if missing.any():
         index = _first(missing.ravel())
         message = f"{field} must not have missing values, got null at index {index}"
@@ -268,6 +266,16 @@ def _scalar(value: Any) -> Any:
         return value
     array = np.asarray(value)
     return array[()] if array.ndim == 0 else value
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a scalar is a real number: not a boolean, not a duration."""
+    if isinstance(value, bool | np.bool_ | np.timedelta64):  # numpy calls a duration an integer
+        return False
+    if isinstance(value, numbers.Real):
+        return True
+    # Decimal is a Number without being a Real; complex numbers have no order.
+    return isinstance(value, numbers.Number) and not isinstance(value, numbers.Complex)
 
 
 def _first(where: npt.NDArray[np.bool_]) -> int:
