@@ -156,9 +156,10 @@ class OperatingPoints(Curve):
         N = (int(fp[-1]) if last.size else 0) + missed_negatives
         missed = missed_positives > 0 or missed_negatives > 0
         return cls(
-            thresholds=np.concatenate(([np.inf], scores[last], [-np.inf] if missed else [])),
-            fp=np.concatenate(([0], fp, [N] if missed else [])).astype(np.int64),
-            tp=np.concatenate(([0], tp, [P] if missed else [])).astype(np.int64),
+            thresholds=np.concatenate(([np.inf], scores[last], [-np.inf][:missed])),
+            # Integers all along: an empty list would make the counts floats on the way.
+            fp=np.concatenate(([0], fp, np.array([N][:missed], dtype=np.int64))),
+            tp=np.concatenate(([0], tp, np.array([P][:missed], dtype=np.int64))),
             P=P,
             N=N,
         )
