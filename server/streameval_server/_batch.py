@@ -222,12 +222,14 @@ def _labels(cases: ingest_pb2.Cases, size: int) -> npt.NDArray[np.bool_]:
 
 
 def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
+    positives, negatives = misses.positives, misses.negatives
+    total = positives + negatives
+    field = "negatives" if negatives > positives else "positives"
     try:
-        positives = check_count(misses.positives, field="positives")
-        negatives = check_count(misses.negatives, field="negatives")
-        total = check_count(positives + negatives, field="positives")
+        check_count(total)
     except InvalidInputError as error:
-        raise RefusedError(refused_input(error, "misses", {})) from None
+        message = str(error)
+        _refuse(Code.INVALID_ARGUMENT, message, f"misses.{field}")
     return MissRows(positives, negatives, 1, total) if total else None
 
 

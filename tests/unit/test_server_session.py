@@ -1,0 +1,423 @@
+"""The conversation: resume, acks, repeats, gaps, fences, refusals, and too much at once."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from streameval_server._calls import UnaryCall
+from streameval_server._core import Core, open_core
+from streameval_server._errors import Code, RequestError
+from streameval_server._limits import Limits
+from streameval_server._session import IngestSession
+from streameval_server._storage import MemoryStorage
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import stream_pb2
+
+NOW = 1_800_000_000_000_000
+
+
+def batch(sequence=0, scores=(0.9, 0.1), positives=(True, False), stream="s"):
+    cases = pb.Cases(scores=scores, positives=positives)
+    return pb.Batch(sequence=sequence, stream=stream, cases=cases)
+
+
+def frame(sequence, **columns) -> bytes:
+    return pb.IngestRequest(batch=batch(sequence, **columns)).SerializeToString()
+
+
+def opened(core: Core, producer="p", epoch=1, wake=None) -> tuple[IngestSession, int]:
+    """Open a session and return it with the sequence to go on from."""
+    session = IngestSession(core.committer, core.limits, wake or (lambda: None))
+    request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
+    session.feed(request.SerializeToString(), NOW)
+    (reply,) = session.replies()
+    return session, reply.resume.last_sequence
+
+
+def commit(core: Core) -> None:
+    core.committer.step(NOW).deliver()
+    core.applier.finish()
+
+
+def acks(session: IngestSession) -> list[tuple[int, int]]:
+    return [(reply.ack.last_sequence, reply.ack.revision) for reply in session.replies()]
+
+
+def counted(core: Core, stream="s") -> int:
+    view = core.engine.view(stream)
+    return 0 if view is None else view.evaluator.num_cases
+
+
+@pytest.fixture
+def core() -> Core:
+    return open_core(MemoryStorage(), Limits())
+
+
+def test_resume_tells_the_limits():
+    """The first message says where to go on from, and how much at a time."""
+    limits = Limits(max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
+    session = IngestSession(open_core(MemoryStorage(), limits).committer, limits)
+    session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(), NOW)
+    expected = pb.Resume(last_sequence=0, max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
+    assert session.replies() == [pb.IngestResponse(resume=expected)]
+
+
+def test_acks_are_cumulative_and_carry_the_revision(core):
+    """One ack for all that one commit made durable."""
+    woken = []
+    session, _ = opened(core, wake=lambda: woken.append(1))
+    for sequence in (1, 2, 3):
+        session.feed(frame(sequence), NOW)
+    assert not session.idle
+    assert session.replies() == []
+    woken.clear()
+    commit(core)
+    assert woken
+    assert acks(session) == [(3, 3)]
+    assert session.idle
+    assert session.replies() == []
+    assert counted(core) == 6
+
+
+def test_an_ack_means_durable_and_not_visible(core):
+    """The commit acks; the engine follows."""
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.committer.step(NOW).deliver()
+    assert acks(session) == [(1, 1)]
+    assert core.engine.revision == 0
+    core.applier.finish()
+    assert core.engine.revision == 1
+
+
+def test_repeats_are_acked_and_change_nothing(core):
+    """In the same stream and in a new one."""
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    session.feed(frame(1), NOW)  # on its way: the first one's ack covers it
+    commit(core)
+    assert acks(session) == [(1, 1)]
+    session.feed(frame(1), NOW)
+    assert acks(session) == [(1, 1)]
+    session, last = opened(core)
+    assert last == 1
+    session.feed(frame(1), NOW)
+    session.feed(frame(2), NOW)
+    commit(core)
+    assert acks(session) == [(2, 2)]
+    assert counted(core) == 4
+
+
+def test_an_older_streams_batches_still_in_the_queue_count_once(core):
+    """The committer knows, at commit, what the new stream could not."""
+    older, _ = opened(core)
+    older.feed(frame(1), NOW)
+    older.feed(frame(2), NOW)
+    newer, last = opened(core)
+    assert last == 0
+    for sequence in (1, 2, 3):
+        newer.feed(frame(sequence), NOW)
+    commit(core)
+    assert acks(newer) == [(3, 3)]
+    assert acks(older) == [(2, 2)]
+    assert counted(core) == 6
+
+
+@pytest.mark.parametrize("sequence", [0, 3, 2**63, 2**64 - 1])
+def test_a_gap_ends_the_stream_and_names_what_was_expected(core, sequence):
+    """OUT_OF_RANGE; what came before still counts."""
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    with pytest.raises(RequestError) as caught:
+        session.feed(frame(sequence), NOW)
+    error = caught.value
+    assert error.code == Code.OUT_OF_RANGE
+    assert error.message == f"sequence {sequence} leaves a gap: expected 2"
+    assert error.reason == "SEQUENCE_GAP"
+    assert error.metadata == {"expected_sequence": "2"}
+    commit(core)
+    assert counted(core) == 2
+
+
+def test_a_lower_epoch_is_fenced_when_it_opens(core):
+    """The process that was started later owns the name."""
+    session, _ = opened(core, epoch=5)
+    session.feed(frame(1), NOW)
+    commit(core)
+    with pytest.raises(RequestError) as caught:
+        opened(core, epoch=4)
+    assert caught.value.code == Code.FAILED_PRECONDITION
+    assert caught.value.reason == "EPOCH_FENCED"
+    assert caught.value.message == "producer p has epoch 5 by now, and 4 may send no more"
+    assert caught.value.metadata == {"current_epoch": "5"}
+
+
+def test_a_lower_epoch_is_fenced_while_it_sends(core):
+    """A stream that was open when its successor started ends, and counts nothing more."""
+    older, _ = opened(core, epoch=5)
+    newer, last = opened(core, epoch=6)
+    assert last == 0
+    newer.feed(frame(1), NOW)
+    older.feed(frame(1), NOW)
+    commit(core)
+    assert acks(newer) == [(1, 1)]
+    assert older.replies() == []
+    assert older.error.code == Code.FAILED_PRECONDITION
+    with pytest.raises(RequestError):
+        older.feed(frame(2), NOW)
+    assert counted(core) == 2
+
+
+def test_a_higher_epoch_starts_at_one(core):
+    """A restarted producer needs no memory of what it sent."""
+    session, _ = opened(core, epoch=5)
+    session.feed(frame(1), NOW)
+    commit(core)
+    session, last = opened(core, epoch=6)
+    assert last == 0
+    session.feed(frame(1), NOW)
+    commit(core)
+    assert counted(core) == 4
+
+
+def test_producers_do_not_share_sequences(core):
+    """Each counts for itself, across streams."""
+    a, _ = opened(core, "a")
+    b, _ = opened(core, "b")
+    a.feed(frame(1, stream="x"), NOW)
+    b.feed(frame(1, stream="x"), NOW)
+    a.feed(frame(2, stream="y"), NOW)
+    commit(core)
+    assert (counted(core, "x"), counted(core, "y")) == (4, 2)
+
+
+def test_a_refused_batch_consumes_its_sequence_durably(core):
+    """The stream lives on, and a repeat after a restart is only acked."""
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    session.feed(frame(2, scores=[0.5, math.nan]), NOW)
+    session.feed(frame(3), NOW)
+    commit(core)
+    refused, ack = session.replies()
+    assert refused.refused.sequence == 2
+    assert refused.refused.revision == 2
+    assert refused.refused.refusal.code == Code.INVALID_ARGUMENT
+    assert refused.refused.refusal.message == "score must be finite, got nan at index 1"
+    assert refused.refused.refusal.violations[0].field == "cases.scores[1]"
+    assert ack.ack == pb.Ack(last_sequence=3, revision=3)
+    assert counted(core) == 4
+    core = open_core(core.storage, core.limits)
+    session, last = opened(core)
+    assert last == 3
+    session.feed(frame(2, scores=[0.5, math.nan]), NOW)
+    assert acks(session) == [(3, 3)]
+    assert counted(core) == 4
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (b"\xff\xff", "MALFORMED_MESSAGE"),
+        (b"", "BATCH_EXPECTED"),
+        (
+            pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(),
+            "BATCH_EXPECTED",
+        ),
+    ],
+)
+def test_nonsense_ends_the_stream(core, request_, reason):
+    """Whatever is not a batch has no sequence to refuse."""
+    session, _ = opened(core)
+    with pytest.raises(RequestError) as caught:
+        session.feed(request_, NOW)
+    assert (caught.value.code, caught.value.reason) == (Code.INVALID_ARGUMENT, reason)
+
+
+@pytest.mark.parametrize(
+    ("open_", "reason", "field"),
+    [
+        (None, "OPEN_EXPECTED", None),
+        (pb.Open(epoch=1), "INVALID_PRODUCER", "open.producer"),
+        (pb.Open(producer="é" * 65, epoch=1), "INVALID_PRODUCER", "open.producer"),
+        (pb.Open(producer="p", epoch=2**63), "INVALID_PRODUCER", "open.epoch"),
+    ],
+)
+def test_a_stream_must_open_properly(core, open_, reason, field):
+    """INVALID_ARGUMENT says which field."""
+    session = IngestSession(core.committer, core.limits)
+    first = frame(1) if open_ is None else pb.IngestRequest(open=open_).SerializeToString()
+    with pytest.raises(RequestError) as caught:
+        session.feed(first, NOW)
+    assert (caught.value.code, caught.value.reason) == (Code.INVALID_ARGUMENT, reason)
+    assert [violation[0] for violation in caught.value.violations] == ([field] if field else [])
+
+
+def test_too_much_in_flight_stops_the_reading():
+    """Bytes count until they are acked."""
+    size = len(frame(1))
+    core = open_core(MemoryStorage(), Limits(max_inflight_bytes=2 * size))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    assert not session.full
+    session.feed(frame(2), NOW)
+    assert session.full
+    commit(core)
+    assert not session.full
+
+
+def test_a_full_queue_asks_to_come_back_later():
+    """RESOURCE_EXHAUSTED with a delay; what was queued before counts, once."""
+    size = len(frame(1))
+    core = open_core(MemoryStorage(), Limits(max_queue_bytes=2 * size))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    session.feed(frame(2), NOW)
+    with pytest.raises(RequestError) as caught:
+        session.feed(frame(3), NOW)
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    assert caught.value.reason == "QUEUE_FULL"
+    assert caught.value.retry_after_s > 0
+    commit(core)
+    assert core.committer.queued_bytes == 0
+    session, last = opened(core)
+    assert last == 2
+    session.feed(frame(3), NOW)
+    commit(core)
+    assert counted(core) == 6
+
+
+def test_full_memory_asks_to_come_back_later():
+    """Above the limit on state nothing more is taken in."""
+    core = open_core(MemoryStorage(), Limits(max_state_bytes=1))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    commit(core)
+    with pytest.raises(RequestError) as caught:
+        session.feed(frame(2), NOW)
+    assert (caught.value.code, caught.value.reason) == (Code.RESOURCE_EXHAUSTED, "STATE_FULL")
+
+
+# -- single calls
+
+
+def unary(core: Core, **fields) -> UnaryCall:
+    call = UnaryCall(core.committer, core.limits)
+    call.ingest_batch(pb.IngestBatchRequest(**fields).SerializeToString(), NOW)
+    assert not call.done
+    commit(core)
+    assert call.done
+    return call
+
+
+def test_a_single_batch_without_producer_is_counted_each_time(core):
+    """No name, no protection."""
+    assert unary(core, batch=batch()).response() == pb.IngestBatchResponse(revision=1)
+    assert unary(core, batch=batch()).response() == pb.IngestBatchResponse(revision=2)
+    assert counted(core) == 4
+
+
+def test_a_single_batch_with_producer_is_counted_once(core):
+    """A repeat is answered with success, and says so."""
+    for duplicate in (False, True):
+        response = unary(core, producer="p", epoch=1, batch=batch(1)).response()
+        assert response == pb.IngestBatchResponse(revision=1, duplicate=duplicate)
+    assert counted(core) == 2
+    call = unary(core, producer="p", epoch=1, batch=batch(3))
+    with pytest.raises(RequestError, match="sequence 3 leaves a gap: expected 2"):
+        call.response()
+
+
+def test_a_single_refused_batch_consumes_its_sequence(core):
+    """The error of the call carries the refusal's fields."""
+    call = unary(core, producer="p", epoch=1, batch=batch(1, scores=[math.inf, 0]))
+    with pytest.raises(RequestError) as caught:
+        call.response()
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert caught.value.violations == (
+        ("cases.scores[0]", "score must be finite, got inf at index 0"),
+    )
+    assert opened(core)[1] == 1
+
+
+def test_a_single_refused_batch_without_producer_leaves_no_trace(core):
+    """Nothing to consume, nothing to log."""
+    call = UnaryCall(core.committer, core.limits)
+    request = pb.IngestBatchRequest(batch=batch(scores=[math.inf, 0]))
+    with pytest.raises(RequestError) as caught:
+        call.ingest_batch(request.SerializeToString(), NOW)
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert core.committer.queued_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"batch": batch(1)}, "producer"),
+        ({"epoch": 1, "batch": batch(0)}, "producer"),
+        ({"producer": "p", "batch": batch(0)}, "batch.sequence"),
+        ({"producer": "p", "batch": batch(2**63)}, "batch.sequence"),
+        ({"producer": "p", "epoch": 2**63, "batch": batch(1)}, "epoch"),
+        ({"producer": "p" * 129, "batch": batch(1)}, "producer"),
+    ],
+)
+def test_single_batches_say_which_field_is_wrong(core, fields, field):
+    """INVALID_ARGUMENT before anything is queued."""
+    call = UnaryCall(core.committer, core.limits)
+    with pytest.raises(RequestError) as caught:
+        call.ingest_batch(pb.IngestBatchRequest(**fields).SerializeToString(), NOW)
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert [violation[0] for violation in caught.value.violations] == [field]
+
+
+def create(core: Core, name: str) -> UnaryCall:
+    call = UnaryCall(core.committer, core.limits)
+    request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+    call.create_stream(request.SerializeToString())
+    commit(core)
+    return call
+
+
+def delete(core: Core, name: str) -> UnaryCall:
+    call = UnaryCall(core.committer, core.limits)
+    call.delete_stream(stream_pb2.DeleteStreamRequest(name=name).SerializeToString())
+    commit(core)
+    return call
+
+
+def test_streams_are_made_and_deleted(core):
+    """Durably, with a revision; a second time is an error."""
+    response = create(core, "a/b").response()
+    assert response.revision == response.stream.create_revision == 1
+    assert response.stream.create_time.ToMicroseconds() == NOW
+    assert core.engine.stream("a/b").create_us == NOW
+    with pytest.raises(RequestError) as caught:
+        create(core, "a/b").response()
+    assert caught.value.code == Code.ALREADY_EXISTS
+    assert delete(core, "a/b").response().revision == 2
+    assert core.engine.stream("a/b") is None
+    with pytest.raises(RequestError) as caught:
+        delete(core, "a/b").response()
+    assert caught.value.code == Code.NOT_FOUND
+
+
+def test_a_deleted_streams_counts_are_gone(core):
+    """A batch afterwards makes a new stream of that name."""
+    unary(core, batch=batch())
+    delete(core, "s")
+    assert counted(core) == 0
+    unary(core, batch=batch())
+    assert counted(core) == 2
+    assert core.engine.stream("s").create_revision == 3
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a//b", "/a", "a/", "é", "a" * 129, "a\n"])
+def test_names_of_streams_are_checked(core, name):
+    """Before anything is queued."""
+    call = UnaryCall(core.committer, core.limits)
+    request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+    with pytest.raises(RequestError) as caught:
+        call.create_stream(request.SerializeToString())
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert caught.value.violations[0][0] == "stream.name"
