@@ -18,9 +18,9 @@ of p positives and n negatives:
 Some order attains each limit, so none can be narrower and hold for all data; all
 limits are then widened by `_ULPS` units in the last place, which covers rounding
 here and in the exact figure. References that were never scored are one tied
-group by definition: their tie is real and is not widened. Cells without
-positives change no figure. Source: docs/bounded-memory.md. O(G) for G cells that
-hold positives.
+group by definition: their tie is real and is not widened, and so is that of a
+cell that holds a single double. Cells without positives change no figure. O(G)
+for G cells that hold positives.
 """
 
 from __future__ import annotations
@@ -34,19 +34,28 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 import numpy as np
 
 from streameval._areas import AreaQueries
-from streameval._cell_orders import least_average_precision, negatives_first, positives_first
+from streameval._cell_orders import (
+    hides_order,
+    least_average_precision,
+    negatives_first,
+    positives_first,
+    rows_of,
+)
 from streameval._decisions import DecisionQueries
 from streameval._errors import InvalidInputError
 from streameval._points import OperatingPoints
-from streameval._pr_areas import negatives_factor
+from streameval._pr_areas import average_precision_value, negatives_factor
 from streameval._ranked import RankedQueries
+from streameval._resolution import MAX_BITS
 from streameval._skew import SkewQueries
 from streameval._view import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from streameval._cell_orders import BoolArray
     from streameval._groups import FloatArray, Groups
+    from streameval._resolution import Scale
     from streameval._view import View
 
 T = TypeVar("T")
@@ -205,11 +214,10 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
         highest = at(_arranged(view, positives_first))
         if figure.worst is _Worst.ANY:
             lowest = at(view)
-        elif figure.worst is _Worst.NEGATIVES_FIRST or math.isnan(highest):
+        elif figure.worst is _Worst.NEGATIVES_FIRST:
             lowest = at(_arranged(view, negatives_first))
         else:
-            factor = negatives_factor(view.groups, arguments.get("prevalence"))
-            lowest = least_average_precision(view.groups, factor=factor)
+            lowest = _least_average_precision(view, **arguments)
     scale = 0.0
     if arguments.get("max_fpr") or arguments.get("min_recall"):
         scale = 1.0  # what a limit leaves of an area rounds like the whole of it
@@ -226,9 +234,28 @@ def _widened(value: Any, figure: _Figure, outwards: int, scale: float) -> Any:
     return limit if isinstance(value, np.ndarray) else float(limit)
 
 
-def _arranged(view: View, order: Callable[[Groups], Groups]) -> View:
+def _least_average_precision(view: View, prevalence: float | None = None) -> float:
+    """Return the least average precision: real ties as they are, the rest one by one."""
+    groups, hidden = view.groups, _hidden(view)
+    ties = average_precision_value(rows_of(groups, ~hidden), prevalence=prevalence)
+    factor = negatives_factor(groups, prevalence)
+    if math.isnan(ties):
+        return ties
+    return ties + least_average_precision(rows_of(groups, hidden), factor=factor)
+
+
+def _hidden(view: View) -> BoolArray:
+    """Return which groups are cells whose order is lost; computed once."""
+    bits = MAX_BITS if view.resolution is None else view.resolution
+    return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
+
+
+def _arranged(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
     """Return the view with the cases of each cell in one of the extreme orders."""
-    return view.cached(("arranged", order), lambda: _Arranged(order(view.groups), view.revision))
+    return view.cached(
+        ("arranged", order),
+        lambda: _Arranged(order(view.groups, _hidden(view)), view.scale, view.revision),
+    )
 
 
 class _Arranged:
@@ -236,8 +263,9 @@ class _Arranged:
 
     resolution = None
 
-    def __init__(self, groups: Groups, revision: int) -> None:
+    def __init__(self, groups: Groups, scale: Scale, revision: int) -> None:
         self.groups = groups
+        self.scale = scale
         self.revision = revision
         self.missed_positives = groups.missed_positives
         self.missed_negatives = groups.missed_negatives

@@ -13,27 +13,56 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from streameval._pr_areas import closed_area
+from streameval._resolution import upper_edge
 
 if TYPE_CHECKING:
     from streameval._groups import FloatArray, Groups
+    from streameval._resolution import Scale
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _DIRECT_BELOW = 64
 """Ranks that are summed one by one; from there on the series is exact to a double."""
 
 
-def positives_first(groups: Groups) -> Groups:
-    """Return the groups with the positives of each above its negatives. O(G)."""
-    return replace(groups, n=np.zeros_like(groups.n))
+def hides_order(groups: Groups, bits: int, scale: Scale) -> BoolArray:
+    """Tell which groups are cells of several doubles, so that their order is lost.
+
+    A cell of one double holds a real tie. Probabilities have such cells next to
+    1, where a saturated model puts many cases: doubles are 2^-53 apart there,
+    and few significant bits of 1 - s are enough. O(G).
+    """
+    above = upper_edge(groups.scores, bits, scale)
+    return above > np.nextafter(groups.scores, np.inf)
 
 
-def negatives_first(groups: Groups) -> Groups:
-    """Return the groups with the negatives of each above its positives. O(G)."""
-    return replace(groups, fp=groups.fp + groups.n, n=np.zeros_like(groups.n))
+def positives_first(groups: Groups, hidden: BoolArray) -> Groups:
+    """Return the groups with the positives of each hidden order above its negatives. O(G)."""
+    return replace(groups, n=np.where(hidden, 0, groups.n))
+
+
+def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
+    """Return the groups with the negatives of each hidden order above its positives. O(G)."""
+    moved = np.where(hidden, groups.n, 0)
+    return replace(groups, fp=groups.fp + moved, n=groups.n - moved)
+
+
+def rows_of(groups: Groups, rows: BoolArray) -> Groups:
+    """Return some of the groups, each with all that ranks above it. O(G)."""
+    return replace(
+        groups,
+        scores=groups.scores[rows],
+        p=groups.p[rows],
+        n=groups.n[rows],
+        tp=groups.tp[rows],
+        fp=groups.fp[rows],
+    )
 
 
 def least_average_precision(groups: Groups, *, factor: float = 1.0) -> float:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from streameval._groups import Groups
     from streameval._points import OperatingPoints
+    from streameval._resolution import Scale
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ class View(Protocol):
     @property
     def resolution(self) -> int | None:
         """Significant bits of a score that are kept; None keeps all."""
+
+    @property
+    def scale(self) -> Scale:
+        """What the bits are counted of."""
 
     @property
     def P(self) -> int:

@@ -63,6 +63,7 @@ class Counted(BoundsQueries):
     """What an evaluator with these groups would see, bounded or exact."""
 
     revision = 0
+    scale = "plain"
 
     def __init__(self, groups, *, resolution):
         self.groups, self.resolution = groups, resolution
@@ -366,6 +367,11 @@ def streams():
         "smooth": (labels, smooth, None),
         "negative": (labels, -np.exp(-smooth), None),
         "saturated": (labels, 1 / (1 + np.exp(-12 * smooth)), "probability"),
+        "float32": (
+            labels,
+            (1 / (1 + np.exp(np.float32(-6 * smooth)))).astype(float),
+            "probability",
+        ),
         "saturated plain": (labels, 1 / (1 + np.exp(-12 * smooth)), None),
         "denormal": (labels, smooth * 1e-308, None),
         "huge": (labels, smooth * 2e307, None),
@@ -496,3 +502,16 @@ def test_a_second_query_is_free():
     evaluator = Evaluator(resolution=3)
     evaluator.add_cases(labels=[0, 1, 0, 1], scores=[0.1, 0.11, 0.5, 0.6])
     assert evaluator.bounds("auc_pr") is evaluator.bounds("auc_pr")
+
+
+def test_a_cell_of_one_double_is_a_real_tie():
+    """Saturated probabilities share 1.0 exactly: nothing is hidden there."""
+    exact, bounded = Evaluator(), Evaluator(resolution=3, scale="probability")
+    for evaluator in (exact, bounded):
+        evaluator.add_cases(labels=[1, 0, 1, 0], scores=[1.0, 1.0, 1 - 2**-53, 1 - 2**-53])
+    for name in ("auc_roc", "auc_pr", "average_precision", "precision_at"):
+        arguments = {"rank": 1} if name == "precision_at" else {}
+        assert bounded.bounds(name, **arguments) == exact.bounds(name, **arguments)
+    all_bits = Evaluator(resolution=53)
+    all_bits.add_cases(labels=[1, 0], scores=[0.3, 0.3])
+    assert all_bits.bounds("auc_roc") == pytest.approx((0.5, 0.5))
