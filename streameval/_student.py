@@ -1,0 +1,131 @@
+"""Quantiles: the normal's, Student's t and the one that may be read at any time.
+
+All take the probability *above* the quantile, so that small tails keep their
+digits. Student's tail is the incomplete beta function by its continued
+fraction (DLMF 8.17.22), inverted by Newton's method in log-log coordinates,
+where the tail is concave and the method cannot fail; above 10,000 degrees of
+freedom four terms of the Cornish-Fisher expansion (Abramowitz and Stegun
+26.7.5) are as exact. Relative accuracy 1e-10 for tails from 1e-16 to 0.45,
+tested against scipy, which the library does not need. O(1).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+# The confidence sequence is tightest, relative to a fixed interval, near this
+# many cases; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
+_TIGHTEST_AT = 200
+_EXPANSION_FROM = 10_000
+_TINY = 1e-300
+
+
+def normal_quantile(tail: float) -> float:
+    """Return z with probability `tail` above it under the standard normal.
+
+    >>> round(normal_quantile(0.025), 6)
+    1.959964
+    """
+    return -NormalDist().inv_cdf(tail)
+
+
+@lru_cache(maxsize=256)
+def student_quantile(tail: float, df: int) -> float:
+    """Return t with probability `tail` (at most 1/2) above it, `df` degrees of freedom.
+
+    >>> round(student_quantile(0.025, 19), 6)
+    2.093024
+    """
+    if tail >= 0.5:
+        return 0.0
+    z = normal_quantile(tail)
+    if df > _EXPANSION_FROM:
+        return _expansion(z, df)
+    t = z
+    target = math.log(tail)
+    for _ in range(100):
+        current = student_tail(t, df)
+        slope = t * _density(t, df) / current
+        step = (math.log(current) - target) / slope
+        t *= math.exp(step)
+        if abs(step) < 1e-14:
+            break
+    return t
+
+
+def student_tail(t: float, df: int) -> float:
+    """Return the probability above `t` (not negative) with `df` degrees of freedom.
+
+    >>> round(student_tail(2.093024, 19), 6)
+    0.025
+    """
+    if t == 0.0:
+        return 0.5
+    half = df / 2
+    square = t * t / df
+    log_x = -math.log1p(square)  # x = df/(df + t^2)
+    log_rest = math.log(square) + log_x
+    log_beta = math.lgamma(half) + math.lgamma(0.5) - math.lgamma(half + 0.5)
+    front = math.exp(half * log_x + 0.5 * log_rest - log_beta)
+    x = math.exp(log_x)
+    if x < (half + 1) / (half + 2.5):
+        return 0.5 * front * _continued_fraction(half, 0.5, x) / half
+    return 0.5 - 0.5 * front * _continued_fraction(0.5, half, math.exp(log_rest)) / 0.5
+
+
+def anytime_quantile(alpha: float, count: int) -> float:
+    """Return what replaces z in an interval that may be looked at as often as one likes.
+
+    The normal mixture boundary of Robbins, as an asymptotic confidence
+    sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of
+    Statistics 52): with x = count rho^2,
+    sqrt(2 (x+1)/x ln(sqrt(x+1)/alpha)).
+
+    >>> round(anytime_quantile(0.05, 200), 3)
+    3.035
+    """
+    spread = -2 * math.log(alpha)
+    rho_squared = (spread + math.log(spread) + 1) / _TIGHTEST_AT
+    x = count * rho_squared
+    return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
+
+
+def _density(t: float, df: int) -> float:
+    log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+    return math.exp(log_norm - (df + 1) / 2 * math.log1p(t * t / df))
+
+
+def _expansion(z: float, df: int) -> float:
+    z2 = z * z
+    terms = (
+        (z2 + 1) / 4,
+        ((5 * z2 + 16) * z2 + 3) / 96,
+        (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384,
+        ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160,
+    )
+    return z * (1 + sum(term * float(df) ** -(k + 1) for k, term in enumerate(terms)))
+
+
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    """Evaluate the fraction of the incomplete beta function by Lentz's method."""
+    c = 1.0
+    d = 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
+    value = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1.0 / _away_from_zero(1.0 + even * d)
+        c = _away_from_zero(1.0 + even / c)
+        value *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1.0 / _away_from_zero(1.0 + odd * d)
+        c = _away_from_zero(1.0 + odd / c)
+        value *= d * c
+        if abs(d * c - 1.0) < 4e-16:
+            break
+    return value
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
