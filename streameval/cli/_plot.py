@@ -1,0 +1,28 @@
+"""One picture of an evaluator: its ROC and PR curves side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streameval._evaluator import Evaluator
+
+
+def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
+    """Draw the ROC and PR curves with their hulls into a file. Needs matplotlib."""
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - the extra may be absent
+
+        from streameval.display import PrecisionRecallDisplay, RocCurveDisplay  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        from streameval._errors import StreamEvalError  # noqa: PLC0415
+
+        message = f"{error.name} is missing; pip install 'streameval[plot]'"
+        raise StreamEvalError(message) from error
+    figure = Figure(figsize=(10.5, 5.0), layout="constrained")
+    roc, pr = figure.subplots(1, 2)
+    RocCurveDisplay.from_evaluator(evaluator, name=name, ax=roc)
+    PrecisionRecallDisplay.from_evaluator(evaluator, name=name, ax=pr)
+    figure.savefig(path, dpi=150)

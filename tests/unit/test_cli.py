@@ -1,0 +1,157 @@
+"""The commands as a person runs them: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+from sklearn.metrics import average_precision_score, roc_auc_score
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a file of 500 cases, 100 of them positive."""
+    random = np.random.default_rng(7)
+    labels = np.arange(500) % 5 == 0
+    scores = random.normal(size=500) + labels
+    path = tmp_path / "scores.csv"
+    rows = [f"{label:d},{score!r}" for label, score in zip(labels, scores.tolist(), strict=True)]
+    path.write_text("\n".join(["label,score", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Yield the address of a running server."""
+    with running_server() as address:
+        yield address
+
+
+def columns(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.loadtxt(path, delimiter=",", skiprows=1)
+    return rows[:, 0], rows[:, 1]
+
+
+def test_evaluate_prints_json_that_scikit_learn_agrees_with(table: Path) -> None:
+    """--json holds the figures, equal to scikit-learn's where both define the same."""
+    result = run("evaluate", table, "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    labels, scores = columns(table)
+    assert figures["num_positive_ref"] == 100
+    assert figures["auc_roc"] == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    expected = average_precision_score(labels, scores)
+    assert figures["average_precision"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_evaluate_prints_a_table(table: Path) -> None:
+    """Without --json people get a table with names and aligned figures."""
+    result = run("evaluate", table)
+    assert result.exit_code == 0, result.output
+    for words in ("AUC-PR, interpolated", "AUC-PR, achievable", "positives", "400"):
+        assert words in result.stdout
+
+
+def test_evaluate_draws(table: Path, tmp_path: Path) -> None:
+    """--plot writes a picture; an unknown kind of picture is refused before reading."""
+    picture = tmp_path / "out.png"
+    result = run("evaluate", table, "--plot", picture)
+    assert result.exit_code == 0, result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    refused = run("evaluate", table, "--plot", tmp_path / "out.doc")
+    assert refused.exit_code == 2
+    assert "use .png, .svg, .pdf" in refused.stderr
+
+
+def test_evaluate_bounded(table: Path) -> None:
+    """--resolution bounds memory and says what it kept."""
+    result = run("evaluate", table, "--resolution", 8, "--json")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    exact = json.loads(run("evaluate", table, "--json").stdout)
+    assert figures["resolution"] == 8
+    lower, upper = figures["bounds"]["auc_roc"]
+    assert lower <= exact["auc_roc"] <= upper
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--score", "p"], "scores.csv: no column 'p'; it has label, score"),
+        (["--positive", "2"], "scores.csv: row 2: label '0' is neither '2' nor '1'"),
+    ],
+)
+def test_evaluate_refuses_in_one_line(table: Path, arguments: list[str], message: str) -> None:
+    """Wrong input is one line on stderr, nothing on stdout, exit code 2."""
+    result = run("evaluate", table, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.strip().endswith(message)
+    assert result.stderr.count("\n") == 1
+
+
+def test_push_and_query(table: Path, address: str) -> None:
+    """What was pushed is what the server answers; a second push adds to it."""
+    pushed = run("push", table, "--to", address, "--stream", "cli/push")
+    assert pushed.exit_code == 0, pushed.output
+    assert "500 cases" in pushed.stdout
+    assert "durable in cli/push at revision" in pushed.stdout
+    result = run("query", address, "cli/push", "--json")
+    assert result.exit_code == 0, result.output
+    figures, exact = json.loads(result.stdout), json.loads(run("evaluate", table, "--json").stdout)
+    for name in ("auc_pr", "auc_pr_hull", "auc_roc", "auc_roc_hull", "average_precision"):
+        assert figures[name] == exact[name], name
+    assert "cli/push at revision" in run("query", address, "cli/push").stdout
+
+
+def test_push_checks_the_whole_file_first(table: Path, address: str) -> None:
+    """A NaN in the last row refuses the file; nothing of it is counted."""
+    with table.open("a") as file:
+        file.write("1,nan\n")
+    result = run("push", table, "--to", address, "--stream", "cli/refused")
+    assert result.exit_code == 2
+    assert result.stderr.strip().endswith("row 501: score must be finite, got nan")
+    missing = run("query", address, "cli/refused")
+    assert missing.exit_code == 2
+    assert "cli/refused" in missing.stderr
+
+
+def test_query_of_nothing(address: str) -> None:
+    """An unknown stream is one line that names it."""
+    result = run("query", address, "no/such")
+    assert result.exit_code == 2
+    assert "no/such" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_serve_refuses_the_world() -> None:
+    """Listening on all addresses needs --insecure, and the message says so."""
+    result = run("serve", "--listen", "0.0.0.0:0", "--memory")
+    assert result.exit_code == 2
+    assert "--insecure" in result.stderr
+
+
+def test_version_and_help() -> None:
+    """--version prints it; help lists the commands."""
+    assert run("--version").stdout.strip().count(".") == 2
+    listed = run("--help").stdout
+    for command in ("evaluate", "push", "query", "serve"):
+        assert command in listed
