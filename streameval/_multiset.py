@@ -124,25 +124,19 @@ class Run:
         return below
 
     def merged(self, change: Run) -> Run:
-        """Return this run with the signed counts of `change` added. O(n + d).
-
-        Raises
-        ------
-        NotThereError
-            When a score would be left with a negative count.
-        """
+        """Return the sum of both signed runs; scores that come to nothing go. O(n + d)."""
         if not change.scores.size:
             return self
         if not self.scores.size:
-            return _positive(change)
+            return change
         if self.counts is None and change.counts is None and len(change) * _FEW > len(self):
             # Two sorted runs without multiplicities: a merge sort's last step.
             scores = np.concatenate((self.scores, change.scores))
             scores.sort(kind="stable")
             return _grouped(scores, None)
         if len(change) > len(self):
-            return _positive(_inserted(change, self))
-        return _positive(_inserted(self, change))
+            return _inserted(change, self)
+        return _inserted(self, change)
 
     def negated(self) -> Run:
         """Return the change that takes all of this away. O(n)."""
@@ -255,7 +249,8 @@ class ScoreCounts:
             When a score would be left with a negative count.
         """
         after = ScoreCounts(
-            self.positives.merged(change.positives), self.negatives.merged(change.negatives)
+            _positive(self.positives.merged(change.positives)),
+            _positive(self.negatives.merged(change.negatives)),
         )
         if self.ranks_cache and after.positives.scores.size and _is_small(self, change):
             after.ranks_cache.append(_carried(self, change, after))

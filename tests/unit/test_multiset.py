@@ -93,8 +93,9 @@ def test_a_signed_merge_takes_away(taken):
 def test_taking_more_than_there_is_names_the_score():
     """A merge that would leave less than nothing is refused."""
     for there in (run_of({1.0: 2, 2.0: 1}), EMPTY, run_of({5.0: 1})):
-        with pytest.raises(NotThereError, match="score 1"):
-            there.merged(run_of({1.0: -3}))
+        for change in (ScoreCounts(run_of({1.0: -3})), ScoreCounts(EMPTY, run_of({1.0: -3}))):
+            with pytest.raises(NotThereError, match="score 1"):
+                ScoreCounts(there, there).merged(change)
 
 
 def test_many_empty_runs_merge_to_nothing():

@@ -1,0 +1,121 @@
+"""One writer, many readers: every answer is that of one whole revision."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from streameval._evaluator import Evaluator
+
+
+@pytest.fixture
+def _eager_switching():
+    """Let threads interrupt one another as often as Python can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+LOOKS = 1_000
+"""How often each reader looks before the writer stops."""
+
+
+def _read_until(done, errors, look, seen) -> None:
+    try:
+        while not done.is_set():
+            look()
+            seen.append(None)
+    except BaseException as error:  # noqa: BLE001 - handed to the test, which fails with it
+        errors.append(error)
+
+
+def _with_readers(look, write, readers: int = 3) -> None:
+    """Repeat `write` while threads repeat `look`; fail with what any of them raised."""
+    done, errors = threading.Event(), []
+    seen: list[list[None]] = [[] for _ in range(readers)]
+    threads = [
+        threading.Thread(target=_read_until, args=(done, errors, look, each)) for each in seen
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        while not errors and min(map(len, seen)) < LOOKS:
+            write()
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+
+
+@pytest.mark.usefixtures("_eager_switching")
+def test_readers_see_prefixes_of_a_scalar_stream():
+    """The writer alternates classes: no reader ever sees a negative before its positive."""
+    ev = Evaluator()
+
+    def look() -> None:
+        state = ev._view()
+        assert 0 <= state.P - state.N <= 1, (state.P, state.N)
+        assert state.revision == state.P + state.N
+        snapshot = ev.snapshot()
+        assert snapshot.num_positive_ref + snapshot.num_negative_ref == snapshot.revision
+        assert snapshot.revision == 0 or snapshot.prevalence >= 0.5
+        # Asked one after the other, the counts may belong to two moments.
+        negatives = ev.num_negative_ref
+        assert negatives <= ev.num_positive_ref
+
+    def write() -> None:
+        for i in range(500):
+            ev.add_case(True, float(i % 97))
+            ev.add_case(False, float(i % 89))
+
+    _with_readers(look, write)
+    assert ev.num_cases == ev.revision
+    assert ev.num_positive_ref == ev.num_negative_ref
+    ev._check()
+
+
+@pytest.mark.usefixtures("_eager_switching")
+def test_readers_see_whole_batches_and_removals():
+    """Batches, removals, misses and merges appear whole or not at all."""
+    ev = Evaluator()
+    rng = np.random.default_rng(0)
+    other = Evaluator()
+    other.add_cases(labels=[1, 0], scores=[0.5, 0.5])
+
+    def look() -> None:
+        state = ev._view()
+        # Every step adds or takes as many positives as negatives.
+        assert state.counts.positives.total == state.counts.negatives.total
+        state.counts.positives._check()
+
+    def write() -> None:
+        for _ in range(5):
+            scores = rng.normal(size=20)
+            labels = np.arange(20) % 2 == 0
+            ev.add_cases(labels=labels, scores=scores)
+            ev.add_misses(1)
+            ev.merge(other)
+            ev.remove_cases(labels=labels, scores=scores)
+
+    _with_readers(look, write)
+    assert ev.num_cases == 2 * ev.num_misses
+    ev._check()
+
+
+def test_a_state_outlives_its_revision():
+    """What a reader holds stays as it was."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 0], scores=[0.9, 0.1])
+    held, snapshot = ev._view(), ev.snapshot()
+    ev.add_cases(labels=[0, 0], scores=[0.95, 0.99])
+    assert held.N == 1
+    assert held.groups.fp.tolist() == [0]
+    assert snapshot.auc_roc == 1.0
+    assert snapshot.intervals["auc_roc"].estimate == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        held.counts.positives.scores[0] = 3.0
