@@ -20,20 +20,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval import _codec
-from streameval._areas import AreaQueries
 from streameval._columns import check_columns, check_count, check_label, check_score
-from streameval._curves import CurveQueries
 from streameval._ledger import Ledger, not_there
+from streameval._queries import EvaluatorQueries
+from streameval._snapshot import Snapshot, take_snapshot
 from streameval._state import State, empty_state, merge_states
 
 if TYPE_CHECKING:
     from streameval._resolution import Scale
 
 _LARGEST = float(np.finfo(np.float64).max)
-
-
-class EvaluatorQueries(CurveQueries, AreaQueries):
-    """Every query, over whatever state `_view` gives."""
 
 
 class Evaluator(EvaluatorQueries):
@@ -422,6 +418,30 @@ class Evaluator(EvaluatorQueries):
     def revision(self) -> int:
         """How many mutations have been made; every answer belongs to one."""
         return self._ledger.tally()[0]
+
+    def snapshot(self) -> Snapshot:
+        """Return the figures of this moment, frozen.
+
+        Returns
+        -------
+        Snapshot
+            Areas, hull, counts and revision; intervals and bounds are computed
+            when they are read, from the same counts, whatever comes later.
+
+        Notes
+        -----
+        O(G) for G distinct scores of positives, after the merge of what is new.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+        >>> snapshot = ev.snapshot()
+        >>> ev.add_case(False, 0.95)
+        >>> snapshot.auc_roc, ev.snapshot().auc_roc
+        (0.75, 0.5)
+        """
+        return take_snapshot(self._ledger.view())
 
     # -- copies and bytes ------------------------------------------------------
 

@@ -1,0 +1,46 @@
+"""All facets of queries put together, for an evaluator and for one revision of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._areas import AreaQueries
+from streameval._bounds import BoundsQueries
+from streameval._curves import CurveQueries
+from streameval._decisions import DecisionQueries
+from streameval._intervals import UncertaintyQueries
+from streameval._probabilities import ProbabilityQueries
+from streameval._ranked import RankedQueries
+from streameval._skew import SkewQueries
+
+if TYPE_CHECKING:
+    from streameval._view import View
+
+
+class EvaluatorQueries(
+    CurveQueries,
+    AreaQueries,
+    SkewQueries,
+    RankedQueries,
+    DecisionQueries,
+    ProbabilityQueries,
+    UncertaintyQueries,
+    BoundsQueries,
+):
+    """Every query, over whatever view `_view` gives."""
+
+
+class At(EvaluatorQueries):
+    """Every query of one revision, whatever its evaluator does meanwhile.
+
+    Parameters
+    ----------
+    view : View
+        The counts to read.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._seen = view
+
+    def _view(self) -> View:
+        return self._seen

@@ -1,0 +1,286 @@
+"""The figures of one revision, frozen: what a page, a log or a client is given.
+
+The figures that cost a pass over the positives are computed at once. Confidence
+intervals and certificates are computed when they are first read, from the same
+immutable counts, so that a live snapshot stays quick.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streameval._queries import At
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval._curves import RocHull
+    from streameval._intervals import Interval
+    from streameval._view import View
+
+V = TypeVar("V")
+
+FIGURES = (
+    "auc_roc",
+    "auc_roc_hull",
+    "auc_pr",
+    "auc_pr_hull",
+    "average_precision",
+    "prevalence",
+)
+"""The figures of a snapshot, in the order in which they are shown."""
+
+_WITH_INTERVAL = ("auc_roc", "auc_pr", "average_precision", "prevalence")
+_WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
+_TITLES = {
+    "auc_roc": "AUC-ROC",
+    "auc_roc_hull": "AUC-ROC of the hull",
+    "auc_pr": "AUC-PR",
+    "auc_pr_hull": "AUC-PR, achievable",
+    "average_precision": "Average precision",
+    "prevalence": "Prevalence",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Snapshot:
+    """The figures of one revision.
+
+    Attributes
+    ----------
+    revision : int
+        How many mutations it includes; from a server, its log revision.
+    num_cases, num_positive_ref, num_negative_ref : int
+        Scored references; positives and negatives with their misses.
+    num_misses, num_negative_misses : int
+        References that were never scored.
+    auc_roc, auc_pr, average_precision, prevalence : float
+        In [0, 1]; nan where undefined, and then `reasons` says why.
+    auc_roc_hull, auc_pr_hull : float
+        Areas of the hull and of the achievable PR curve. The hull is chosen on
+        the data that it is scored on, so they are optimistic.
+    hull : RocHull or None
+        The vertices of both; None where a class is absent.
+    resolution : int or None
+        Significant bits of a score that are kept; None is exact.
+    reasons : mapping of str to str
+        For each undefined figure ``"EMPTY"``, ``"NO_POSITIVES"`` or
+        ``"NO_NEGATIVES"``.
+    intervals : mapping of str to Interval
+        95 % confidence intervals, assuming independent cases; hulls have none.
+    bounds : mapping of str to (float, float)
+        Between which the exact figures lie, for certain.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+    >>> snapshot = ev.snapshot()
+    >>> snapshot.auc_roc, snapshot.num_cases, snapshot.revision
+    (0.75, 4, 1)
+    >>> print(snapshot)
+    4 cases at revision 1: 2 positive, 2 negative references
+      AUC-ROC              0.750000
+      AUC-ROC of the hull  0.875000
+      AUC-PR               0.797267
+      AUC-PR, achievable   0.916667
+      Average precision    0.833333
+      Prevalence           0.500000
+    """
+
+    revision: int
+    num_cases: int
+    num_positive_ref: int
+    num_negative_ref: int
+    auc_roc: float
+    auc_roc_hull: float
+    auc_pr: float
+    auc_pr_hull: float
+    average_precision: float
+    prevalence: float
+    num_misses: int = 0
+    num_negative_misses: int = 0
+    hull: RocHull | None = None
+    resolution: int | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    intervals: Mapping[str, Interval] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold.
+
+        Undefined figures and limits are None, with the cause in ``reasons``;
+        infinite thresholds are ``"Infinity"`` and ``"-Infinity"``, as in
+        protobuf's JSON. Computes intervals and bounds. O(G).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> empty = Evaluator().snapshot().to_dict()
+        >>> empty["auc_roc"], empty["reasons"]["auc_roc"]
+        (None, 'EMPTY')
+        """
+        return {
+            "revision": self.revision,
+            "resolution": self.resolution,
+            "num_cases": self.num_cases,
+            "num_positive_ref": self.num_positive_ref,
+            "num_negative_ref": self.num_negative_ref,
+            "num_misses": self.num_misses,
+            "num_negative_misses": self.num_negative_misses,
+            **{name: _plain(getattr(self, name)) for name in FIGURES},
+            "reasons": dict(self.reasons),
+            "intervals": {
+                name: {
+                    "lower": _plain(interval.lower),
+                    "upper": _plain(interval.upper),
+                    "level": interval.level,
+                    "method": interval.method,
+                }
+                for name, interval in self.intervals.items()
+            },
+            "bounds": {name: [_plain(x) for x in pair] for name, pair in self.bounds.items()},
+            "hull": None
+            if self.hull is None
+            else {
+                "fp": self.hull.fp.tolist(),
+                "tp": self.hull.tp.tolist(),
+                "thresholds": [_plain(x) for x in self.hull.thresholds.tolist()],
+            },
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Snapshot):
+            return NotImplemented
+        return self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be long
+
+    def __str__(self) -> str:
+        width = max(map(len, _TITLES.values()))
+        lines = [self._summary()]
+        lines += [f"  {_TITLES[name]:<{width}}  {self._value(name)}" for name in FIGURES]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align:left;font-weight:normal">{_TITLES[name]}</th>'
+            f'<td style="text-align:right"><b>{html.escape(self._value(name))}</b></td>'
+            f"<td>{self._limits(name)}</td></tr>"
+            for name in FIGURES
+        )
+        return (
+            '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
+            f'<caption style="text-align:left;padding-bottom:.4em">{self._summary()}</caption>'
+            '<thead><tr><th></th><th style="text-align:right">value</th>'
+            '<th style="text-align:left">95 % interval, if cases are independent</th></tr></thead>'
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+    def _summary(self) -> str:
+        kept = "" if self.resolution is None else f", {self.resolution} bits of each score"
+        missed = self.num_misses + self.num_negative_misses
+        unscored = f" ({missed:,} never scored)" if missed else ""
+        return (
+            f"{self.num_cases:,} cases at revision {self.revision}: {self.num_positive_ref:,} "
+            f"positive, {self.num_negative_ref:,} negative references{unscored}{kept}"
+        )
+
+    def _value(self, name: str) -> str:
+        value = getattr(self, name)
+        if math.isnan(value):
+            return f"undefined ({self.reasons.get(name, 'TOO_FEW')})"
+        return f"{value:.6f}"
+
+    def _limits(self, name: str) -> str:
+        parts = []
+        interval = self.intervals.get(name)
+        if interval is not None and not math.isnan(interval.lower):
+            parts.append(f"{interval.lower:.4f} to {interval.upper:.4f}")
+        limits = self.bounds.get(name)
+        if self.resolution is not None and limits is not None and not math.isnan(limits[0]):
+            parts.append(f"exact value within {limits[0]:.6f} to {limits[1]:.6f}")
+        return "; ".join(parts)
+
+
+def take_snapshot(view: View) -> Snapshot:
+    """Return the figures of one revision. O(G); intervals and bounds when they are read."""
+    queries = At(view)
+    figures = {
+        "auc_roc": queries.auc_roc(),
+        "auc_roc_hull": queries.auc_roc(hull=True),
+        "auc_pr": queries.auc_pr(),
+        "auc_pr_hull": queries.auc_pr(hull=True),
+        "average_precision": queries.average_precision(),
+        "prevalence": queries.prevalence,
+    }
+    return Snapshot(
+        revision=view.revision,
+        num_cases=view.P + view.N - view.missed_positives - view.missed_negatives,
+        num_positive_ref=view.P,
+        num_negative_ref=view.N,
+        num_misses=view.missed_positives,
+        num_negative_misses=view.missed_negatives,
+        **figures,
+        hull=queries.roc_hull() if view.P and view.N else None,
+        resolution=view.resolution,
+        reasons={
+            name: reason_of(positives=view.P, negatives=view.N)
+            for name, value in figures.items()
+            if math.isnan(value)
+        },
+        intervals=_Lazy(_WITH_INTERVAL, queries.interval),
+        bounds=_Lazy(_WITH_BOUNDS, queries.bounds),
+    )
+
+
+def reason_of(*, positives: int, negatives: int) -> str:
+    """Say why a figure of so many references has no value.
+
+    Examples
+    --------
+    >>> reason_of(positives=3, negatives=0)
+    'NO_NEGATIVES'
+    """
+    if not positives:
+        return "NO_POSITIVES" if negatives else "EMPTY"
+    return "NO_NEGATIVES"
+
+
+class _Lazy(Mapping[str, V]):
+    """Values by name, each computed when it is first read."""
+
+    def __init__(self, names: Sequence[str], compute: Callable[[str], V]) -> None:
+        self._names = tuple(names)
+        self._compute = compute
+
+    def __getitem__(self, name: str) -> V:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._compute(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return dict, (dict(self),)
+
+
+def _plain(value: float) -> float | str | None:
+    """Return a number as JSON can hold it."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float(value)
