@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from streameval._errors import StreamEvalError
 from streameval_server._committer import State
 from streameval_server._core import Core, open_core
+from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
 from streameval_server._lock import DirectoryLock
 from streameval_server._log import SqliteStorage
@@ -306,7 +307,7 @@ class Runtime:
         with self._engine_turn:
             view = self.core.engine.view(stream)
         if view is None:
-            raise unknown_stream(stream)
+            raise no_stream(stream)
         return view
 
     def list_streams(self, *, prefix: str, after: str, limit: int) -> tuple[list[StreamInfo], int]:
@@ -341,14 +342,4 @@ def stopping_error() -> RequestError:
     """Return the error that ends a call because the server stops."""
     return RequestError(
         Code.UNAVAILABLE, "the server is stopping", reason="SERVER_STOPPING", retry_after_s=1.0
-    )
-
-
-def unknown_stream(name: str) -> RequestError:
-    """Return the error for a stream that is not there."""
-    return RequestError(
-        Code.NOT_FOUND,
-        f"there is no stream {name!r}",
-        reason="STREAM_NOT_FOUND",
-        metadata={"stream": name},
     )

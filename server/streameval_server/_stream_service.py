@@ -11,8 +11,8 @@ import grpc
 
 from streameval.v1 import stream_pb2
 from streameval_server._calls import UnaryCall, info_message
+from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
-from streameval_server._runtime import unknown_stream
 from streameval_server._status import abort
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class StreamService:
         revision = engine.revision
         info = engine.stream(request.name)
         if info is None:
-            await abort(context, unknown_stream(request.name))
+            await abort(context, no_stream(request.name))
         return stream_pb2.GetStreamResponse(stream=info_message(info), revision=revision)
 
     async def list(

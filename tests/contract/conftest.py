@@ -1,0 +1,102 @@
+"""A server in memory and raw stubs, as a client in another language would see them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from streameval_server.testing import running_server
+
+from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2_grpc, stream_pb2_grpc, types_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from google.protobuf.message import Message
+
+
+class Wire:
+    """Raw stubs of one server, and what tests do with them again and again."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.channel = channel
+        self.ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+        self.query = query_pb2_grpc.QueryServiceStub(channel)
+        self.streams = stream_pb2_grpc.StreamServiceStub(channel)
+
+    def one(self, batch: ingest_pb2.Batch) -> ingest_pb2.IngestBatchResponse:
+        """Send one batch without a producer."""
+        return self.ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=batch), timeout=20)
+
+    def sent(
+        self, producer: str, batches: Sequence[ingest_pb2.Batch], *, epoch: int = 1
+    ) -> list[ingest_pb2.IngestResponse]:
+        """Send batches on a stream of their own; return all answers but the first."""
+        opened = ingest_pb2.Open(producer=producer, epoch=epoch)
+        requests = [ingest_pb2.IngestRequest(open=opened)]
+        requests += [ingest_pb2.IngestRequest(batch=batch) for batch in batches]
+        resume, *answers = self.ingest.Ingest(iter(requests), timeout=20)
+        assert resume.HasField("resume")
+        return answers
+
+
+def selection(stream: str, min_revision: int = 0) -> types_pb2.Selection:
+    """Return a selection."""
+    return types_pb2.Selection(stream=stream, min_revision=min_revision)
+
+
+class Failure:
+    """How a call failed, with its details."""
+
+    def __init__(self, error: grpc.RpcError) -> None:
+        self.code = error.code()
+        self.message = error.details()
+        status = rpc_status.from_call(error)
+        self.details = [] if status is None else list(status.details)
+
+    def detail(self, kind: type[Message]) -> Message:
+        """Return the detail of a kind; there is one."""
+        (found,) = (box for box in self.details if box.Is(kind.DESCRIPTOR))
+        message = kind()
+        found.Unpack(message)
+        return message
+
+    @property
+    def reason(self) -> str:
+        """ErrorInfo's reason."""
+        info = self.detail(error_details_pb2.ErrorInfo)
+        assert info.domain == "streameval"
+        return info.reason
+
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """BadRequest's fields and descriptions."""
+        violations = self.detail(error_details_pb2.BadRequest).field_violations
+        return [(violation.field, violation.description) for violation in violations]
+
+
+def failure(call: Callable[[], object]) -> Failure:
+    """Return how a call fails."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return Failure(caught.value)
+
+
+@pytest.fixture(scope="session")
+def wire() -> Iterator[Wire]:
+    """Return the stubs of a server in memory."""
+    with running_server() as address, grpc.insecure_channel(address) as channel:
+        yield Wire(channel)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def fresh() -> str:
+    """Return a name for a stream or a producer that nobody has used."""
+    return f"fresh/{next(_numbers)}"
