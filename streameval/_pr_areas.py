@@ -37,9 +37,16 @@ _BLOCK = 8192
 _SERIES_UP_TO = 1 / 3
 _TINY = 1e-17
 # The unit method adds this many trapezoids one by one before Euler-Maclaurin.
-_UNITS = 16
+_UNITS = 20
 # (2k, B_2k/2k): the terms for a multiple of 1/u.
-_EULER_MACLAURIN = ((2, 1 / 12), (4, -1 / 120), (6, 1 / 252), (8, -1 / 240), (10, 1 / 132))
+_EULER_MACLAURIN = (
+    (2, 1 / 12),
+    (4, -1 / 120),
+    (6, 1 / 252),
+    (8, -1 / 240),
+    (10, 1 / 132),
+    (12, -691 / 32760),
+)
 
 
 def auc_pr_value(
@@ -240,10 +247,10 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
     """P times (trapezoids at every integer TP, minus the integral).
 
     On a piece the precision is (1 - c/u)/a, where a = 1 + dFP/dTP and u = (TP + FP)/a
-    grows by 1 with each true positive. Where u is 16 or more, the difference is
-    Euler-Maclaurin's, right to the last digit after five terms; the first units of
-    a piece that begins lower are added one by one. At most log(total)/log(17/16)
-    pieces can begin lower, because each adds a sixteenth to TP + FP.
+    grows by 1 with each true positive. Where u is 20 or more, the difference is
+    Euler-Maclaurin's, right to the last digit after six terms; the first units of
+    a piece that begins lower are added one by one. At most log(total)/log(21/20)
+    pieces can begin lower, because each adds a twentieth to TP + FP.
     """
     a = (p + n) / p
     u = (tp + fp) / a

@@ -329,6 +329,14 @@ def test_unit_method_on_long_pieces(points):
     same(auc_pr_value(chain(points, P, N), method="unit"), unit_area(points, P), 3e-15)
 
 
+@pytest.mark.parametrize("negatives", range(12, 32))
+def test_unit_method_where_euler_maclaurin_begins(negatives):
+    """Right to the last digits on both sides of the change of method."""
+    for P in (1, 2, 40):
+        points = [(0, 0), (negatives, 0), (negatives, P)]
+        same(auc_pr_value(chain(points, P, negatives), method="unit"), unit_area(points, P), 1e-15)
+
+
 def test_unit_method_of_a_huge_piece():
     """With 2^40 positives the trapezoid is the integral: bounded work and memory."""
     points = [(0, 0), (2**10, 2**39), (2**50, 2**40)]
