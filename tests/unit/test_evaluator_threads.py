@@ -58,7 +58,9 @@ def test_readers_see_prefixes_of_a_scalar_stream():
     ev = Evaluator()
 
     def look() -> None:
+        before = ev.revision
         state = ev._view()
+        assert state.revision >= before, "what was there once is gone"
         assert 0 <= state.P - state.N <= 1, (state.P, state.N)
         assert state.revision == state.P + state.N
         snapshot = ev.snapshot()
@@ -105,6 +107,26 @@ def test_readers_see_whole_batches_and_removals():
     _with_readers(look, write)
     assert ev.num_cases == 2 * ev.num_misses
     ev._check()
+
+
+def test_lengths_of_one_moment():
+    """A positive that comes while negatives are counted makes the count begin again."""
+    ledger = Evaluator()._ledger
+
+    class Busy(list):
+        """While this is counted, the writer adds a positive and then a negative."""
+
+        left = 3
+
+        def __len__(self) -> int:
+            if self.left:
+                self.left -= 1
+                ledger.positives.append(0.5)
+                self.append(0.5)
+            return super().__len__()
+
+    ledger.negatives = Busy()
+    assert ledger._lengths() == (3, 3)
 
 
 def test_a_state_outlives_its_revision():
