@@ -296,17 +296,16 @@ class Sender:
         if refused.sequence >= self._next_sequence:
             raise ProtocolError(f"the server refused sequence {refused.sequence} unsent")
         batch = self._window[refused.sequence - self._window[0].sequence]
-        if not batch.refused:
-            refusal = refused.refusal
-            self._refuse(
-                batch,
-                code=_code_name(refusal.code),
-                message=refusal.message,
-                violations=tuple(
-                    Violation(violation.field, violation.description)
-                    for violation in refusal.violations
-                ),
-            )
+        refusal = refused.refusal
+        self._refuse(
+            batch,
+            code=_code_name(refusal.code),
+            message=refusal.message,
+            violations=tuple(
+                Violation(violation.field, violation.description)
+                for violation in refusal.violations
+            ),
+        )
         # Sequences become durable in order, so those before it are durable as well.
         self._settle(refused.sequence)
 
@@ -355,11 +354,7 @@ class Sender:
     def _fence(self, error: FencedError) -> None:
         self.phase = Phase.FENCED
         self.error = error
-        for batch in self._window:
-            if batch.refused:
-                self.refused_rows += batch.rows.size
-            else:
-                self.dropped_rows += batch.rows.size
+        self.dropped_rows += sum(batch.rows.size for batch in self._window)
         self.dropped_rows += sum(rows.size for rows in self._queue)
         self._window.clear()
         self._queue.clear()

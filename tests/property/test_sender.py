@@ -47,6 +47,8 @@ class SenderMachine(RuleBasedStateMachine):
         self.acked: int = 0
         self.late: list[ingest_pb2.IngestRequest] = []
         self.late_epoch = 0
+        self.resumed = 0
+        self.committed = 0
 
     def _put(self, scores: list[float]) -> None:
         self.given += scores
@@ -109,7 +111,7 @@ class SenderMachine(RuleBasedStateMachine):
             self.epoch = message.open.epoch
             assert self.epoch >= server.highest_epoch
             server.highest_epoch = self.epoch
-            last = server.marks.setdefault(self.epoch, 0)
+            self.resumed = last = server.marks.setdefault(self.epoch, 0)
             resume = ingest_pb2.Resume(
                 last_sequence=last,
                 max_batch_rows=MAX_ROWS,
@@ -128,11 +130,14 @@ class SenderMachine(RuleBasedStateMachine):
         last = server.marks[self.epoch]
         assert batch.sequence <= last + 1, "a gap"
         if batch.sequence <= last:
+            # Only the last durable batch is repeated, to hear the revision to read at.
+            assert batch.sequence >= self.resumed
             return True
         if POISON in scores:
             return False
         server.marks[self.epoch] = batch.sequence
         server.revision += 1
+        self.committed = server.revision
         if REFUSED in scores:
             server.refused += scores
             refused = ingest_pb2.BatchRefused(
@@ -188,15 +193,14 @@ class SenderMachine(RuleBasedStateMachine):
         if retry:
             assert self.sender.retry_at >= self.now + retry
 
-    @precondition(lambda self: self.server.marks and not self.wire_up)
     @rule()
     def forget_marks(self) -> None:
         """Forget an idle producer: its connection ends, its rows stay."""
-        if self.sender.phase in (Phase.OPENING, Phase.READY):
+        self.finish()  # what may be on its way to the disk is not forgotten
+        if self.sender.phase is not Phase.DISCONNECTED:
             self._break("UNAVAILABLE")
-        if self.sender.pending:
-            return  # what may be on its way to the disk is not forgotten
         self.late = []
+        self.committed = 0
         self.server.marks.clear()
         self.server.seen.clear()
 
@@ -210,7 +214,23 @@ class SenderMachine(RuleBasedStateMachine):
         assert sender.acked_rows <= len(log) + len(self.server.refused)
 
     def teardown(self) -> None:
-        """Given a good connection, everything arrives once, or is reported as refused."""
+        """Find that everything arrived once, or is reported as refused."""
+        self.finish()
+        good = [score for score in self.given if score > 0]
+        poison = [score for score in self.given if score == POISON]
+        sender = self.sender
+        # Each put is a piece of its own, so no row shares the fate of another's batch.
+        assert self.server.log == good
+        assert sender.settled_rows == len(self.given)
+        assert sender.dropped_rows == 0
+        assert sender.refused_rows >= len(poison)
+        assert sender.refused_batches >= len(poison)
+        assert self.server.refused == [score for score in self.given if score == REFUSED]
+        assert sender.acked_rows >= len(good)
+        assert sender.revision >= self.committed  # reads its own writes
+
+    def finish(self) -> None:
+        """Give the sender a connection that works until nothing is pending."""
         for _ in range(4000):
             if not self.sender.pending:
                 break
@@ -222,18 +242,6 @@ class SenderMachine(RuleBasedStateMachine):
             if self.sender.phase is Phase.READY:
                 self.send(5)
         assert not self.sender.pending
-        good = [score for score in self.given if score > 0]
-        poison = [score for score in self.given if score == POISON]
-        sender = self.sender
-        # Rows that were cut into one batch with a poisoned or refused row share its fate, but
-        # each put is a piece of its own, so none do.
-        assert self.server.log == good
-        assert sender.settled_rows == len(self.given)
-        assert sender.dropped_rows == 0
-        assert sender.refused_rows >= len(poison)
-        assert sender.refused_batches >= len(poison)
-        assert self.server.refused == [score for score in self.given if score == REFUSED]
-        assert sender.acked_rows >= len(good)
 
 
 TestSender = SenderMachine.TestCase
