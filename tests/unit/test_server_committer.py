@@ -1,0 +1,306 @@
+"""The committer: group commits, limits at commit time, and what a failed commit means."""
+
+from __future__ import annotations
+
+import pytest
+from streameval_server._calls import UnaryCall
+from streameval_server._committer import State
+from streameval_server._core import Core, open_core
+from streameval_server._entries import Kind
+from streameval_server._errors import Code, RequestError, StorageError
+from streameval_server._limits import Limits
+from streameval_server._session import IngestSession
+from streameval_server._storage import MemoryStorage
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import status_pb2
+
+NOW = 1_800_000_000_000_000
+
+
+class FlakyStorage(MemoryStorage):
+    """Fails when told to, with the rows kept or lost; and stays closed until told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail: str | None = None
+        self.closed = False
+        self.appends = 0
+
+    def open(self) -> None:
+        if self.fail == "open":
+            raise StorageError("no disk")
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def append(self, rows) -> None:
+        assert not self.closed
+        self.appends += 1
+        if self.fail == "keep":
+            super().append(rows)
+        if self.fail is not None:
+            raise StorageError("disk I/O error")
+        super().append(rows)
+
+    def write_parts(self, rows) -> None:
+        if self.fail == "parts":
+            raise StorageError("disk full")
+        super().write_parts(rows)
+
+
+def frame(sequence, rows=1, stream="s") -> bytes:
+    cases = pb.Cases(scores=[0.5] * rows, positives=[True] * rows)
+    batch = pb.Batch(sequence=sequence, stream=stream, cases=cases)
+    return pb.IngestRequest(batch=batch).SerializeToString()
+
+
+def opened(core: Core, producer="p") -> tuple[IngestSession, int]:
+    session = IngestSession(core.committer, core.limits)
+    request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=1))
+    session.feed(request.SerializeToString(), NOW)
+    (reply,) = session.replies()
+    return session, reply.resume.last_sequence
+
+
+def counted(core: Core, stream="s") -> int:
+    core.applier.finish()
+    view = core.engine.view(stream)
+    return 0 if view is None else view.evaluator.num_cases
+
+
+def test_one_step_is_one_transaction():
+    """However many batches wait, the disk is asked once."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits())
+    sessions = [opened(core, producer)[0] for producer in "abc"]
+    for sequence in (1, 2):
+        for session in sessions:
+            session.feed(frame(sequence), NOW)
+    result = core.committer.step(NOW)
+    assert storage.appends == 1
+    assert len(result.outcomes) == 6
+    assert (result.pushed, result.more, result.blocked) == (True, False, False)
+    assert core.committer.step(NOW) == type(result)()
+
+
+def test_a_transaction_has_a_size():
+    """A long queue is committed in several, each acked at once."""
+    core = open_core(MemoryStorage(), Limits(max_commit_bytes=2 * len(frame(1))))
+    session, _ = opened(core)
+    for sequence in range(1, 6):
+        session.feed(frame(sequence), NOW)
+    sizes = []
+    while core.committer.queued_bytes:
+        result = core.committer.step(NOW)
+        sizes.append((len(result.outcomes), result.more))
+    assert sizes == [(2, True), (2, True), (1, False)]
+
+
+def test_time_never_goes_back():
+    """The log's time is the clock's, but not when that is set back."""
+    core = open_core(MemoryStorage(), Limits())
+    session, _ = opened(core)
+    for sequence, now in enumerate([NOW, NOW - 10, NOW + 5], 1):
+        session.feed(frame(sequence), now)
+        core.committer.step(now)
+    assert [row.received_us for row in core.storage.rows] == [NOW, NOW, NOW + 5]
+    core.applier.finish()
+    again = open_core(core.storage, Limits())
+    session, _ = opened(again)
+    session.feed(frame(4), NOW)
+    again.committer.step(NOW)
+    assert core.storage.rows[-1].received_us == NOW + 5
+
+
+def test_a_lagging_engine_stops_the_draining():
+    """Above the limit nothing is committed, until the engine has caught up."""
+    core = open_core(MemoryStorage(), Limits(max_lag_rows=4))
+    session, _ = opened(core)
+    session.feed(frame(1, rows=4), NOW)
+    core.committer.step(NOW)
+    session.feed(frame(2), NOW)
+    result = core.committer.step(NOW)
+    assert result.blocked
+    assert not result.more
+    assert core.committer.revision == 1
+    core.applier.finish()
+    assert not core.committer.step(NOW).blocked
+    assert core.committer.revision == 2
+
+
+@pytest.mark.parametrize("fate", ["keep", "lose"])
+def test_after_a_failed_commit_the_log_says_what_is_true(fate):
+    """Nothing is acked; what proved durable counts; the producer goes on from there."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.committer.step(NOW).deliver()
+    assert session.replies()[0].ack.last_sequence == 1
+    storage.fail = fate
+    session.feed(frame(2), NOW)
+    session.feed(frame(3), NOW)
+    core.committer.step(NOW).deliver()
+    assert core.committer.state is State.FAILED
+    assert str(core.committer.error) == "disk I/O error"
+    assert storage.closed
+    assert session.replies() == []
+    assert session.error.code == Code.UNAVAILABLE
+    assert session.error.retry_after_s > 0
+    assert core.committer.queued_bytes == 0
+    with pytest.raises(RequestError, match="disk failed"):
+        opened(core)
+    assert core.committer.step(NOW).outcomes == []  # serves nothing, changes nothing
+
+    storage.fail = "open"
+    core.committer.recover()
+    assert core.committer.state is State.FAILED
+    assert str(core.committer.error) == "no disk"
+
+    storage.fail = None
+    result = core.committer.recover()
+    assert core.committer.state is State.SERVING
+    assert core.committer.error is None
+    assert result.pushed == (fate == "keep")
+    session, last = opened(core)
+    assert last == (3 if fate == "keep" else 1)
+    for sequence in range(last + 1, 5):
+        session.feed(frame(sequence), NOW)
+    core.committer.step(NOW)
+    assert counted(core) == 4
+    assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
+
+
+def test_what_waits_behind_a_failed_commit_fails_too():
+    """The queue is emptied: its producers connect again and go on from the marks."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits(max_commit_bytes=1))
+    sessions = [opened(core, producer)[0] for producer in "ab"]
+    for session in sessions:
+        session.feed(frame(1), NOW)
+    storage.fail = "lose"
+    core.committer.step(NOW).deliver()
+    assert [session.error.code for session in sessions] == [Code.UNAVAILABLE] * 2
+    with pytest.raises(RequestError) as caught:
+        sessions[0].feed(frame(2), NOW)
+    assert caught.value.code == Code.UNAVAILABLE
+
+
+def test_a_log_that_lost_acked_entries_stops_the_server():
+    """Going on would answer wrongly: BROKEN."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.committer.step(NOW)
+    session.feed(frame(2), NOW)
+    storage.fail = "lose"
+    core.committer.step(NOW)
+    storage.fail = None
+    storage.rows.clear()
+    core.committer.recover()
+    assert core.committer.state is State.BROKEN
+    assert str(core.committer.error) == "the log ends at revision 0, but 1 was acknowledged"
+
+
+def test_a_failed_checkpoint_is_a_failed_write():
+    """Acks stop until the storage was read again; the checkpoint before stays current."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.drain(NOW)
+    assert core.committer.checkpoint_revision == 1
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    session.feed(frame(2), NOW)
+    core.committer.step(NOW)
+    core.applier.request_checkpoint()
+    core.applier.finish()
+    storage.fail = "parts"
+    core.committer.step(NOW)
+    assert core.committer.state is State.FAILED
+    storage.fail = None
+    core.committer.recover()
+    assert core.committer.checkpoint_revision == 1
+    assert not core.applier.checkpoint_pending
+    session, _ = opened(core)
+    session.feed(frame(3), NOW)
+    core.drain(NOW)
+    assert core.committer.checkpoint_revision == 3
+    assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
+
+
+def test_unknown_streams_without_auto_create():
+    """NOT_FOUND, durably; an empty batch does nothing and needs no stream."""
+    core = open_core(MemoryStorage(), Limits(), auto_create=False)
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    session.feed(frame(2, rows=0), NOW)
+    core.committer.step(NOW).deliver()
+    refused, ack = session.replies()
+    assert refused.refused.refusal == status_pb2.Refusal(
+        code=Code.NOT_FOUND,
+        message="there is no stream s: create it",
+        violations=[
+            status_pb2.FieldViolation(field="stream", description="there is no stream s: create it")
+        ],
+    )
+    assert ack.ack.last_sequence == 2
+    assert [row.kind for row in core.storage.rows] == [Kind.REFUSED, Kind.BATCH]
+    assert counted(core) == 0
+
+
+def test_one_stream_too_many():
+    """The limit is kept at commit, within one transaction too."""
+    core = open_core(MemoryStorage(), Limits(max_streams=2))
+    session, _ = opened(core)
+    for sequence, stream in enumerate("abca", 1):
+        session.feed(frame(sequence, stream=stream), NOW)
+    core.committer.step(NOW).deliver()
+    refused, _ = session.replies()
+    assert refused.refused.sequence == 3
+    assert refused.refused.refusal.code == Code.RESOURCE_EXHAUSTED
+    assert refused.refused.refusal.message == "there are 2 streams, and no more may be: delete one"
+    assert [counted(core, stream) for stream in "abc"] == [2, 1, 0]
+    call = UnaryCall(core.committer, core.limits)
+    call.create_stream(b"\n\x03\n\x01d")
+    core.committer.step(NOW).deliver()
+    with pytest.raises(RequestError) as caught:
+        call.response()
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+
+
+def test_counts_that_would_overflow_are_refused():
+    """What validation accepts, apply can apply: totals stay below 2**62."""
+    core = open_core(MemoryStorage(), Limits())
+    half = pb.Batch(stream="s", misses=pb.Misses(positives=2**61))
+    calls = []
+    for batch in (half, half, pb.Batch(stream="s", misses=pb.Misses(positives=2**61 - 1))):
+        call = UnaryCall(core.committer, core.limits)
+        call.ingest_batch(pb.IngestBatchRequest(batch=batch).SerializeToString(), NOW)
+        calls.append(call)
+    core.committer.step(NOW).deliver()
+    calls[0].response()
+    with pytest.raises(RequestError, match=r"stream s would hold 4611686018427387904 references"):
+        calls[1].response()
+    calls[2].response()
+    core.applier.finish()
+    assert core.engine.view("s").evaluator.num_positive_ref == 2**62 - 1
+
+
+def test_draining_commits_applies_and_checkpoints():
+    """After a graceful stop nothing has to be replayed."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits(max_lag_rows=1, max_commit_bytes=1))
+    session, _ = opened(core)
+    for sequence in range(1, 6):
+        session.feed(frame(sequence), NOW)
+    core.drain(NOW)
+    assert storage.closed
+    assert session.replies()[0].ack.last_sequence == 5
+    again = open_core(storage, Limits())
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (5, 0)
+    assert counted(again) == 5

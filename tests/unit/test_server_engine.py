@@ -1,0 +1,211 @@
+"""The engine: the same log gives the same state, however it is cut, kept or restored."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from streameval_server._batch import CaseRows, MissRows
+from streameval_server._engine import Engine
+from streameval_server._entries import Entry, Kind
+from streameval_server._errors import CorruptLogError
+from streameval_server._limits import Limits
+
+from streameval import Evaluator
+
+LIMITS = Limits(max_cells=64)
+
+
+def case_rows(rng: random.Random) -> CaseRows:
+    size = rng.randint(1, 20)
+    scores = np.array([rng.choice([rng.random(), 0.5, -0.0, -1e300]) for _ in range(size)])
+    labels = np.array([rng.random() < 0.4 for _ in range(size)])
+    counts = None
+    if rng.random() < 0.3:
+        counts = np.array([rng.randint(1, 5) for _ in range(size)])
+    total = size if counts is None else int(counts.sum())
+    return CaseRows(labels, scores, counts, size, total)
+
+
+def random_log(seed: int, length: int = 60) -> list[Entry]:
+    """Return entries as a committer would log them."""
+    rng = random.Random(seed)
+    there: set[str] = set()
+    entries = []
+    for revision in range(1, length + 1):
+        stream = rng.choice(["a", "b/c", "d"])
+        kind, rows = Kind.BATCH, None
+        what = rng.random()
+        if what < 0.1:
+            kind = Kind.DELETE_STREAM if stream in there else Kind.CREATE_STREAM
+        elif what < 0.15:
+            kind = Kind.REFUSED
+        elif what < 0.25:
+            rows = MissRows(rng.randint(0, 3), 1, 1, 0)
+            rows.total = rows.positives + rows.negatives
+        elif what < 0.95:
+            rows = case_rows(rng)
+        if kind is Kind.DELETE_STREAM:
+            there.remove(stream)
+        elif rows is not None or kind is Kind.CREATE_STREAM:
+            there.add(stream)
+        producer = rng.choice(["", "p", "q"])
+        entries.append(Entry(revision, revision * 1000, kind, stream, producer, 1, revision, rows))
+    return entries
+
+
+def expected(entries: list[Entry]) -> dict[str, Evaluator]:
+    """Count the entries one by one."""
+    streams: dict[str, Evaluator] = {}
+    for entry in entries:
+        if entry.kind == Kind.DELETE_STREAM:
+            del streams[entry.stream]
+        elif entry.kind == Kind.CREATE_STREAM or entry.rows is not None:
+            evaluator = streams.setdefault(entry.stream, Evaluator(max_cells=LIMITS.max_cells))
+            if isinstance(entry.rows, MissRows):
+                evaluator.add_misses(entry.rows.positives)
+                evaluator.add_negative_misses(entry.rows.negatives)
+            elif entry.rows is not None:
+                rows = entry.rows
+                counts = [1] * rows.size if rows.counts is None else rows.counts.tolist()
+                for label, score, count in zip(
+                    rows.labels.tolist(), rows.scores.tolist(), counts, strict=True
+                ):
+                    for _ in range(count):
+                        evaluator.add_case(label, score)
+    return streams
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_grouping_does_not_matter(seed):
+    """One entry at a time, all at once, or anything between: the same bytes, the right counts."""
+    entries = random_log(seed)
+    rng = random.Random(seed)
+    hashes = set()
+    for pieces in (len(entries), 1, 7, 13):
+        engine = Engine(LIMITS)
+        cuts = sorted(rng.sample(range(1, len(entries)), pieces - 1))
+        for start, end in zip([0, *cuts], [*cuts, len(entries)], strict=True):
+            engine.apply(entries[start:end])
+            engine.view("a")  # looking must not matter either
+        hashes.add(engine.state_hash())
+    assert len(hashes) == 1
+    wanted = expected(entries)
+    assert [info.name for info in engine.streams()] == sorted(wanted)
+    for name, evaluator in wanted.items():
+        assert engine.view(name).evaluator == evaluator
+    assert engine.totals() == {
+        name: evaluator.num_positive_ref + evaluator.num_negative_ref
+        for name, evaluator in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_restored_engine_is_the_same(seed):
+    """A checkpoint, in parts taken at different revisions, restores the very state."""
+    entries = random_log(seed)
+    engine = Engine(LIMITS)
+    parts: dict[str, bytes] = {}
+    since = 0
+    for start in range(0, len(entries), 11):
+        engine.apply(entries[start : start + 11])
+        checkpoint = engine.checkpoint(since)
+        since = checkpoint.revision
+        kept = {name: parts[name] for name in checkpoint.unchanged}
+        parts = kept | dict(checkpoint.changed)
+    again = Engine.restore(LIMITS, engine.revision, engine.received_us, parts)
+    assert again.state_hash() == engine.state_hash()
+    assert again.totals() == engine.totals()
+    more = random_log(seed + 100, 80)[60:]
+    more = [entry for entry in more if entry.rows is not None]
+    for revision, entry in enumerate(more, engine.revision + 1):
+        entry.revision = revision
+    engine.apply(more)
+    again.apply(more)
+    assert again.state_hash() == engine.state_hash()
+
+
+def test_only_what_changed_is_checkpointed():
+    """A stream that rests is named, not copied."""
+    rows = case_rows(random.Random(1))
+    engine = Engine(LIMITS)
+    engine.apply(
+        [Entry(n, n, Kind.BATCH, name, "", 0, 0, rows) for n, name in [(1, "a"), (2, "b")]]
+    )
+    assert set(engine.checkpoint(0).changed) == {"marks", "stream/a", "stream/b"}
+    engine.apply([Entry(3, 3, Kind.BATCH, "b", "", 0, 0, rows)])
+    checkpoint = engine.checkpoint(2)
+    assert set(checkpoint.changed) == {"marks", "stream/b"}
+    assert checkpoint.unchanged == ("stream/a",)
+
+
+def test_views_are_whole_and_shared():
+    """A view never changes; while its stream rests it is the same object."""
+    rows = case_rows(random.Random(1))
+    engine = Engine(LIMITS)
+    engine.apply([Entry(1, 5, Kind.BATCH, "a", "", 0, 0, rows)])
+    first = engine.view("a")
+    engine.apply([Entry(2, 6, Kind.BATCH, "b", "", 0, 0, rows)])
+    second = engine.view("a")
+    assert second.evaluator is first.evaluator
+    assert (first.revision, second.revision) == (1, 2)
+    engine.apply([Entry(3, 7, Kind.BATCH, "a", "", 0, 0, rows)])
+    assert first.evaluator.num_positive_ref + first.evaluator.num_negative_ref == rows.total
+    assert engine.view("a").evaluator is not first.evaluator
+    assert (first.info.name, first.info.create_us, first.info.create_revision) == ("a", 5, 1)
+    assert engine.view("z") is None
+    assert engine.stream("z") is None
+
+
+def test_revisions_must_follow():
+    """A gap in what is applied is a bug, and stops."""
+    engine = Engine(LIMITS)
+    with pytest.raises(ValueError, match="revision 2 cannot follow 0"):
+        engine.apply([Entry(2, 5, Kind.CREATE_STREAM, "a", "", 0, 0, None)])
+
+
+def test_streams_are_listed_in_pages():
+    """In order of names, by prefix, after a name."""
+    engine = Engine(LIMITS)
+    names = ["a", "a/1", "a/2", "a-b", "b", "c"]
+    engine.apply(
+        [
+            Entry(revision, 0, Kind.CREATE_STREAM, name, "", 0, 0, None)
+            for revision, name in enumerate(names, 1)
+        ]
+    )
+
+    def listed(**options: object) -> list[str]:
+        return [info.name for info in engine.streams(**options)]
+
+    assert listed() == sorted(names)
+    assert listed(limit=2) == ["a", "a-b"]
+    assert listed(after="a-b", limit=2) == ["a/1", "a/2"]
+    assert listed(prefix="a/") == ["a/1", "a/2"]
+    assert listed(prefix="a/", after="a/1") == ["a/2"]
+    assert listed(prefix="a/", after="b") == []
+    assert listed(after="c") == []
+
+
+def test_memory_is_estimated_from_above():
+    """At most 32 B a row, no more than the cap on cells allows, and nothing after deletion."""
+    engine = Engine(LIMITS)
+    rng = np.random.default_rng(1)
+    rows = CaseRows(rng.random(1000) < 0.5, rng.random(1000), None, 1000, 1000)
+    engine.apply([Entry(1, 0, Kind.BATCH, "a", "", 0, 0, rows)])
+    assert 0 < engine.memory_bytes <= 32 * LIMITS.max_cells
+    engine.checkpoint(0)
+    assert 0 < engine.memory_bytes <= 32 * LIMITS.max_cells + 500
+    engine.apply([Entry(2, 0, Kind.DELETE_STREAM, "a", "", 0, 0, None)])
+    assert engine.memory_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"marks": b"x"}, {"marks": b"", "stream/a": b"x"}, {"marks": b"", "stream/a": bytes(60)}],
+)
+def test_damaged_parts_are_refused(parts):
+    """A checkpoint that cannot be read is no empty state."""
+    with pytest.raises(CorruptLogError):
+        Engine.restore(LIMITS, 1, 1, parts)

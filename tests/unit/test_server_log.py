@@ -1,0 +1,378 @@
+"""The log in SQLite: what is written comes back, and what is damaged is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+from streameval_server import _checkpoint
+from streameval_server._core import Core, open_core
+from streameval_server._entries import LogRow, checksum
+from streameval_server._errors import CorruptLogError, StorageError
+from streameval_server._limits import Limits
+from streameval_server._log import SqliteStorage
+from streameval_server._session import IngestSession
+from streameval_server._storage import MemoryStorage, NullStorage
+
+from streameval.v1 import ingest_pb2 as pb
+
+NOW = 1_800_000_000_000_000
+
+
+def row(revision, payload=b"x", **columns) -> LogRow:
+    values = {
+        "received_us": NOW,
+        "kind": 1,
+        "format": 1,
+        "stream": "fraud/v3",
+        "producer": "pü\0\U0001f600",
+        "epoch": 2**63 - 1,
+        "sequence": revision,
+    } | columns
+    head = (revision, *values.values())
+    return LogRow(*head, checksum(head, payload), payload)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.db"
+
+
+def opened(path) -> SqliteStorage:
+    storage = SqliteStorage(path)
+    storage.open()
+    return storage
+
+
+def altered(path, statement, *values) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def produce(core: Core, batches: int, stream="s", rows=50) -> None:
+    """Send batches as a producer would, each in a commit of its own."""
+    session = IngestSession(core.committer, core.limits)
+    request = pb.IngestRequest(open=pb.Open(producer=f"to {stream}", epoch=1))
+    session.feed(request.SerializeToString(), NOW)
+    last = session.replies()[0].resume.last_sequence
+    for sequence in range(last + 1, last + batches + 1):
+        rng = np.random.default_rng(sequence)
+        cases = pb.Cases(
+            scores=rng.random(rows).tolist(), positives=(rng.random(rows) < 0.3).tolist()
+        )
+        batch = pb.Batch(sequence=sequence, stream=stream, cases=cases)
+        session.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
+        core.committer.step(NOW + sequence)
+    core.applier.finish()
+
+
+def checkpoint(core: Core) -> None:
+    core.applier.request_checkpoint()
+    core.applier.finish()
+    while core.committer.step(NOW).more:
+        pass
+    assert core.committer.checkpoint_revision == core.engine.revision
+
+
+def test_rows_come_back_as_they_were(path):
+    """Through a close, with every odd value that a column may hold."""
+    rows = [row(1), row(2, b"", producer="", epoch=0, sequence=0), row(3, bytes(range(256)) * 999)]
+    storage = opened(path)
+    assert storage.last_revision() == 0
+    storage.append(rows[:2])
+    storage.append(rows[2:])
+    storage.close()
+    storage.close()
+    storage.open()
+    assert storage.last_revision() == 3
+    assert list(storage.read(0)) == rows
+    assert list(storage.read(2)) == rows[2:]
+    assert list(storage.read(3)) == []
+    storage.close()
+
+
+def test_durability_is_asked_for(path):
+    """WAL with full syncs."""
+    storage = opened(path)
+    connection = storage._opened()
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    storage.close()
+
+
+def test_a_transaction_is_all_or_nothing(path):
+    """One row that cannot be written takes the others with it."""
+    storage = opened(path)
+    with pytest.raises(StorageError):
+        storage.append([row(1), row(1)])
+    storage.close()
+    storage.open()
+    assert storage.last_revision() == 0
+    storage.close()
+
+
+def test_a_closed_log_says_so(path):
+    """Not an exception of sqlite3's."""
+    storage = SqliteStorage(path)
+    with pytest.raises(StorageError, match="is closed"):
+        storage.last_revision()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "received_us",
+        "kind",
+        "format",
+        "epoch",
+        "sequence",
+        "crc32",
+        "stream",
+        "producer",
+        "payload",
+    ],
+)
+def test_every_column_is_covered_by_the_checksum(path, column):
+    """Any change to any column of any row is seen."""
+    storage = opened(path)
+    storage.append([row(1), row(2), row(3)])
+    storage.close()
+    new = {"stream": "fraud/v4", "producer": "q", "payload": b"y"}.get(column, 77)
+    altered(path, f"UPDATE log SET {column} = ? WHERE revision = 2", new)
+    storage.open()
+    with pytest.raises(CorruptLogError, match="log row 2 is not what was written"):
+        list(storage.read(0))
+    assert [each.revision for each in storage.read(2)] == [3]
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("DELETE FROM log WHERE revision = 1", "row 1 is missing"),
+        ("DELETE FROM log WHERE revision = 2", "row 2 is missing"),
+        ("UPDATE log SET revision = 9 WHERE revision = 3", "row 3 is missing: row 9 comes"),
+    ],
+)
+def test_missing_rows_are_seen(path, statement, missing):
+    """Revisions have no gaps."""
+    storage = opened(path)
+    storage.append([row(1), row(2), row(3)])
+    storage.close()
+    altered(path, statement)
+    storage.open()
+    with pytest.raises(CorruptLogError, match=missing):
+        list(storage.read(0))
+    storage.close()
+
+
+def test_files_of_others_are_refused(path, tmp_path):
+    """Neither a text file, nor another program's database, nor a newer format."""
+    text = tmp_path / "notes.txt"
+    text.write_text("These are my notes. " * 100)
+    with pytest.raises(StorageError, match=r"cannot open .*notes\.txt"):
+        SqliteStorage(text).open()
+    assert text.read_text().startswith("These are my notes.")
+    other = tmp_path / "other.db"
+    altered(other, "CREATE TABLE t(x)")
+    with pytest.raises(StorageError, match=r"other\.db is not a streameval log"):
+        SqliteStorage(other).open()
+    opened(path).close()
+    altered(path, "PRAGMA user_version = 2")
+    with pytest.raises(StorageError, match="has format 2, this version knows 1"):
+        SqliteStorage(path).open()
+    with pytest.raises(StorageError, match="cannot open"):
+        SqliteStorage(tmp_path / "nowhere" / "log.db").open()
+
+
+@pytest.mark.parametrize(("kind", "format_"), [(99, 1), (1, 99), (1, 3)])
+def test_rows_of_a_newer_version_refuse_to_start(path, kind, format_):
+    """What cannot be understood is not skipped."""
+    storage = opened(path)
+    storage.append([row(1, kind=kind, format=format_)])
+    storage.close()
+    with pytest.raises(StorageError, match=f"log row 1 has kind {kind} and format {format_}"):
+        open_core(storage, Limits())
+
+
+def test_payloads_that_are_not_what_they_say_refuse_to_start(path):
+    """Also when their checksum is right."""
+    storage = opened(path)
+    storage.append([row(1, b"\xff\xff")])
+    storage.close()
+    with pytest.raises(CorruptLogError, match="log row 1: not a batch"):
+        open_core(storage, Limits())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_restart_restores_everything(path, kind):
+    """From the log alone, from a checkpoint, from a checkpoint and the log after it."""
+    storage = MemoryStorage() if kind == "memory" else SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 5, "a")
+    for revision in (0, 5):
+        storage.close()
+        again = open_core(storage, Limits())
+        assert again.recovery.checkpoint_revision == revision
+        assert again.recovery.replayed == 5 - revision
+        assert again.engine.state_hash() == core.engine.state_hash()
+        core = again
+        if not revision:
+            checkpoint(core)
+    produce(core, 2, "b")
+    storage.close()
+    again = open_core(storage, Limits())
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (5, 2)
+    assert again.engine.state_hash() == core.engine.state_hash()
+    storage.close()
+
+
+def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path, monkeypatch):
+    """Between the pieces commits go on; the old parts go when the manifest is written."""
+    monkeypatch.setattr(_checkpoint, "PIECE_BYTES", 256)
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 1, "a")
+    produce(core, 1, "b")
+    checkpoint(core)
+
+    def parts() -> list[tuple[str, int, int]]:
+        query = "SELECT part, revision, count(*) FROM part GROUP BY part, revision"
+        return storage._opened().execute(query).fetchall()
+
+    assert [(part, revision) for part, revision, _ in parts()] == [
+        ("marks", 2),
+        ("stream/a", 2),
+        ("stream/b", 2),
+    ]
+    assert parts()[1][2] > 1
+    (longest,) = storage._opened().execute("SELECT max(length(data)) FROM part").fetchone()
+    assert longest == 256
+
+    produce(core, 1, "b")
+    core.applier.request_checkpoint()
+    core.applier.finish()
+    assert core.committer.step(NOW).more
+    produce(core, 1, "a")  # a commit after the checkpoint was taken is not in it
+    while core.committer.step(NOW).more:
+        pass
+    assert core.committer.checkpoint_revision == 3
+    assert [(part, revision) for part, revision, _ in parts()] == [
+        ("marks", 3),
+        ("stream/a", 2),
+        ("stream/b", 3),
+    ]
+    storage.close()
+    again = open_core(storage, Limits())
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (3, 1)
+    assert again.engine.state_hash() == core.engine.state_hash()
+    storage.close()
+
+
+def test_a_crash_between_the_pieces_leaves_the_checkpoint_before_it(path, monkeypatch):
+    """And what was left of the other is cleared away."""
+    monkeypatch.setattr(_checkpoint, "PIECE_BYTES", 256)
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 1)
+    checkpoint(core)
+    produce(core, 1)
+    core.applier.request_checkpoint()
+    core.applier.finish()
+    assert core.committer.step(NOW).more
+    storage.close()
+    again = open_core(storage, Limits())
+    assert (again.recovery.checkpoint_revision, again.recovery.replayed) == (1, 1)
+    assert again.engine.state_hash() == core.engine.state_hash()
+    revisions = storage._opened().execute("SELECT DISTINCT revision FROM part").fetchall()
+    assert revisions == [(1,)]
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE part SET data = zeroblob(length(data)) WHERE part = 'stream/s'",
+        "DELETE FROM part WHERE part = 'marks'",
+        "UPDATE manifest SET data = substr(data, 1, length(data) - 1)",
+        "UPDATE manifest SET data = x''",
+    ],
+)
+def test_a_damaged_checkpoint_is_replaced_by_the_log(path, damage):
+    """The log is kept whole: it says the same, and it is said that it had to."""
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 3)
+    checkpoint(core)
+    storage.close()
+    altered(path, damage)
+    again = open_core(storage, Limits())
+    assert again.recovery.checkpoint_error is not None
+    assert again.recovery.replayed == 3
+    assert again.engine.state_hash() == core.engine.state_hash()
+    checkpoint(again)
+    storage.close()
+    assert open_core(storage, Limits()).recovery.checkpoint_error is None
+    storage.close()
+
+
+def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
+    """It lost what was acked."""
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 3)
+    checkpoint(core)
+    storage.close()
+    altered(path, "DELETE FROM log WHERE revision = 3")
+    with pytest.raises(CorruptLogError, match="ends at revision 2, before its checkpoint at 3"):
+        open_core(storage, Limits())
+
+
+def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
+    """Its log may hold what this version would misread."""
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 1)
+    monkeypatch.setattr(_checkpoint, "FORMAT", 2)
+    checkpoint(core)
+    storage.close()
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match="the checkpoint has format 2, this version knows 1"):
+        open_core(storage, Limits())
+
+
+def test_checkpoints_come_by_themselves(path):
+    """After so many bytes of log."""
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits(checkpoint_bytes=2000))
+    produce(core, 3)
+    assert not core.applier.checkpoint_pending
+    produce(core, 2)
+    assert core.applier.checkpoint_pending
+    while core.committer.step(NOW).more:
+        pass
+    assert 0 < core.committer.checkpoint_revision <= 5
+    assert not core.applier.checkpoint_pending
+    storage.close()
+
+
+def test_a_server_without_storage_serves_and_keeps_nothing():
+    """Its log does not grow, and it takes no checkpoints."""
+    storage = NullStorage()
+    core = open_core(storage, Limits(checkpoint_bytes=1))
+    produce(core, 3)
+    assert core.engine.view("s").evaluator.num_cases == 150
+    assert not core.applier.checkpoint_pending
+    core.drain(NOW)
+    assert storage.manifest() is None
+
+
+def test_disk_use_per_case(path):
+    """At most 10 bytes a case in batches of 1,000."""
+    storage = SqliteStorage(path)
+    core = open_core(storage, Limits())
+    produce(core, 60, rows=1000)
+    storage.close()
+    assert path.stat().st_size <= 10 * 60_000
