@@ -129,6 +129,23 @@ def test_lengths_of_one_moment():
     assert ledger._lengths() == (3, 3)
 
 
+def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
+    """Who finds nothing waiting, without the lock, must find the state that has it all."""
+    ev = Evaluator()
+    ledger, put, waiting = ev._ledger, ev._ledger._set, []
+
+    def watched(state) -> None:
+        waiting.append(ledger._adds_wait())
+        put(state)
+
+    monkeypatch.setattr(ledger, "_set", watched)
+    ev.add_case(True, 0.5)
+    ev._view()
+    ev.add_cases(labels=[0], scores=[0.5])
+    ev._view()
+    assert waiting == [True, True]
+
+
 def test_a_state_outlives_its_revision():
     """What a reader holds stays as it was."""
     ev = Evaluator()
