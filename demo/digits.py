@@ -74,7 +74,9 @@ def main() -> None:
     labels, scores = out_of_fold_scores()
     with tempfile.TemporaryDirectory() as data, running_server(Path(data)) as address:
         console.print(f"server on {address}, log in {data}\n")
-        console.print(f"{'cases':>7} {'positive':>9} {'AUC-PR':>9} {'achievable':>11} {'AUC-ROC':>9}")
+        console.print(
+            f"{'cases':>7} {'positive':>9} {'AUC-PR':>9} {'achievable':>11} {'AUC-ROC':>9}"
+        )
         with Client(address) as client:
             stream = client.stream(STREAM)
             for row, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):

@@ -9,6 +9,7 @@ import typer
 
 from streameval import __version__
 from streameval.cli import _evaluate, _remote, _serve
+from streameval.cli._auc import Format, auc
 from streameval.cli._output import one_line_errors
 
 app = typer.Typer(
@@ -20,9 +21,12 @@ app = typer.Typer(
 )
 
 File = Annotated[
-    Path, typer.Argument(exists=True, dir_okay=False, help="A .csv, .csv.gz, .parquet or .npz file.")
+    Path,
+    typer.Argument(exists=True, dir_okay=False, help="A .csv, .csv.gz, .parquet or .npz file."),
 ]
-ScoreColumn = Annotated[str, typer.Option("--score", help="Column of the scores, higher = more positive.")]
+ScoreColumn = Annotated[
+    str, typer.Option("--score", help="Column of the scores, higher = more positive.")
+]
 LabelColumn = Annotated[str, typer.Option("--label", help="Column of the labels.")]
 PositiveLabel = Annotated[
     str | None,
@@ -45,7 +49,8 @@ def evaluate(
     resolution: Annotated[
         int | None,
         typer.Option(
-            min=1, max=53,
+            min=1,
+            max=53,
             help="Keep this many significant bits of a score: bounded memory, figures with bounds.",
         ),
     ] = None,
@@ -64,12 +69,46 @@ def evaluate(
         )
 
 
+@app.command(name="auc")
+def auc_command(
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="A text file, two numbers a line.")
+    ],
+    *,
+    format_: Annotated[
+        Format,
+        typer.Option("--format", help="list: score label; roc: fpr tpr; pr: recall precision."),
+    ] = Format.LIST,
+    positives: Annotated[int | None, typer.Option(help="All positives; with roc and pr.")] = None,
+    negatives: Annotated[int | None, typer.Option(help="All negatives; with roc and pr.")] = None,
+    min_recall: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Integrate AUC-PR from this recall on.")
+    ] = 0.0,
+    curves: Annotated[
+        Path | None,
+        typer.Option(help="Write the curves to PATH.roc.csv and PATH.pr.csv. [default: FILE]"),
+    ] = None,
+) -> None:
+    """Print both areas of a list of scores, or of the points of a curve."""
+    with one_line_errors():
+        auc(
+            file,
+            format_=format_,
+            positives=positives,
+            negatives=negatives,
+            min_recall=min_recall,
+            curves=curves,
+        )
+
+
 @app.command()
 def push(
     file: File,
     *,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Address of the server.")],
-    stream: Annotated[str, typer.Option("--stream", help="Stream to push to, for instance fraud/v3.")],
+    stream: Annotated[
+        str, typer.Option("--stream", help="Stream to push to, for instance fraud/v3.")
+    ],
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
@@ -121,8 +160,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _global_options(
-    version: Annotated[  # noqa: ARG001 - typer calls back
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass

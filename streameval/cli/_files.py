@@ -66,12 +66,14 @@ class LabelReader:
         self._positive = positive
         self._negative: str | None = None
 
-    def read(self, column: pa.Array, fail: Callable[[int, str], FileError]) -> npt.NDArray[np.bool_]:
+    def read(
+        self, column: pa.Array, fail: Callable[[int, str], FileError]
+    ) -> npt.NDArray[np.bool_]:
         """Return whether each label is positive. O(n + distinct labels)."""
         if column.null_count:
             raise fail(_first(pc.is_null(column)), "label is missing")
         encoded = column.dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
         is_positive = np.zeros(len(encoded.dictionary), dtype=np.bool_)
         for code, value in enumerate(encoded.dictionary.to_pylist()):
             known = self._classify(str(value))
@@ -213,8 +215,9 @@ def _npz_columns(path: Path, score: str, label: str) -> Iterator[tuple[pa.Array,
     with zipfile.ZipFile(path) as archive:
         _require(path, (score, label), [name.removesuffix(".npy") for name in archive.namelist()])
         with archive.open(f"{score}.npy") as scores, archive.open(f"{label}.npy") as labels:
-            (rows, score_type), (label_rows, label_type) = _npy_header(path, score, scores), (
-                _npy_header(path, label, labels)
+            (rows, score_type), (label_rows, label_type) = (
+                _npy_header(path, score, scores),
+                (_npy_header(path, label, labels)),
             )
             if rows != label_rows:
                 raise FileError(f"{path}: {score} has {rows} rows, {label} has {label_rows}")

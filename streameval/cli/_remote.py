@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval.cli._files import read_chunks
@@ -12,20 +13,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def push(
-    file: Path, *, to: str, stream: str, score: str, label: str, positive: str | None
-) -> None:
+def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: str | None) -> None:
     """Check a file from end to end, then push it; returns when it is durable."""
-    columns = {"score": score, "label": label, "positive": positive}
+    read = partial(read_chunks, file, score=score, label=label, positive=positive)
     rows = 0
     with progress_bar(f"checking {file.name}", show=True) as progress:
-        for chunk in read_chunks(file, **columns):
+        for chunk in read():
             rows += len(chunk.scores)
             progress(chunk.progress)
     with Client(to, when_full="block") as client:
         target = client.stream(stream)
         with progress_bar(f"pushing {file.name}", show=True) as progress:
-            for chunk in read_chunks(file, **columns):
+            for chunk in read():
                 target.add_cases(labels=chunk.labels, scores=chunk.scores)
                 progress(chunk.progress)
             revision = target.flush()

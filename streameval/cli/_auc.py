@@ -1,0 +1,220 @@
+"""``streameval auc``: both areas of a plain list of scores, or of points of a curve.
+
+The job of the program that the authors of the paper offered with it: a file of
+``score label`` lines, or of ROC or PR points with totals, gives both areas and
+the curves (Davis and Goadrich 2006).
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval._points import OperatingPoints
+from streameval._space import pr_between, pr_to_roc
+from streameval.cli._files import BOOLEAN_LABELS, FileError
+from streameval.cli._output import out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streameval._groups import FloatArray
+
+_COMMENT = "#"
+
+
+class Format(StrEnum):
+    """What a line of the file holds."""
+
+    LIST = "list"
+    ROC = "roc"
+    PR = "pr"
+
+
+COLUMNS = {
+    Format.LIST: "score label",
+    Format.ROC: "fpr tpr",
+    Format.PR: "recall precision",
+}
+
+
+def auc(
+    file: Path,
+    *,
+    format_: Format,
+    positives: int | None,
+    negatives: int | None,
+    min_recall: float,
+    curves: Path | None,
+) -> None:
+    """Print both areas of a file, and write its curves as CSV next to it."""
+    if format_ is Format.LIST:
+        if positives is not None or negatives is not None:
+            raise FileError(
+                "--positives and --negatives are counted with --format list; leave them"
+            )
+        points, moved = _list_points(file), 0.0
+    else:
+        if positives is None or negatives is None:
+            raise FileError(f"--format {format_} needs --positives and --negatives")
+        points, moved = _rate_points(file, format_, positives, negatives)
+    auc_roc = points.auc_roc()
+    auc_pr = points.auc_pr(min_recall=min_recall)
+    stem = curves if curves is not None else file
+    written = [_write_roc(points, stem), _write_pr(points, stem)]
+
+    where = f" for recall >= {min_recall:g}" if min_recall else ""
+    out.print(f"{points.P:,} positives, {points.N:,} negatives, {len(points):,} points")
+    out.print(f"AUC-ROC  {auc_roc:.6f}")
+    out.print(f"AUC-PR   {auc_pr:.6f}{where}, interpolated")
+    if moved > 0.01:
+        out.print(
+            f"rates were rounded to whole counts: the furthest moved by {moved:.2f} of a case",
+        )
+    out.print(f"curves in {' and '.join(map(str, written))}")
+
+
+def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number and two fields of each line that is neither empty nor a comment."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            fields = line.replace(",", " ").split()
+            if not fields or fields[0].startswith(_COMMENT):
+                continue
+            if len(fields) != 2:
+                raise FileError(
+                    f"{file}: line {number}: expected '{columns}', got {line.strip()!r}"
+                )
+            yield number, fields[0], fields[1]
+
+
+def _number(file: Path, line: int, text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise FileError(f"{file}: line {line}: {name} {text!r} is not a number") from None
+
+
+def _list_points(file: Path) -> OperatingPoints:
+    scores, labels, numbers = [], [], []
+    for number, score, label in _lines(file, COLUMNS[Format.LIST]):
+        positive = BOOLEAN_LABELS.get(label.lower())
+        if positive is None:
+            raise FileError(f"{file}: line {number}: label {label!r} is none of 0, 1, true, false")
+        scores.append(_number(file, number, score, "score"))
+        labels.append(positive)
+        numbers.append(number)
+    evaluator = Evaluator()
+    try:
+        evaluator.add_cases(labels=labels, scores=scores)
+    except InvalidInputError as error:
+        if error.index is None:
+            raise
+        what = str(error).removesuffix(f" at index {error.index}")
+        raise FileError(f"{file}: line {numbers[error.index]}: {what}") from None
+    if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
+        raise FileError(f"{file}: needs at least one positive and one negative")
+    return evaluator.operating_points()
+
+
+def _rate_points(
+    file: Path, format_: Format, positives: int, negatives: int
+) -> tuple[OperatingPoints, float]:
+    """Return the points of a curve given as rates, and how far rounding moved one."""
+    if min(positives, negatives) < 1:
+        raise FileError("--positives and --negatives must each be at least 1")
+    x_name, y_name = COLUMNS[format_].split()
+    rows = []
+    for number, x, y in _lines(file, COLUMNS[format_]):
+        point = _number(file, number, x, x_name), _number(file, number, y, y_name)
+        for name, value in zip((x_name, y_name), point, strict=True):
+            if not 0 <= value <= 1:
+                raise FileError(f"{file}: line {number}: {name} must be in [0, 1], got {value:g}")
+        # At recall 0 the false positives are unknown; (0, 0) is on every curve.
+        if format_ is Format.ROC or point[0] > 0:
+            rows.append((number, *point))
+    if not rows:
+        raise FileError(f"{file}: no points")
+    numbers = [row[0] for row in rows]
+    fpr, tpr = (np.array([row[axis] for row in rows]) for axis in (1, 2))
+    if format_ is Format.PR:
+        try:
+            fpr, tpr = pr_to_roc(fpr, tpr, positives=positives, negatives=negatives)
+        except InvalidInputError as error:
+            line = numbers[error.index or 0]
+            raise FileError(f"{file}: line {line}: {error}") from None
+    return _rounded(file, numbers, fpr * negatives, tpr * positives, P=positives, N=negatives)
+
+
+def _rounded(
+    file: Path, numbers: list[int], fp: FloatArray, tp: FloatArray, *, P: int, N: int
+) -> tuple[OperatingPoints, float]:
+    counts_fp, counts_tp = np.rint(fp).astype(np.int64), np.rint(tp).astype(np.int64)
+    moved = float(max(np.abs(fp - counts_fp).max(), np.abs(tp - counts_tp).max()))
+    order = np.lexsort((counts_tp, counts_fp))
+    counts_fp, counts_tp = counts_fp[order], counts_tp[order]
+    falls = np.flatnonzero(np.diff(counts_tp) < 0)
+    if falls.size:
+        lower, higher = (numbers[int(order[falls[0] + step])] for step in (1, 0))
+        raise FileError(
+            f"{file}: line {lower}: fewer true positives than line {higher} "
+            "with no fewer false positives; no threshold goes through both"
+        )
+    counts_fp = np.concatenate(([0], counts_fp, [N]))
+    counts_tp = np.concatenate(([0], counts_tp, [P]))
+    kept = np.append(True, (np.diff(counts_fp) > 0) | (np.diff(counts_tp) > 0))
+    # Points of a curve have no scores: their ranks stand in for thresholds.
+    ranks = -np.arange(int(kept.sum()), dtype=np.float64)
+    ranks[0] = np.inf
+    return OperatingPoints(ranks, counts_fp[kept], counts_tp[kept], P, N), moved
+
+
+def _write_roc(points: OperatingPoints, stem: Path) -> Path:
+    path = stem.with_name(stem.name + ".roc.csv")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("fpr", "tpr", "fp", "tp"))
+        writer.writerows(
+            zip(
+                points.fpr.tolist(),
+                points.tpr.tolist(),
+                points.fp.tolist(),
+                points.tp.tolist(),
+                strict=True,
+            )
+        )
+    return path
+
+
+def _write_pr(points: OperatingPoints, stem: Path) -> Path:
+    """Write the PR curve with a row at every whole number of true positives."""
+    path = stem.with_name(stem.name + ".pr.csv")
+    corners = list(zip(points.fp.tolist(), points.tp.tolist(), strict=True))
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("recall", "precision", "fp", "tp"))
+        for before, after in itertools.pairwise(corners):
+            if after[1] == before[1]:
+                fp, tp = after
+                if tp:
+                    writer.writerow((tp / points.P, tp / (tp + fp), fp, tp))
+                continue
+            between = pr_between(before, after, points.P)
+            first = 0 if before[1] == 0 else 1
+            writer.writerows(
+                zip(
+                    between.recall[first:].tolist(),
+                    between.precision[first:].tolist(),
+                    between.fp[first:].tolist(),
+                    between.tp[first:].tolist(),
+                    strict=True,
+                )
+            )
+    return path
