@@ -9,9 +9,9 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from streameval_server.testing import running_server
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2_grpc, stream_pb2_grpc, types_pb2
+from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
-from streameval_server.testing import running_server
 
 from streameval import Evaluator, InvalidInputError
 from streameval.client import Client, NotFoundError, Stream
+from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,11 +11,11 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from streameval_server import Limits, Settings
-from streameval_server.testing import running_server
 
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval_server import Limits, Settings
+from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection
 
@@ -51,7 +51,7 @@ def loaded(wire: Wire, stream: str, size: int) -> tuple[Evaluator, int]:
 
 
 def test_answers_name_their_revision_and_include_it(wire: Wire, fresh: str) -> None:
-    """An ack's revision, asked for, shows what was acknowledged; every answer says how new it is."""
+    """An ack's revision, asked for, shows what was acknowledged; answers say how new they are."""
     for size in range(1, 30):
         revision = wire.one(cases(fresh, np.array([size % 2 == 0]), np.array([0.5]))).revision
         chosen = selection(fresh, revision)

@@ -1,0 +1,68 @@
+"""Server processes that tests may kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+
+
+class Process:
+    """A server process."""
+
+    def __init__(self, *command: str) -> None:
+        self.popen = subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        self.address = line.split()[-1] if line else ""
+
+    def kill(self) -> None:
+        """End it as a power cut would end a process: at once, wherever it is."""
+        self.popen.kill()
+        self.popen.communicate(timeout=30)
+
+    def terminate(self) -> tuple[int, str]:
+        """Ask it to stop; return its exit code and what it said to stderr."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; return its exit code and what it said to stderr."""
+        _, errors = self.popen.communicate(timeout=30)
+        return self.popen.returncode, errors
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    """Return what starts ``python`` with arguments; whatever still runs is killed at the end."""
+    processes: list[Process] = []
+
+    def started(*command: str) -> Process:
+        processes.append(Process(*command))
+        return processes[-1]
+
+    yield started
+    for process in processes:
+        if process.popen.poll() is None:
+            process.kill()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Return a directory for data; on a real disk where the test directory is not on one."""
+    return Path(os.environ.get("STREAMEVAL_TEST_DISK", tmp_path)) / "data"

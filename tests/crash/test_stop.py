@@ -1,0 +1,87 @@
+"""The server as a process: stopping in order, one at a time, for this machine only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval.client import Client
+from streameval_server._core import open_core
+from streameval_server._limits import Limits
+from streameval_server._log import SqliteStorage
+
+from .test_kill import Load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .conftest import Process
+
+MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0")
+
+
+def test_sigterm_under_load(start: Callable[..., Process], disk: Path) -> None:
+    """It ends with 0 and without a word; what was acked is in a checkpoint, nothing to replay."""
+    ended: list[tuple[int, str]] = []
+    server = start(*MODULE, "--data", str(disk))
+    load = Load()
+    load.run(server.address, 300, lambda: ended.append(server.terminate()))
+    assert ended == [(0, "")]
+    assert not load.problems
+    core = open_core(SqliteStorage(disk / "streameval.db"), Limits())
+    assert core.recovery.replayed == 0
+    assert core.recovery.checkpoint_revision == core.recovery.revision >= load.revision > 0
+    core.storage.close()
+    load.check(start(*MODULE, "--data", str(disk)).address)
+
+
+def test_two_servers_cannot_share_a_directory(start: Callable[..., Process], disk: Path) -> None:
+    """The second says why it does not start, and the first goes on."""
+    first = start(*MODULE, "--data", str(disk))
+    code, errors = start(*MODULE, "--data", str(disk)).ended()
+    assert code == 1
+    assert errors == (
+        f"streameval_server: {disk} is in use by another server (process {first.popen.pid}): "
+        "stop it, or give this one a directory of its own with --data\n"
+    )
+    with Client(first.address) as client:
+        client.stream("a").add_case(True, 0.5)
+        assert client.flush() == 1
+    assert first.terminate() == (0, "")
+    # Whoever is killed leaves no lock behind.
+    start(*MODULE, "--data", str(disk)).kill()
+    assert start(*MODULE, "--data", str(disk)).terminate() == (0, "")
+
+
+def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process]) -> None:
+    """Listening beyond this machine without encryption has to be asked for."""
+    command = ("-m", "streameval_server", "--listen", "0.0.0.0:0", "--memory")
+    code, errors = start(*command).ended()
+    assert code == 1
+    assert errors.startswith("streameval_server: refusing to listen on 0.0.0.0: other machines")
+    server = start(*command, "--insecure")
+    assert server.address.startswith("0.0.0.0:")
+    assert server.terminate() == (0, "")
+
+
+def test_a_port_has_one_server(start: Callable[..., Process]) -> None:
+    """A second server on a port is an error, not half of the requests."""
+    first = start(*MODULE, "--memory")
+    command = ("-m", "streameval_server", "--listen", first.address, "--memory")
+    code, errors = start(*command).ended()
+    assert code == 1
+    # gRPC itself says something before.
+    said = errors.splitlines()[-1]
+    assert said.startswith(f"streameval_server: cannot listen on {first.address}: ")
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_both_signals_stop_in_order(start: Callable[..., Process], number: str) -> None:
+    """Ctrl-C and a service manager's stop are the same."""
+    import signal
+
+    server = start(*MODULE, "--memory")
+    server.popen.send_signal(getattr(signal, number))
+    assert server.ended() == (0, "")
