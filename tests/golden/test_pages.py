@@ -1,0 +1,163 @@
+"""The figures on the pages are those that the code computes now.
+
+A page writes ```expression` → figure``; its Python blocks define the names. A
+block tagged with a library's name needs that library.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+FIGURE = re.compile(r"`([^`]+)` → (nan|-?inf|-?\d+(?:\.\d+)?)")
+BLOCK = re.compile(r"```python ?(\w*)\n(.*?)```", re.DOTALL)
+# What an expression must mention to be another library's answer.
+PEERS = {
+    "sklearn": r"\b(auc|\w+_score|log_loss|matthews_corrcoef)\(",
+    "torchmetrics": r"\b(torchmetrics|retrieved)\(",
+    "river": r"\b(river|rolling)\(|metrics\.",
+}
+
+
+class Program:
+    """The second source's evaluator by its published rules, on results ranked as + and -.
+
+    Its cases keep the order of arrival where scores tie, so a ranking is all it sees.
+    """
+
+    def __init__(self, ranked: str, misses: int = 0) -> None:
+        self.ranked = [mark == "+" for mark in ranked]
+        self.positives = sum(self.ranked) + misses
+        self.negatives = len(ranked) - sum(self.ranked)
+        self.num_cases = self.positives + self.negatives
+
+    def pr_curve(self) -> list[tuple[float, float]]:
+        """Return the limits, and a row for each result but those before the first positive."""
+        found = [sum(self.ranked[:k]) for k in range(len(self.ranked) + 1)]
+        rows = [(tp / self.positives, tp / k) for k, tp in enumerate(found) if tp]
+        return [(0.0, 1.0), *rows, (1.0, 0.0)]
+
+    def roc_curve(self) -> list[tuple[float, float]]:
+        """Return a row for each result between two limits, whether they are there or not."""
+        found = [sum(self.ranked[:k]) for k in range(1, len(self.ranked) + 1)]
+        rows = [(k - tp) / self.negatives for k, tp in enumerate(found, 1)]
+        reached = [tp / self.positives for tp in found]
+        return [(0.0, 0.0), *zip(rows, reached, strict=True), (1.0, 1.0)]
+
+    def r_precision(self) -> float:
+        """Return the precision in row P of the PR curve, counted from its limit."""
+        if self.positives == 0:
+            return 1.0
+        rows = self.pr_curve()
+        if self.positives < len(rows):
+            return rows[self.positives - 1][1]
+        return rows[-1][1] * (len(rows) - 1) / self.positives
+
+    def average_precision(self) -> float:
+        """Return the precision of each row that raises the recall, over P."""
+        total = reached = 0.0
+        for recall, precision in self.pr_curve():
+            if recall > reached:
+                total, reached = total + precision, recall
+        return total / self.positives
+
+    def precision_at(self, rank: int) -> float:
+        """Return the positives among the first, over the rank."""
+        return sum(self.ranked[:rank]) / rank
+
+    def reciprocal_rank(self) -> float:
+        """Return 1/rank of the first positive; 0 where there is none."""
+        return 1 / (self.ranked.index(True) + 1) if any(self.ranked) else 0.0
+
+
+def names(page: str, library: str | None = None) -> dict[str, Any]:
+    """Run a page's blocks: those without a library, and those of the given one."""
+    space: dict[str, Any] = {"program": Program}
+    for tag, code in BLOCK.findall(page):
+        if tag in ("", library):
+            exec(code, space)
+    return space
+
+
+def agrees(value: float, printed: str) -> bool:
+    """Tell whether a value, rounded as printed, is what is printed."""
+    if math.isnan(value) or math.isinf(value):
+        return str(value) == printed
+    digits = len(printed.partition(".")[2])
+    return abs(value - float(printed)) <= 0.5 * 10**-digits + 1e-9
+
+
+def is_of(expression: str, library: str) -> bool:
+    """Tell whether an expression is the library's answer and not ours."""
+    return re.search(PEERS[library], expression) is not None and not expression.startswith("ours(")
+
+
+def tables(page: str) -> list[list[list[str]]]:
+    """Return each table's rows of cells, the header first."""
+    found: list[list[list[str]]] = [[]]
+    for line in page.splitlines():
+        if not line.startswith("|"):
+            found.append([])
+        elif not set(line) <= set("|-"):
+            found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+    return [table for table in found if table]
+
+
+@pytest.mark.parametrize("name", ["differences", "worked-example"])
+def test_every_figure_of_ours_is_computed(name: str) -> None:
+    """Whatever a page says that we answer, we answer."""
+    page = (DOCS / f"{name}.md").read_text()
+    figures = FIGURE.findall(page)
+    assert len(figures) == page.count("→") > 15
+    space = names(page)
+    for expression, printed in figures:
+        if not any(is_of(expression, library) for library in PEERS):
+            value = eval(expression, space)
+            assert agrees(value, printed), (expression, value, printed)
+
+
+@pytest.mark.filterwarnings("ignore")  # the others warn where an answer is undefined
+@pytest.mark.parametrize("library", sorted(PEERS))
+def test_every_figure_of_the_others_is_computed(library: str) -> None:
+    """Whatever the page says that another library answers, it answers."""
+    if importlib.util.find_spec(library) is None:
+        if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+            pytest.fail(f"{library} is not installed")
+        pytest.skip(f"{library} is not installed")
+    page = (DOCS / "differences.md").read_text()
+    space = names(page, library)
+    figures = [each for each in FIGURE.findall(page) if is_of(each[0], library)]
+    assert len(figures) >= 7
+    for expression, printed in figures:
+        value = eval(expression, space)
+        assert agrees(value, printed), (expression, value, printed)
+
+
+def test_the_worked_example_s_tables_are_computed() -> None:
+    """Each row of the page's ranks and curves is what the evaluator returns."""
+    page = (DOCS / "worked-example.md").read_text()
+    ev = names(page)["ev"]
+    ranks, curve, interpolated, eleven, roc, best, _ = tables(page)
+    assert len(ranks) == 12
+    for _, score, _, *printed in ranks[1:]:
+        at = ev.confusion_at(float(score))
+        figures = (at.tp, at.tn, at.fp, at.fn, at.recall, at.precision, at.specificity)
+        for value, text in zip((*figures, at.f_measure()), printed, strict=True):
+            assert agrees(value, text), (score, value, text)
+    levels = [[i / 10, value] for i, value in enumerate(ev.eleven_pt_interp_precision())]
+    for table, rows in (
+        (curve, ev.pr_curve()),
+        (interpolated, ev.pr_curve(True)),
+        (eleven, levels),
+        (roc, ev.roc_curve()),
+        (best, ev.roc_curve(True)),
+    ):
+        for cells, row in zip(table[1:], rows, strict=True):
+            assert all(agrees(value, text) for value, text in zip(row, cells, strict=True)), cells
