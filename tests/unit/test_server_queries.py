@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+
 from streameval_server._errors import RequestError
 from streameval_server._queries import QueryThreads, Visibility
 from streameval_server._threads import Doorbell, FairLock

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from streameval_server import DataDirectoryInUseError, Settings, SettingsError
 from streameval_server._lock import DirectoryLock
 from streameval_server._settings import is_loopback
