@@ -29,7 +29,7 @@ from streameval_server._errors import Code, RequestError
 from streameval_server._lock import DirectoryLock
 from streameval_server._log import SqliteStorage
 from streameval_server._queries import QueryThreads, Visibility
-from streameval_server._storage import MemoryStorage
+from streameval_server._storage import NullStorage
 from streameval_server._threads import Doorbell, FairLock
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Runtime:
 
     def _open(self) -> Core:
         if self._directory is None:
-            return open_core(MemoryStorage(), self._limits)
+            return open_core(NullStorage(), self._limits)
         return open_core(SqliteStorage(self._directory / "streameval.db"), self._limits)
 
     def begin_stop(self) -> None:
