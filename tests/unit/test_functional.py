@@ -1,0 +1,79 @@
+"""One-shot functions say what an evaluator says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator, InvalidInputError, functional
+
+rng = np.random.default_rng(2)
+LABELS = rng.random(200) < 0.3
+SCORES = np.round(rng.random(200), 2)
+COUNTS = rng.integers(0, 4, 200)
+
+
+@pytest.mark.parametrize("name", sorted(set(functional.__all__) - {"evaluator", "interval"}))
+@pytest.mark.parametrize("counts", [None, COUNTS])
+def test_each_function_is_the_method_of_its_name(name, counts):
+    """Same columns, same answer."""
+    ev = Evaluator()
+    ev.add_cases(labels=LABELS, scores=SCORES, counts=counts)
+    got = getattr(functional, name)(labels=LABELS, scores=SCORES, counts=counts)
+    want = getattr(ev, name)()
+    if isinstance(want, float):
+        assert got == want
+    elif isinstance(want, np.ndarray):
+        assert np.array_equal(got, want)
+    elif hasattr(want, "tp"):
+        assert np.array_equal(got.tp, want.tp)
+        assert np.array_equal(got.thresholds, want.thresholds)
+    else:
+        assert got == want
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("auc_roc", {"hull": True}),
+        ("auc_roc", {"max_fpr": 0.2, "standardize": True}),
+        ("auc_roc", {"min_recall": 0.5}),
+        ("auc_pr", {"hull": True, "prevalence": 0.01}),
+        ("auc_pr", {"method": "unit"}),
+        ("auc_pr", {"min_recall": 0.5}),
+        ("average_precision", {"prevalence": 0.01}),
+        ("maximum_f_measure", {"beta": 2.0}),
+        ("roc_curve", {"interpolate": True}),
+        ("pr_curve", {"interpolate": True}),
+    ],
+)
+def test_arguments_are_handed_on(name, arguments):
+    """What is not a column goes to the method."""
+    ev = functional.evaluator(labels=LABELS, scores=SCORES)
+    got = getattr(functional, name)(labels=LABELS, scores=SCORES, **arguments)
+    assert np.array_equal(got, getattr(ev, name)(**arguments))
+    assert not np.array_equal(got, getattr(ev, name)())
+
+
+def test_intervals_in_one_call():
+    """Level and prevalence are handed on."""
+    ev = functional.evaluator(labels=LABELS, scores=SCORES)
+    got = functional.interval("auc_pr", labels=LABELS, scores=SCORES, level=0.9, prevalence=0.1)
+    assert got == ev.interval("auc_pr", level=0.9, prevalence=0.1)
+
+
+def test_bad_columns_are_refused_with_the_same_words():
+    """There is one validation path."""
+    with pytest.raises(InvalidInputError, match="score must be finite, got nan at index 1"):
+        functional.auc_pr(labels=[1, 0], scores=[0.5, float("nan")])
+
+
+def test_all_is_sorted_and_complete():
+    """Everything public is exported, and nothing else."""
+    assert list(functional.__all__) == sorted(functional.__all__)
+    here = {
+        name
+        for name, value in vars(functional).items()
+        if getattr(value, "__module__", None) == functional.__name__ and name[0] != "_"
+    }
+    assert here == set(functional.__all__)
