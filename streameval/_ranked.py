@@ -154,8 +154,9 @@ class RankedQueries(Queries):
     def area_under_pr_curve(self, interpolate: bool = False) -> float:
         """Return the trapezoid area under the rows of `pr_curve`.
 
-        Straight lines between PR points are optimistic (Davis and Goadrich 2006,
-        section 4), and the limit points (0, 1) and (1, 0) belong to no threshold.
+        Straight lines between PR points are optimistic where one step gains
+        both classes, as ties do (Davis and Goadrich 2006, section 4), and the
+        limit points (0, 1) and (1, 0) belong to no threshold.
         For the area under the empirical curve use `auc_pr`, for a step-wise sum
         `average_precision`.
 
