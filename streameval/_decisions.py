@@ -71,7 +71,8 @@ class DecisionQueries(Queries):
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
         points = self._view().points
-        row = int(np.searchsorted(-points.thresholds, -cut, side="right")) - 1
+        # Thresholds fall, so a search needs them reversed: those below the cut come first.
+        row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
         tp, fp = int(points.tp[row]), int(points.fp[row])
         return Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
 
@@ -110,7 +111,8 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(G) for precision, O(log) for the others. The threshold is chosen on
+        O(G) for G distinct scores of positives, O(log D) for fpr once the
+        operating points are there. The threshold is chosen on
         the cases that it is judged by; look at new cases with `at_thresholds`
         or `confusion_at`.
 
@@ -401,7 +403,7 @@ def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
     if points.N == 0:
         return math.nan
     allowed = bisect.bisect_right(range(points.N + 1), target, key=lambda fp: fp / points.N) - 1
-    finite = int(np.searchsorted(-points.thresholds, np.inf))
+    finite = len(points) - int(points.thresholds[-1] == -math.inf)
     row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
     return float(points.thresholds[row])
 
