@@ -72,6 +72,14 @@ class CostCurve:
         Notes
         -----
         O(k log K) for k values.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.cost_curve().at([0.25, 0.5])
+        array([0.125, 0.25 ])
         """
         wanted = np.asarray(probability_cost, dtype=np.float64)
         bad = np.flatnonzero(~((wanted >= 0) & (wanted <= 1)))

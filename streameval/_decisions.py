@@ -112,9 +112,8 @@ class DecisionQueries(Queries):
         Notes
         -----
         O(G) for G distinct scores of positives, O(log D) for fpr once the
-        operating points are there. The threshold is chosen on
-        the cases that it is judged by; look at new cases with `at_thresholds`
-        or `confusion_at`.
+        operating points are there. The threshold is chosen on the cases that it
+        is judged by; look at new cases with `at_thresholds` or `confusion_at`.
 
         Examples
         --------
