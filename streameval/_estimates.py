@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._areas import auc_pr_value, auc_roc_value, average_precision_value
+from streameval._cell_orders import hides_order, negatives_first, positives_first, rows_of
 from streameval._influence import (
     auc_pr_influence,
     auc_roc_influence,
@@ -30,6 +31,7 @@ from streameval._limits import (
 
 if TYPE_CHECKING:
     from streameval._groups import Groups
+    from streameval._view import View
 
 
 def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Figure:
@@ -39,8 +41,6 @@ def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Fig
         total = P + N
         share = P / total if total else math.nan
         return Figure(share, share * (1 - share) / total if total else math.nan, P, N)
-    if P == 0 or N == 0:
-        return Figure(math.nan, math.nan, P, N)
     variance = math.nan
     if min(P, N) >= 2:
         counted = groups if name == "average_precision" else groups.with_misses()
@@ -79,11 +79,26 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
     return precision_limits(figure, alpha, anytime=anytime)
 
 
+def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | None) -> float:
+    """Return a variance that allows for the order that the cells hide. O(G).
+
+    For AUC-ROC the standard error grows by what the placements inside the
+    cells can add to it; in precision-recall space the variance is the greatest
+    of those of the cells as ties, with positives first and with negatives first.
+    """
+    groups = view.groups
+    if view.resolution is None or math.isnan(figure.variance):
+        return figure.variance
+    hidden = hides_order(groups, view.resolution, view.scale)
+    if name == "auc_roc":
+        return (math.sqrt(figure.variance) + hidden_error(rows_of(groups, hidden))) ** 2
+    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
+    return max(figure.variance, *(figure_of(order, name, prevalence).variance for order in orders))
+
+
 def hidden_error(groups: Groups) -> float:
-    """Return what the order inside the cells can add to the standard error of AUC-ROC. O(G)."""
+    """Return what the order inside these cells can add to AUC-ROC's standard error. O(G)."""
     P, N = groups.P, groups.N
-    if min(P, N) < 2:
-        return math.nan
     p, n = groups.p.astype(np.float64), groups.n.astype(np.float64)
     of_positives = float((p * n * n).sum()) / (4.0 * N * N * P * (P - 1))
     of_negatives = float((n * p * p).sum()) / (4.0 * P * P * N * (N - 1))

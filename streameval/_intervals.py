@@ -16,13 +16,14 @@ from typing import Literal, TypeAlias, get_args
 from streameval._bootstrap import bootstrap_limits
 from streameval._bounds import BoundsQueries
 from streameval._errors import InvalidInputError
-from streameval._estimates import figure_of, hidden_error, limits_of, value_of
-from streameval._limits import UNDEFINED, Figure
+from streameval._estimates import figure_of, hidden_variance, limits_of, value_of
+from streameval._limits import UNDEFINED, Figure, Limits
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
 PR_NAMES = ("auc_pr", "average_precision")
 NAMES = ("auc_pr", "auc_roc", "average_precision", "prevalence")
+_METHODS = {"auc_roc": "delong-newcombe", "prevalence": "wilson"}
 _HULL_NAMES = ("auc_pr_hull", "auc_roc_hull")
 
 
@@ -135,10 +136,8 @@ class UncertaintyQueries(BoundsQueries):
         view = self._view()
         cells = view.resolution is not None and name != "prevalence"
         check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
-        figure = view.cached(
-            ("figure", name, prevalence), lambda: figure_of(view.groups, name, prevalence)
-        )
         if method == "bootstrap":
+            figure = uncertain_of(self, name, prevalence).figure
             limits = UNDEFINED
             if not math.isnan(figure.variance):
                 limits = bootstrap_limits(
@@ -150,49 +149,48 @@ class UncertaintyQueries(BoundsQueries):
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        if not cells:
-            return interval_of(figure, name, level=level, anytime=anytime)
-        at = {} if prevalence is None else {"prevalence": prevalence}
-        lowest, highest = self.bounds(name, **at)
-        return certified_interval_of(
-            figure,
-            name,
-            (lowest, highest),
-            hidden_error(view.groups) if name == "auc_roc" else 0.0,
-            level=level,
-            anytime=anytime,
-        )
+        return uncertain_of(self, name, prevalence).interval(level, anytime=anytime)
 
 
-def interval_of(figure: Figure, name: str, *, level: float, anytime: bool = False) -> Interval:
-    """Return the analytic interval of a figure. O(1)."""
-    lower, upper = limits_of(figure, name, 1 - level, anytime=anytime)
-    method = {"prevalence": "wilson", "auc_roc": "delong-newcombe"}.get(name, "influence-logit")
-    return Interval(lower, upper, level, method, figure.estimate, anytime)
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A figure, and the least and greatest that its cells allow; both are it when exact."""
+
+    name: str
+    figure: Figure
+    ends: tuple[Figure, Figure]
+
+    def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
+        """Return the limits that miss with probability `alpha`, whatever the cells hide. O(1)."""
+        lower, upper = limits_of(self.ends[0], self.name, alpha, anytime=anytime)
+        if self.ends[1] is not self.ends[0]:
+            upper = limits_of(self.ends[1], self.name, alpha, anytime=anytime)[1]
+        return lower, upper
+
+    def interval(self, level: float, *, anytime: bool = False) -> Interval:
+        """Return the analytic interval at a level. O(1)."""
+        lower, upper = self.limits(1 - level, anytime=anytime)
+        method = _METHODS.get(self.name, "influence-logit")
+        return Interval(lower, upper, level, method, self.figure.estimate, anytime)
 
 
-def certified_interval_of(
-    figure: Figure,
-    name: str,
-    bounds: tuple[float, float],
-    delta: float,
-    *,
-    level: float,
-    anytime: bool = False,
-) -> Interval:
-    """Return an interval that also covers what the cells hide. O(1).
-
-    It runs from the lower limit at the figure's lower bound to the upper limit
-    at its upper bound; `delta` is what the cells can add to a standard error.
-    """
-    variance = (math.sqrt(figure.variance) + delta) ** 2
-    lowest = interval_of(
-        replace(figure, estimate=bounds[0], variance=variance), name, level=level, anytime=anytime
+def uncertain_of(queries: BoundsQueries, name: str, prevalence: float | None) -> Uncertain:
+    """Return a figure with its limits at every level. O(G), once per revision."""
+    view = queries._view()
+    figure = view.cached(
+        ("figure", name, prevalence), lambda: figure_of(view.groups, name, prevalence)
     )
-    highest = interval_of(
-        replace(figure, estimate=bounds[1], variance=variance), name, level=level, anytime=anytime
+    if view.resolution is None or name == "prevalence":
+        return Uncertain(name, figure, (figure, figure))
+    at = {} if prevalence is None else {"prevalence": prevalence}
+    lowest, highest = queries.bounds(name, **at)
+    variance = view.cached(
+        ("hidden variance", name, prevalence),
+        lambda: hidden_variance(view, figure, name, prevalence),
     )
-    return replace(lowest, upper=highest.upper, estimate=figure.estimate)
+    spread = replace(figure, variance=variance)
+    ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
+    return Uncertain(name, figure, ends)
 
 
 def check_level(level: float) -> None:

@@ -1,0 +1,414 @@
+"""Intervals and comparisons: what they hold, what they refuse, and other people's numbers."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from streameval import Evaluator, InvalidInputError, _compare, _intervals, _limits
+from streameval._compare import LEAST_P_VALUE, compare, holm
+from streameval._estimates import figure_of, hidden_error
+from streameval._intervals import NAMES
+from streameval._limits import (
+    Figure,
+    auc_roc_limits,
+    newcombe_variance,
+    precision_limits,
+    proportion_limits,
+)
+from streameval._student import anytime_quantile, student_quantile
+
+AREAS = ("auc_roc", "auc_pr", "average_precision")
+
+
+def evaluator(P=60, N=400, shift=1.5, seed=1, **settings):
+    """Make an evaluator of normal scores, rounded so that some are tied."""
+    rng = np.random.default_rng(seed)
+    ev = Evaluator(**settings)
+    ev.add_cases(labels=np.ones(P), scores=np.round(rng.normal(shift, 1, P), 2))
+    ev.add_cases(labels=np.zeros(N), scores=np.round(rng.normal(0, 1, N), 2))
+    return ev
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_interval_holds_its_estimate_and_nests(name):
+    """A higher level is wider, an interval for any time wider still; all in [0, 1]."""
+    ev = evaluator()
+    narrow = ev.interval(name, level=0.8)
+    wide = ev.interval(name)
+    anytime = ev.interval(name, anytime=True)
+    assert 0 < anytime.lower < wide.lower < narrow.lower < wide.estimate
+    assert wide.estimate < narrow.upper < wide.upper < anytime.upper < 1
+    assert wide.estimate in wide
+    assert wide.reason is None
+    assert (wide.level, wide.anytime, anytime.anytime) == (0.95, False, True)
+    assert wide.width == wide.upper - wide.lower
+
+
+def test_estimates_are_the_evaluators_own():
+    """An interval's estimate is the figure, to the bit."""
+    ev = evaluator()
+    ev.add_misses(3)
+    ev.add_negative_misses(5)
+    assert ev.interval("auc_roc").estimate == ev.auc_roc()
+    assert ev.interval("auc_pr").estimate == ev.auc_pr()
+    assert ev.interval("average_precision").estimate == ev.average_precision()
+    assert ev.interval("prevalence").estimate == ev.prevalence
+    at = ev.interval("auc_pr", prevalence=0.01)
+    assert at.estimate == ev.auc_pr(prevalence=0.01)
+    at = ev.interval("average_precision", prevalence=0.01)
+    assert at.estimate == ev.average_precision(prevalence=0.01)
+
+
+@pytest.mark.parametrize("name", AREAS)
+@pytest.mark.parametrize(("P", "N"), [(0, 0), (0, 5), (5, 0), (1, 5), (5, 1)])
+def test_too_few_cases_have_no_limits(name, P, N):
+    """Two of each class are needed: limits are nan, and the reason is said."""
+    ev = evaluator(P, N)
+    interval = ev.interval(name)
+    assert math.isnan(interval.lower)
+    assert math.isnan(interval.upper)
+    assert interval.reason == "TOO_FEW"
+    assert math.isnan(ev.interval(name, method="bootstrap").lower)
+    comparison = compare(ev, evaluator(), metric=name)
+    assert math.isnan(comparison.p_value)
+    assert math.isnan(comparison.lower)
+
+
+def test_prevalence_needs_two_references():
+    """One reference says nothing about a share."""
+    ev = Evaluator()
+    assert ev.interval("prevalence").reason == "TOO_FEW"
+    ev.add_case(True, 1.0)
+    assert ev.interval("prevalence").reason == "TOO_FEW"
+    ev.add_misses(1)
+    interval = ev.interval("prevalence")
+    assert interval.upper == 1.0
+    assert 0 < interval.lower < 1
+
+
+def test_anytime_starts_at_fifty_positives():
+    """No confidence sequence is claimed before."""
+    assert evaluator(49).interval("auc_roc", anytime=True).reason == "TOO_FEW"
+    assert evaluator(50).interval("auc_roc", anytime=True).reason is None
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_perfect_and_worst_rankings_have_proper_intervals(name):
+    """At 1 the upper limit is 1 and the lower below; reversed scores mirror AUC-ROC."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1] * 20 + [0] * 30, scores=[1.0] * 20 + [0.0] * 30)
+    interval = ev.interval(name)
+    assert interval.upper == 1.0
+    assert 0.7 < interval.lower < 0.95
+    worst = Evaluator()
+    worst.add_cases(labels=[0] * 20 + [1] * 30, scores=[1.0] * 20 + [0.0] * 30)
+    low = worst.interval(name)
+    assert 0 <= low.lower <= low.estimate < low.upper < 1
+    if name == "auc_roc":
+        assert low.lower == 0.0
+    missed = Evaluator()
+    missed.add_misses(20)
+    missed.add_cases(labels=[0] * 30, scores=list(range(30)))
+    none = missed.interval("average_precision")
+    assert none.estimate == 0.0
+    assert none.lower == 0.0
+    assert 0 < none.upper < 0.3
+
+
+@given(
+    st.integers(2, 10**6), st.integers(2, 10**6), st.floats(0, 1), st.floats(0, 0.05), st.booleans()
+)
+def test_limits_are_proper(positives, negatives, estimate, variance, anytime):
+    """For any figure: in order, in [0, 1], around the estimate."""
+    figure = Figure(estimate, variance, positives, negatives)
+    for limits in (auc_roc_limits, precision_limits, proportion_limits):
+        lower, upper = limits(figure, 0.05, anytime=anytime)
+        assert 0 <= lower <= estimate * (1 + 1e-9) + 1e-300
+        assert estimate * (1 - 1e-9) - 1e-9 <= upper <= 1
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_prevalence_is_wilsons(positives, negatives):
+    """Scipy's Wilson interval."""
+    total = positives + negatives
+    if total < 2:
+        return
+    expected = stats.binomtest(positives, total).proportion_ci(method="wilson")
+    figure = Figure(positives / total, math.nan, positives, negatives)
+    assert proportion_limits(figure, 0.05) == pytest.approx(
+        (expected.low, expected.high), rel=1e-9, abs=1e-12
+    )
+
+
+def test_newcombe_variance_is_hanley_and_mcneils_between_equal_sizes():
+    """Method 5 puts the mean size for both in Hanley and McNeil's formula (1982)."""
+    for auc in (0.5, 0.7, 0.93, 0.999):
+        n = 40
+        q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+        expected = auc * (1 - auc) + (n - 1) * (q1 - auc**2) + (n - 1) * (q2 - auc**2)
+        assert newcombe_variance(auc, n, n) == pytest.approx(expected / n**2, rel=1e-12)
+
+
+def test_auc_roc_limits_solve_their_equation():
+    """At each limit the estimate is as many standard errors away as was asked for."""
+    figure = Figure(0.83, 0.0004, 90, 1_000)
+    expected = newcombe_variance(0.83, 90, 1_000)
+    effective = 90 * (4 * 0.83 * 0.17) ** 0.75
+    seen = figure.variance / expected
+    ratio = max(seen, (effective * seen + 1) / (effective + 1))
+    for limit in auc_roc_limits(figure, 0.05):
+        variance = ratio * newcombe_variance(limit, 90, 1_000)
+        distance = abs(limit - 0.83) / math.sqrt(variance)
+        assert distance == pytest.approx(student_quantile(0.025, 89), rel=1e-9)
+    for limit in auc_roc_limits(figure, 0.05, anytime=True):
+        variance = ratio * newcombe_variance(limit, 90, 1_000)
+        distance = abs(limit - 0.83) / math.sqrt(variance)
+        assert distance == pytest.approx(anytime_quantile(0.05, 90), rel=1e-9)
+
+
+def test_large_samples_agree_with_delongs_interval():
+    """With thousands of cases the correction is gone: estimate -+ 1.96 standard errors."""
+    ev = evaluator(20_000, 30_000)
+    interval = ev.interval("auc_roc")
+    figure = figure_of(ev._view().groups, "auc_roc")
+    half = 1.96 * math.sqrt(figure.variance)
+    assert interval.lower == pytest.approx(interval.estimate - half, abs=0.02 * half)
+    assert interval.upper == pytest.approx(interval.estimate + half, abs=0.02 * half)
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_bootstrap_agrees_in_width_and_repeats(name):
+    """Resampling gives about the same interval; the same seed gives the same one."""
+    ev = evaluator(200, 2_000)
+    ev.add_misses(10)
+    ev.add_negative_misses(50)
+    for prevalence in (None,) if name == "auc_roc" else (None, 0.02):
+        analytic = ev.interval(name, prevalence=prevalence)
+        drawn = ev.interval(name, method="bootstrap", resamples=400, prevalence=prevalence)
+        assert drawn == ev.interval(name, method="bootstrap", resamples=400, prevalence=prevalence)
+        assert drawn != ev.interval(
+            name, method="bootstrap", resamples=400, seed=1, prevalence=prevalence
+        )
+        assert drawn.width == pytest.approx(analytic.width, rel=0.15)
+        assert drawn.method == "bootstrap"
+        assert drawn.estimate in drawn
+
+
+def test_bootstrap_needs_two_of_each_class_to_begin_with():
+    """Resamples of two positives may lose one class; the interval still exists."""
+    interval = evaluator(2, 3).interval("auc_roc", method="bootstrap", resamples=50)
+    assert 0 <= interval.lower <= interval.upper <= 1
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_bounded_interval_holds_the_exact_one(name):
+    """What the cells hide widens the interval; nothing is lost."""
+    for bits in (3, 6, 10):
+        exact, bounded = evaluator(seed=4), evaluator(seed=4, resolution=bits)
+        inner, outer = exact.interval(name), bounded.interval(name)
+        lowest, highest = bounded.bounds(name)
+        assert outer.lower <= lowest
+        assert outer.upper >= highest
+        assert outer.lower <= inner.lower + 1e-3 * inner.width
+        assert outer.upper >= inner.upper - 1e-3 * inner.width
+        assert bounded.interval("prevalence") == exact.interval("prevalence")
+
+
+def test_bounded_interval_at_another_prevalence():
+    """Bounds and limits are both taken at it."""
+    exact, bounded = evaluator(seed=4), evaluator(seed=4, resolution=5)
+    inner = exact.interval("auc_pr", prevalence=0.01)
+    outer = bounded.interval("auc_pr", prevalence=0.01)
+    assert outer.lower <= inner.lower
+    assert outer.upper >= inner.upper
+
+
+def test_hidden_error_is_the_design_formula():
+    """Sum p (n/2N)^2/(P(P-1)) + sum n (p/2P)^2/(N(N-1)), by hand for one shared cell."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 1, 0, 0, 0], scores=[1, 1, 1, 1, 0])
+    expected = 2 * (2 / 6) ** 2 / (2 * 1) + 2 * (2 / 4) ** 2 / (3 * 2)
+    assert hidden_error(ev._view().groups) == pytest.approx(math.sqrt(expected), rel=1e-15)
+
+
+def test_huge_counts_stay_finite():
+    """Counts near 2**61 do not overflow: the interval is narrow, and around the figure."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 0, 1, 0], scores=[3, 3, 2, 1], counts=[2**60, 2**59, 2**59, 2**60])
+    for name in AREAS:
+        interval = ev.interval(name)
+        assert interval.lower <= interval.estimate <= interval.upper
+        assert interval.width < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "field"),
+    [
+        ({"name": "auc_roc_hull"}, "chosen on the data it is scored on", "name"),
+        ({"name": "auc_pr_hull"}, "use auc_pr", "name"),
+        ({"name": "f1"}, "no interval for 'f1'; there is one for auc_pr, auc_roc", "name"),
+        ({"name": "auc_roc", "level": 1.0}, "level must be between 0 and 1, got 1.0", "level"),
+        ({"name": "auc_roc", "level": math.nan}, "got nan", "level"),
+        ({"name": "auc_roc", "prevalence": 0.1}, "does not depend on a prevalence", "prevalence"),
+        ({"name": "auc_pr", "prevalence": 0.0}, "prevalence must be between", "prevalence"),
+        ({"name": "auc_pr", "method": "magic"}, "'analytic' or 'bootstrap'", "method"),
+        ({"name": "auc_pr", "method": "bootstrap", "anytime": True}, "anytime", "method"),
+        ({"name": "prevalence", "method": "bootstrap"}, "prevalence", "method"),
+        ({"name": "auc_pr", "method": "bootstrap", "resamples": 0}, "at least 1", "resamples"),
+    ],
+)
+def test_refusals(arguments, message, field):
+    """What cannot be asked is refused by name."""
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        evaluator().interval(**arguments)
+    assert caught.value.field == field
+
+
+def test_bootstrap_is_refused_for_cells():
+    """Resampling cells would pretend that their order is known."""
+    with pytest.raises(InvalidInputError, match="kept few bits"):
+        evaluator(resolution=6).interval("auc_roc", method="bootstrap")
+
+
+def test_comparison_finds_a_difference_and_its_direction():
+    """A better model is better, with a small p-value, both ways round."""
+    good, bad = evaluator(300, 3_000, 2.0, seed=1), evaluator(300, 3_000, 1.0, seed=2)
+    for metric in AREAS:
+        there, back = compare(good, bad, metric=metric), compare(bad, good, metric=metric)
+        assert there.difference > 0
+        assert there.lower > 0
+        assert there.p_value < 1e-4
+        assert back.difference == -there.difference
+        assert back.lower == pytest.approx(-there.upper)
+        assert back.p_value == pytest.approx(there.p_value)
+        assert there.a.estimate - there.b.estimate == there.difference
+
+
+def test_p_value_is_where_the_interval_touches_zero():
+    """At level 1 - p the nearer limit is 0."""
+    a, b = evaluator(100, 500, 1.6, seed=5), evaluator(100, 500, 1.3, seed=6)
+    for metric in AREAS:
+        comparison = compare(a, b, metric=metric)
+        touching = compare(a, b, metric=metric, level=1 - comparison.p_value)
+        nearer = min(abs(touching.lower), abs(touching.upper))
+        assert nearer == pytest.approx(0, abs=1e-8)
+
+
+def test_an_evaluator_does_not_differ_from_itself():
+    """No difference has p-value 1."""
+    comparison = compare(evaluator(), evaluator())
+    assert (comparison.difference, comparison.p_value) == (0.0, 1.0)
+    assert comparison.lower < 0 < comparison.upper
+
+
+def test_p_values_have_a_floor():
+    """Asymptotics are not believed further than 1e-12."""
+    good, bad = evaluator(5_000, 5_000, 3.0), evaluator(5_000, 5_000, 0.1, seed=2)
+    assert compare(good, bad).p_value == LEAST_P_VALUE
+
+
+def test_comparison_of_precision_recall_areas_has_one_prevalence():
+    """The same curve at two prevalences differs by itself, and not by default."""
+    rare, common = evaluator(400, 20_000, seed=7), evaluator(400, 800, seed=8)
+    assert compare(rare, common, metric="auc_pr", prevalence="own").p_value < 1e-6
+    comparison = compare(rare, common, metric="auc_pr")
+    assert comparison.p_value > 0.05
+    assert comparison.prevalence == 800 / (800 + 20_800)
+    assert comparison.a.estimate == rare.auc_pr(prevalence=comparison.prevalence)
+    chosen = compare(rare, common, metric="average_precision", prevalence=0.3)
+    assert chosen.b.estimate == common.average_precision(prevalence=0.3)
+    assert compare(rare, common).prevalence is None
+    assert compare(rare, common, metric="prevalence").p_value < 1e-6
+
+
+def test_comparison_of_prevalences_is_newcombes_method_10():
+    """His table II (1998): 56/70 against 48/80, 95 % limits 0.0524 and 0.3339."""
+    a, b = Evaluator(), Evaluator()
+    a.add_misses(56)
+    a.add_negative_misses(14)
+    b.add_misses(48)
+    b.add_negative_misses(32)
+    comparison = compare(a, b, metric="prevalence")
+    assert comparison.difference == pytest.approx(0.2)
+    assert (round(comparison.lower, 4), round(comparison.upper, 4)) == (0.0524, 0.3339)
+
+
+def test_bounded_evaluators_compare_more_cautiously():
+    """What the cells hide is part of the interval of the difference."""
+    exact = compare(evaluator(seed=1), evaluator(seed=2))
+    bounded = compare(evaluator(seed=1, resolution=4), evaluator(seed=2, resolution=4))
+    assert bounded.lower < exact.lower
+    assert bounded.upper > exact.upper
+    assert bounded.p_value > exact.p_value
+
+
+def test_comparison_errs_as_often_as_it_says():
+    """Two evaluators of one population differ at the 5 % level in about 5 % of trials."""
+    rng = np.random.default_rng(20_262)
+    found = 0
+    trials = 400
+    for _ in range(trials):
+        pair = []
+        for _ in range(2):
+            ev = Evaluator()
+            ev.add_cases(labels=np.ones(40), scores=rng.normal(1.5, 1, 40))
+            ev.add_cases(labels=np.zeros(200), scores=rng.normal(0, 1, 200))
+            pair.append(ev)
+        found += compare(*pair, metric="average_precision").p_value < 0.05
+    assert 0.02 <= found / trials <= 0.08
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prevalence": "mine"}, "a number, 'common' or 'own'"),
+        ({"prevalence": 0.2}, "auc_roc does not depend"),
+        ({"metric": "auc_pr", "prevalence": 2.0}, "between 0 and 1"),
+        ({"metric": "auc_pr_hull"}, "has no interval"),
+        ({"level": 0}, "level must be between"),
+    ],
+)
+def test_comparison_refusals(arguments, message):
+    """What cannot be compared is refused by name."""
+    with pytest.raises(InvalidInputError, match=message):
+        compare(evaluator(), evaluator(), **arguments)
+
+
+def test_comparing_nothing_is_nan():
+    """Two empty evaluators: no difference, no p-value, no error."""
+    comparison = compare(Evaluator(), Evaluator(), metric="auc_pr")
+    assert math.isnan(comparison.difference)
+    assert math.isnan(comparison.p_value)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1) | st.just(math.nan), max_size=12))
+def test_holm_by_definition(p_values):
+    """Sorted, the i-th of m is multiplied by m - i, and never falls below the one before."""
+    adjusted = holm(p_values)
+    known = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    least = 0.0
+    for rank, (p, i) in enumerate(known):
+        least = max(least, min(1.0, (len(known) - rank) * p))
+        assert adjusted[i] == pytest.approx(least)
+    assert np.isnan(adjusted).sum() == len(p_values) - len(known)
+
+
+@pytest.mark.parametrize("p_values", [[0.5, 1.5], [-0.1], [[0.1]]])
+def test_holm_refuses_what_is_no_probability(p_values):
+    """With the index of the first."""
+    with pytest.raises(InvalidInputError, match=r"p.values?"):
+        holm(p_values)
+
+
+@pytest.mark.parametrize("module", [_intervals, _compare, _limits])
+def test_examples(module):
+    """The docstrings' examples run."""
+    assert doctest.testmod(module).failed == 0
