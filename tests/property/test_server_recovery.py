@@ -1,0 +1,391 @@
+"""Producers, crashes and failing disks in any order: nothing acked is lost, nothing counts twice.
+
+The oracle knows the contents of each (producer, epoch, sequence) that was ever
+sent, and which of them the disk holds. From these it counts each stream anew,
+case by case.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import stream_pb2
+from streameval_server._calls import UnaryCall
+from streameval_server._committer import State
+from streameval_server._core import open_core
+from streameval_server._entries import Kind
+from streameval_server._errors import RequestError, StorageError
+from streameval_server._limits import Limits
+from streameval_server._log import SqliteStorage
+from streameval_server._session import IngestSession
+from streameval_server._storage import MemoryStorage
+
+LIMITS = Limits(
+    apply_rows=5,
+    max_lag_rows=20,
+    max_commit_bytes=300,
+    max_queue_bytes=3000,
+    checkpoint_bytes=600,
+    marks_ttl_us=1 << 60,
+)
+PRODUCERS = ("p", "q")
+STREAMS = ("a", "b/1")
+
+Contents = tuple[str, list[tuple[float, bool]], int] | None
+"""Stream, scored cases and missed positives; None for a batch that must be refused."""
+
+
+class FlakyMemory(MemoryStorage):
+    """Fails the next write, keeping it or losing it."""
+
+    fate: str | None = None
+
+    def _write(self, write, *arguments) -> None:
+        fate, self.fate = self.fate, None
+        if fate != "lose":
+            write(*arguments)
+        if fate is not None:
+            raise StorageError("disk I/O error")
+
+    def append(self, rows) -> None:
+        self._write(super().append, rows)
+
+    def write_parts(self, rows) -> None:
+        self._write(super().write_parts, rows)
+
+    def write_manifest(self, manifest, superseded) -> None:
+        self._write(super().write_manifest, manifest, superseded)
+
+
+class Producer:
+    """A client: resends what was not acked, from where the server says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 1
+        self.sent = 0
+        self.acked = 0
+        self.session: IngestSession | None = None
+
+
+cases = st.lists(st.tuples(st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0]), st.booleans()), max_size=4)
+
+
+class Service(RuleBasedStateMachine):
+    """One server on one disk, and two producers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1_800_000_000_000_000
+        self.storage = self.new_storage()
+        self.core = open_core(self.storage, LIMITS)
+        self.contents: dict[tuple[str, int, int], Contents] = {}
+        self.acked: set[tuple[str, int, int]] = set()
+        self.unnamed: dict[bytes, Contents] = {}
+        self.producers = {name: Producer(name) for name in PRODUCERS}
+
+    def new_storage(self):
+        return FlakyMemory()
+
+    def crashed_storage(self):
+        """Return what a new process finds."""
+        return self.storage
+
+    # -- what producers do
+
+    def session_of(self, name: str) -> IngestSession | None:
+        producer = self.producers[name]
+        if producer.session is not None and producer.session.error is not None:
+            producer.session = None
+        if producer.session is None:
+            self.open(name)
+        return producer.session
+
+    @rule(name=st.sampled_from(PRODUCERS))
+    def open(self, name: str) -> None:
+        """Connect anew; the older connection's batches may still be queued."""
+        producer = self.producers[name]
+        session = IngestSession(self.core.committer, LIMITS)
+        request = pb.IngestRequest(open=pb.Open(producer=name, epoch=producer.epoch))
+        try:
+            session.feed(request.SerializeToString(), self.now)
+        except RequestError:
+            assert self.core.committer.state is not State.SERVING
+            return
+        (reply,) = session.replies()
+        assert reply.resume.last_sequence >= producer.acked
+        assert reply.resume.last_sequence <= producer.sent
+        producer.session = session
+        for sequence in range(reply.resume.last_sequence + 1, producer.sent + 1):
+            self.feed(producer, sequence)
+
+    def feed(self, producer: Producer, sequence: int) -> None:
+        contents = self.contents[producer.name, producer.epoch, sequence]
+        assert producer.session is not None
+        batch = message(sequence, contents)
+        try:
+            frame = pb.IngestRequest(batch=batch).SerializeToString()
+            producer.session.feed(frame, self.now)
+        except RequestError:
+            producer.session = None
+
+    @rule(
+        name=st.sampled_from(PRODUCERS),
+        stream=st.sampled_from(STREAMS),
+        rows=cases,
+        misses=st.integers(0, 2),
+        good=st.integers(0, 5),
+    )
+    def send(self, name: str, stream: str, rows, misses: int, good: int) -> None:
+        """Send the next batch; one in six must be refused."""
+        producer = self.producers[name]
+        session = self.session_of(name)
+        producer.sent += 1
+        key = (name, producer.epoch, producer.sent)
+        self.contents[key] = (stream, rows, 0 if rows else misses) if good else None
+        if session is not None and producer.session is session:
+            self.feed(producer, producer.sent)
+
+    @rule(name=st.sampled_from(PRODUCERS), back=st.integers(1, 5))
+    def repeat(self, name: str, back: int) -> None:
+        """Send an old batch again."""
+        producer = self.producers[name]
+        sequence = producer.sent - back
+        if self.session_of(name) is not None and sequence > 0 and producer.session is not None:
+            self.feed(producer, sequence)
+
+    @rule(name=st.sampled_from(PRODUCERS))
+    def restart(self, name: str) -> None:
+        """Forget everything and begin a higher epoch; the old connection stays."""
+        producer = Producer(name)
+        producer.epoch = self.producers[name].epoch + 1
+        self.producers[name] = producer
+
+    @rule(stream=st.sampled_from(STREAMS), rows=cases)
+    def single(self, stream: str, rows) -> None:
+        """Send a batch without a name: it counts each time that it is logged."""
+        frame = pb.IngestBatchRequest(batch=message(0, (stream, rows, 0))).SerializeToString()
+        self.unnamed[frame] = (stream, rows, 0)
+        try:
+            UnaryCall(self.core.committer, LIMITS).ingest_batch(frame, self.now)
+        except RequestError:
+            assert (
+                self.core.committer.queued_bytes or self.core.committer.state is not State.SERVING
+            )
+
+    @rule(stream=st.sampled_from(STREAMS), new=st.booleans())
+    def administer(self, stream: str, new: bool) -> None:
+        """Make or delete a stream."""
+        call = UnaryCall(self.core.committer, LIMITS)
+        try:
+            if new:
+                named = stream_pb2.Stream(name=stream)
+                call.create_stream(stream_pb2.CreateStreamRequest(stream=named).SerializeToString())
+            else:
+                call.delete_stream(stream_pb2.DeleteStreamRequest(name=stream).SerializeToString())
+        except RequestError:
+            pass
+
+    # -- what the server does
+
+    @rule()
+    def commit(self) -> None:
+        """One step of the committer, and what it has to say."""
+        self.now += 1
+        self.core.committer.step(self.now).deliver()
+        for producer in self.producers.values():
+            if producer.session is not None:
+                self.listen(producer)
+
+    def listen(self, producer: Producer) -> None:
+        for reply in producer.session.replies():
+            if reply.HasField("refused"):
+                key = (producer.name, producer.epoch, reply.refused.sequence)
+                assert self.contents[key] is None
+            else:
+                for sequence in range(producer.acked + 1, reply.ack.last_sequence + 1):
+                    self.acked.add((producer.name, producer.epoch, sequence))
+                producer.acked = max(producer.acked, reply.ack.last_sequence)
+                assert reply.ack.revision <= self.core.committer.revision
+
+    @rule()
+    def apply(self) -> None:
+        """One step of the applier."""
+        self.core.applier.step()
+
+    @rule()
+    def checkpoint(self) -> None:
+        """Ask for a checkpoint; later steps take and write it."""
+        self.core.applier.request_checkpoint()
+
+    @rule()
+    def recover(self) -> None:
+        """Open the disk again after a failure."""
+        self.core.committer.recover()
+
+    @rule()
+    def crash(self) -> None:
+        """Kill the server between two steps, and start it again."""
+        self.storage = self.crashed_storage()
+        self.core = open_core(self.storage, LIMITS)
+        for producer in self.producers.values():
+            producer.session = None
+
+    @rule()
+    def stop(self) -> None:
+        """Stop the server gracefully, and start it again: all that was queued is durable."""
+        self.core.drain(self.now)
+        for producer in self.producers.values():
+            if producer.session is not None:
+                self.listen(producer)
+                producer.session = None
+        if self.core.committer.state is State.SERVING:
+            assert self.core.committer.queued_bytes == 0
+        self.core = open_core(self.storage, LIMITS)
+
+    # -- what must hold
+
+    @invariant()
+    def whatever_was_acked_is_durable_once(self) -> None:
+        """Sequences on the disk have no gap, no twin, and include the acked ones."""
+        if self.core.committer.state is not State.SERVING:
+            return
+        durable = self.durable_keys()
+        assert len(set(durable)) == len(durable)
+        assert self.acked <= set(durable)
+        last: dict[str, tuple[int, int]] = {}
+        for name, epoch, sequence in durable:
+            epoch_before, before = last.get(name, (0, 0))
+            assert epoch >= epoch_before
+            assert sequence == (before if epoch == epoch_before else 0) + 1
+            last[name] = (epoch, sequence)
+
+    @invariant()
+    def what_is_visible_is_a_prefix_of_the_log(self) -> None:
+        """At each applied revision the counts are those of the log up to there, case by case."""
+        engine = self.core.engine
+        assert engine.revision <= max(self.core.committer.revision, 0)
+        wanted = self.counted(engine.revision)
+        assert [info.name for info in engine.streams()] == sorted(wanted)
+        for name, (rows, misses) in wanted.items():
+            evaluator = engine.view(name).evaluator
+            assert evaluator.num_cases == len(rows)
+            assert evaluator.num_misses == misses
+            if any(label for _, label in rows) and not all(label for _, label in rows):
+                assert evaluator.auc_roc() == pytest.approx(
+                    float(wilcoxon(rows, misses)), abs=1e-12
+                )
+
+    def durable_keys(self) -> list[tuple[str, int, int]]:
+        rows = self.storage.read(0)
+        return [(row.producer, row.epoch, row.sequence) for row in rows if row.producer]
+
+    def counted(self, until: int) -> dict[str, tuple[list[tuple[float, bool]], int]]:
+        """Count the log's first rows from what was sent, not from what was stored."""
+        streams: dict[str, tuple[list[tuple[float, bool]], int]] = {}
+        for row in self.storage.read(0):
+            if row.revision > until:
+                break
+            if row.kind == Kind.CREATE_STREAM:
+                streams[row.stream] = ([], 0)
+            elif row.kind == Kind.DELETE_STREAM:
+                del streams[row.stream]
+            else:
+                key = (row.producer, row.epoch, row.sequence)
+                contents = self.contents[key] if row.producer else self.unnamed[row.payload]
+                assert (contents is None) == (row.kind == Kind.REFUSED)
+                if contents is not None and (contents[1] or contents[2]):
+                    stream, rows, misses = contents
+                    before, missed = streams.get(stream, ([], 0))
+                    streams[stream] = (before + rows, missed + misses)
+        return streams
+
+    def teardown(self) -> None:
+        """After everything: a checkpoint and a replay of the whole log agree to the bit."""
+        if self.core.committer.state is State.FAILED:
+            self.core.committer.recover()
+        self.core.applier.finish()
+        self.core.drain(self.now)
+        wanted = self.core.engine.state_hash()
+        assert self.core.committer.marks.to_bytes() == self.core.engine.marks.to_bytes()
+        again = open_core(self.storage, LIMITS)
+        assert again.engine.state_hash() == wanted
+        replayed = MemoryStorage()
+        replayed.append(list(self.storage.read(0)))
+        assert open_core(replayed, LIMITS).engine.state_hash() == wanted
+        self.storage.close()
+
+
+class FlakyService(Service):
+    """In memory, with a disk that fails."""
+
+    @precondition(lambda self: self.core.committer.state is State.SERVING)
+    @rule(fate=st.sampled_from(["keep", "lose"]))
+    def disturb(self, fate: str) -> None:
+        """Let the next write fail, after it was done or before."""
+        self.storage.fate = fate
+
+    def teardown(self) -> None:
+        """Let the disk work again."""
+        self.storage.fate = None
+        super().teardown()
+
+
+class SqliteService(Service):
+    """On SQLite; a crash leaves the files as they are at that moment."""
+
+    def new_storage(self):
+        self.root = Path(tempfile.mkdtemp())
+        self.lives = 0
+        return SqliteStorage(self.root / "log.db")
+
+    def crashed_storage(self):
+        self.lives += 1
+        directory = self.root / str(self.lives)
+        directory.mkdir()
+        for suffix in ("", "-wal"):
+            source = Path(f"{self.storage._path}{suffix}")
+            if source.exists():
+                shutil.copy(source, directory / f"log.db{suffix}")
+        self.storage.close()
+        return SqliteStorage(directory / "log.db")
+
+    def teardown(self) -> None:
+        """Leave no files behind."""
+        super().teardown()
+        shutil.rmtree(self.root)
+
+
+def message(sequence: int, contents: Contents) -> pb.Batch:
+    if contents is None:
+        bad = pb.Cases(scores=[float("nan")], positives=[True])
+        return pb.Batch(sequence=sequence, stream="a", cases=bad)
+    stream, rows, misses = contents
+    if misses:
+        return pb.Batch(sequence=sequence, stream=stream, misses=pb.Misses(positives=misses))
+    scores, positives = [row[0] for row in rows], [row[1] for row in rows]
+    columns = pb.Cases(scores=scores, positives=positives)
+    return pb.Batch(sequence=sequence, stream=stream, cases=columns)
+
+
+def wilcoxon(rows: list[tuple[float, bool]], misses: int) -> Fraction:
+    """Return the share of pairs in the right order, ties at half; misses rank last."""
+    positives = [score for score, label in rows if label] + [float("-inf")] * misses
+    negatives = [score for score, label in rows if not label]
+    won = sum(Fraction(2 * (p > n) + (p == n), 2) for p in positives for n in negatives)
+    return won / (len(positives) * len(negatives))
+
+
+TestFlakyService = FlakyService.TestCase
+TestFlakyService.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestSqliteService = SqliteService.TestCase
+TestSqliteService.settings = settings(max_examples=10, stateful_step_count=40, deadline=None)
