@@ -1,0 +1,50 @@
+"""Every release's log replays, and says what it said then.
+
+`data/server_log_v1/log.db` was written by make_server_log.py at version 0.1 and is
+never written again: a change that cannot replay it would lose its users' counts.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from streameval_server._core import open_core
+from streameval_server._limits import Limits
+from streameval_server._log import SqliteStorage
+
+DATA = Path(__file__).parent / "data" / "server_log_v1"
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_the_log_of_version_1_replays(tmp_path, checkpoint):
+    """From its checkpoint, and from its first row."""
+    path = tmp_path / "log.db"
+    shutil.copy(DATA / "log.db", path)
+    if not checkpoint:
+        with sqlite3.connect(path) as connection:
+            connection.execute("DELETE FROM manifest")
+        connection.close()
+    expected = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+    core = open_core(SqliteStorage(path), Limits(max_cells=100))
+    assert core.recovery.checkpoint_error is None
+    assert (core.recovery.checkpoint_revision > 0) == checkpoint
+    assert core.engine.revision == core.recovery.revision == expected["revision"]
+    assert [info.name for info in core.engine.streams()] == sorted(expected["streams"])
+    for info in core.engine.streams():
+        wanted = expected["streams"][info.name]
+        assert info.create_us == wanted["create_us"]
+        assert info.create_revision == wanted["create_revision"]
+        evaluator = core.engine.view(info.name).evaluator
+        for name in ("num_cases", "num_positive_ref", "num_negative_ref"):
+            assert getattr(evaluator, name) == wanted[name]
+        for name in ("auc_roc", "average_precision"):
+            value = getattr(evaluator, name)()
+            assert value == pytest.approx(float(wanted[name]), rel=1e-12, nan_ok=True)
+    for producer, mark in expected["marks"].items():
+        assert list(core.committer.marks.get(producer)) == mark
+    core.storage.close()
