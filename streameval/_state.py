@@ -19,6 +19,7 @@ from streameval._groups import Groups
 from streameval._multiset import LIMIT, Run, ScoreCounts, merge_runs, too_many
 from streameval._points import OperatingPoints
 from streameval._resolution import MAX_BITS, Scale, largest_bits, quantise
+from streameval._scatter import merge_cells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -245,13 +246,11 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     scale: Scale = next(iter(scales), "plain")
     if scale == "probability":
         _check_probabilities(states)
-    counts = [state.counts for state in states]
-    if len(counts) == 2 and all(state.resolution == resolution for state in states):
-        merged = counts[0].merged(counts[1])
+    if len(states) == 2 and all(state.resolution == resolution for state in states):
+        merged = states[0].counts.merged(states[1].counts)
     else:
         merged = ScoreCounts(
-            merge_runs([_quantised(each.positives, resolution, scale) for each in counts]),
-            merge_runs([_quantised(each.negatives, resolution, scale) for each in counts]),
+            _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
         )
     return _fitted(
         State(
@@ -264,6 +263,19 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             revision=revision,
         )
     )
+
+
+def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:
+    """Return one class's sum at a common resolution."""
+    if resolution is None:
+        return merge_runs([state.run(label) for state in states])
+    runs = [
+        state.run(label)
+        if state.resolution == resolution
+        else _quantised(state.run(label), resolution, scale)
+        for state in states
+    ]
+    return merge_cells(runs, resolution, scale)
 
 
 def _fitted(state: State) -> State:

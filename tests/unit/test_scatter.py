@@ -1,0 +1,69 @@
+"""The scatter over cells gives what sorting gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import _scatter
+from streameval._multiset import EMPTY, Run, merge_runs
+from streameval._resolution import quantise
+from streameval._scatter import merge_cells
+
+LARGEST = np.finfo(np.float64).max
+EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
+
+
+def panes(kind: str, bits: int, number: int) -> list[Run]:
+    """Return runs of cells of one kind of scores."""
+    rng = np.random.default_rng(bits + 11)
+    scale = "probability" if kind.startswith("probability") else "plain"
+    made = []
+    for _ in range(number):
+        drawn = rng.logistic(size=int(rng.integers(0, 200)))
+        if kind == "plain":
+            scores = drawn
+        elif kind == "plain extremes":
+            scores = np.append(drawn * 1e300, rng.choice(EDGES, 6))
+        elif kind == "probability":
+            scores = 1 / (1 + np.exp(-3 * drawn))
+        else:
+            scores = np.append(rng.choice([0.0, 5e-324, 0.5, 1 - 2**-53, 1.0], 5), rng.random(9))
+        made.append(Run.of(quantise(scores, bits, scale)))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["plain", "plain extremes", "probability", "probability extremes"])
+@pytest.mark.parametrize("bits", [-11, 0, 1, 2, 7, 12, 30, 52, 53])
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
+    """At every resolution and scale, also where tables are as long as can be afforded."""
+    if wide:
+        monkeypatch.setattr(_scatter, "_WIDE", 1 << 18)
+    runs = panes(kind, bits, 12)
+    got = merge_cells(runs, bits, "probability" if kind.startswith("probability") else "plain")
+    want = merge_runs(runs)
+    got._check()
+    assert np.array_equal(got.scores, want.scores)
+    assert got.total == want.total
+    assert (got.counts is None) == (want.counts is None)
+    assert got.counts is None or np.array_equal(got.counts, want.counts)
+
+
+def test_the_lowest_double_keeps_its_own_cell():
+    """It stands for a floor of -inf and must not fall together with its neighbour."""
+    scores = quantise(np.array([-LARGEST, -1.75 * 2.0**1023, -(2.0**1023)]), 3)
+    assert len(set(scores.tolist())) == 3
+    runs = [Run.of(scores)] * 4
+    merged = merge_cells(runs, 3, "plain")
+    assert merged.scores.tolist() == sorted(scores.tolist())
+    assert merged.counts.tolist() == [4, 4, 4]
+
+
+def test_signed_counts_cancel():
+    """What is taken away entirely leaves no cell."""
+    run = Run.of(np.array([0.5, 1.0]))
+    merged = merge_cells([run, run, run.negated(), Run.of(np.array([2.0]))], 4, "plain")
+    assert merged.scores.tolist() == [0.5, 1.0, 2.0]
+    assert merge_cells([run, EMPTY, run.negated(), EMPTY, EMPTY], 4, "plain").total == 0
+    assert merge_cells([run, run, run.negated(), run.negated()], 4, "plain").total == 0
