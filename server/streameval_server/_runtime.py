@@ -93,7 +93,7 @@ class Runtime:
         self._closing = threading.Event()
         self._commit_blocked = False
         self._threads: list[threading.Thread] = []
-        self._wakes: list[Callable[[], None]] = []
+        self._wakes: dict[object, Callable[[], None]] = {}
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -143,17 +143,18 @@ class Runtime:
     def begin_stop(self) -> None:
         """Let calls in progress come to their end."""
         self.stopping = True
-        for wake in self._wakes:
+        for wake in self._wakes.values():
             wake()
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
         """Have `wake` called when the server begins to stop, or fails, within the context."""
-        self._wakes.append(wake)
+        call = object()
+        self._wakes[call] = wake
         try:
             yield
         finally:
-            self._wakes.remove(wake)
+            del self._wakes[call]
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""

@@ -1,0 +1,217 @@
+"""The threads around the core, when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
+from streameval_server import Limits, Server, ServerFailedError, Settings, _runtime
+from streameval_server._engine import Engine
+from streameval_server._errors import StorageError
+from streameval_server._ingest_service import _MOST_UNREAD, _Stream
+from streameval_server._log import SqliteStorage
+from streameval_server._runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[tuple[Server, grpc.aio.Channel]]:
+    """Run a server and a channel to it."""
+    server = Server(settings)
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            yield server, channel
+    finally:
+        await server.stop()
+
+
+def batch(sequence: int = 0) -> ingest_pb2.Batch:
+    """Return a batch of one case."""
+    cases = ingest_pb2.Cases(scores=[0.5], positives=[True])
+    return ingest_pb2.Batch(sequence=sequence, stream="s", cases=cases)
+
+
+class SickDisk(SqliteStorage):
+    """A log on a disk that is sick for a while."""
+
+    sick = False
+    reopened = 0
+
+    def open(self) -> None:
+        if type(self).sick:
+            raise StorageError("the disk is sick")
+        type(self).reopened += 1
+        super().open()
+
+    def append(self, rows: Any) -> None:
+        if type(self).sick:
+            raise StorageError("the disk is sick")
+        super().append(rows)
+
+
+def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """NOT_SERVING while the disk is sick; afterwards a resumed producer loses nothing."""
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(_runtime, "SqliteStorage", SickDisk)
+    monkeypatch.setattr(SickDisk, "sick", False)
+
+    async def scenario() -> None:
+        settings = Settings(listen="127.0.0.1:0", data=tmp_path)
+        async with running(settings) as (_, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            health = health_pb2_grpc.HealthStub(channel)
+            watch = health.Watch(health_pb2.HealthCheckRequest()).__aiter__()
+            assert (await anext(watch)).status == SERVING
+            one = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(1))
+            two = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(2))
+            assert (await ingest.IngestBatch(one)).revision == 1
+
+            SickDisk.sick = True
+            with pytest.raises(grpc.RpcError) as caught:
+                await ingest.IngestBatch(two)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert (await anext(watch)).status == NOT_SERVING
+            with pytest.raises(grpc.RpcError, match="connect again and go on from where it says"):
+                await ingest.IngestBatch(two)
+            # What was visible still is.
+            query = query_pb2_grpc.QueryServiceStub(channel)
+            selection = types_pb2.Selection(stream="s", min_revision=1)
+            request = query_pb2.GetSnapshotRequest(selection=selection)
+            assert (await query.GetSnapshot(request)).snapshot.num_positive_ref == 1
+
+            SickDisk.sick = False
+            assert (await anext(watch)).status == SERVING
+            answer = await ingest.IngestBatch(two)
+            assert (answer.revision, answer.duplicate) == (2, False)
+            selection.min_revision = 2
+            request = query_pb2.GetSnapshotRequest(selection=selection)
+            assert (await query.GetSnapshot(request)).snapshot.num_positive_ref == 2
+
+    asyncio.run(scenario())
+    assert SickDisk.reopened >= 2
+    said = [record.message for record in caplog.records]
+    assert said[0] == "a commit failed, its fate is unknown: the disk is sick"
+    assert said[-1] == "commits work again at revision 1"
+
+
+def test_what_cannot_be_applied_stops_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Loudly: calls end, health says no, and the log still holds what was acked."""
+    settings = Settings(listen="127.0.0.1:0", data=tmp_path)
+
+    def broken(_engine: Engine, _entries: object) -> None:
+        raise ArithmeticError("two and two is five")
+
+    async def scenario() -> None:
+        async with running(settings) as (server, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            call = ingest.Ingest()
+            opened = ingest_pb2.Open(producer="p", epoch=1)
+            await call.write(ingest_pb2.IngestRequest(open=opened))
+            await call.read()
+            with monkeypatch.context() as patch:
+                patch.setattr(Engine, "apply", broken)
+                await call.write(ingest_pb2.IngestRequest(batch=batch(1)))
+                with pytest.raises(
+                    ServerFailedError, match=r"the applier failed: .*two and two is five"
+                ):
+                    await server.wait_failed()
+                with pytest.raises(grpc.RpcError, match="the server is stopping") as caught:
+                    await _read_to_the_end(call)
+                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+                health = health_pb2_grpc.HealthStub(channel)
+                answer = await health.Check(health_pb2.HealthCheckRequest())
+                assert answer.status == NOT_SERVING
+                query = query_pb2_grpc.QueryServiceStub(channel)
+                selection = types_pb2.Selection(stream="s", min_revision=1)
+                with pytest.raises(grpc.RpcError, match="the server failed"):
+                    await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection))
+
+    async def afterwards() -> None:
+        async with running(settings) as (_, channel):
+            query = query_pb2_grpc.QueryServiceStub(channel)
+            selection = types_pb2.Selection(stream="s", min_revision=1)
+            request = query_pb2.GetSnapshotRequest(selection=selection)
+            assert (await query.GetSnapshot(request)).snapshot.num_positive_ref == 1
+
+    asyncio.run(scenario())
+    assert "the applier failed; stopping" in {record.message for record in caplog.records}
+    asyncio.run(afterwards())
+
+
+async def _read_to_the_end(call: grpc.aio.StreamStreamCall) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+class DeafContext:
+    """A call whose client takes no answers until it is told to."""
+
+    def __init__(self) -> None:
+        self.listens = asyncio.Event()
+        self.answers: list[ingest_pb2.IngestResponse] = []
+
+    async def write(self, answer: ingest_pb2.IngestResponse) -> None:
+        await self.listens.wait()
+        self.answers.append(answer)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
+    """Acks pile up as one number, and refusals stop the reading."""
+    read = 0
+    total = 5 * _MOST_UNREAD
+
+    async def requests() -> AsyncIterator[bytes]:
+        nonlocal read
+        opened = ingest_pb2.Open(producer="deaf", epoch=1)
+        yield ingest_pb2.IngestRequest(open=opened).SerializeToString()
+        for sequence in range(1, total + 1):
+            read = sequence
+            frame = ingest_pb2.IngestRequest(batch=batch(sequence))
+            if not good:
+                frame.batch.cases.scores[0] = np.nan
+            yield frame.SerializeToString()
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        runtime = Runtime(None, Limits())
+        await runtime.start(on_serving=lambda _: None)
+        context = DeafContext()
+        stream = _Stream(runtime, Limits())
+        reading = asyncio.create_task(stream.read(requests()))
+        writing = asyncio.create_task(stream.write(context))
+        # It stops reading by itself: wait until it has, and everything is settled.
+        while read < _MOST_UNREAD or not stream._session.idle:
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert read <= 2 * _MOST_UNREAD
+        assert len(stream._session._replies) <= 2 * _MOST_UNREAD
+        context.listens.set()
+        await writing
+        await reading
+        kinds = [answer.WhichOneof("message") for answer in context.answers]
+        assert kinds.count("refused") == (0 if good else total)
+        assert context.answers[-1].ack.last_sequence == total
+        await runtime.stop()
+
+    asyncio.run(scenario())
