@@ -1,0 +1,138 @@
+"""What all displays share: axes, colours, what is drawn once for each axes.
+
+Colours are those of Okabe and Ito (2008), which people with any kind of colour
+vision tell apart. What is not data is grey.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from streameval._evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+GUIDE = "#8C8C8C"
+"""Lines to read against: chance, prevalence, equal F."""
+GUIDE_TEXT = "#6E6E6E"
+REGION = "#EDEDED"
+"""Where no curve can be."""
+SMALL = 8.0
+"""Points: the size of guide text."""
+
+Corner: TypeAlias = Literal["best", "lower left", "lower right", "upper left", "upper right"]
+
+_CURVE = "streameval-curve"
+
+
+def evaluator_of(labels: Any, scores: Any, counts: Any = None) -> Evaluator:
+    """Return an evaluator that has counted these columns."""
+    evaluator = Evaluator()
+    evaluator.add_cases(labels=labels, scores=scores, counts=counts)
+    return evaluator
+
+
+def axes_for(ax: Axes | None) -> Axes:
+    """Return `ax`, or new square axes of a size that fits a column of text."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot as plt  # noqa: PLC0415 - an extra, and slow to import
+    except ModuleNotFoundError as error:
+        message = f"displays need {error.name}: pip install 'streameval[plot]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
+    return plt.subplots(figsize=(4.8, 4.8), layout="constrained")[1]
+
+
+def figure_of(ax: Axes) -> Figure | SubFigure:
+    """Return the figure, or part of a figure, that holds the axes."""
+    figure = ax.get_figure()
+    assert figure is not None
+    return figure
+
+
+def unit_square(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Make both axes run from 0 to 1 at one scale, with room for lines on the border."""
+    ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xticks=ticks, yticks=ticks, aspect="equal")
+    plain(ax, xlabel, ylabel)
+
+
+def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Label the axes and leave out the lines that say nothing."""
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.spines[["top", "right"]].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(GUIDE)
+    ax.tick_params(color=GUIDE)
+
+
+def next_color(ax: Axes) -> str:
+    """Return the first colour that no curve of these axes has."""
+    curves = sum(artist.get_gid() == _CURVE for artist in ax.get_children())
+    return PALETTE[curves % len(PALETTE)]
+
+
+def mark_curve(artist: Artist) -> None:
+    """Count the artist as a curve of its axes."""
+    artist.set_gid(_CURVE)
+
+
+def first_time(ax: Axes, what: str) -> bool:
+    """Tell whether `what` is not yet drawn on these axes; artists carry it as their gid."""
+    return all(artist.get_gid() != what for artist in ax.get_children())
+
+
+def guide_text(
+    ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> None:
+    """Write what a guide is, `offset` points from `at`, readable across lines."""
+    from matplotlib.patheffects import withStroke  # noqa: PLC0415 - an extra, and slow to import
+
+    written = ax.annotate(
+        text,
+        at,
+        xytext=offset,
+        textcoords="offset points",
+        color=GUIDE_TEXT,
+        fontsize=SMALL,
+        annotation_clip=False,
+        **style,
+    )
+    written.set_path_effects([withStroke(linewidth=2.0, foreground="white")])
+
+
+def number(value: float) -> str:
+    """Return three decimals, or as many as tell a figure near 1 from 1.
+
+    >>> number(0.84321), number(0.99996), number(1.0)
+    ('0.843', '0.99996', '1.000')
+    """
+    return f"{value:.5f}" if 0.9995 <= value < 1 else f"{value:.3f}"
+
+
+def labelled(name: str | None, figure: str) -> str:
+    """Return the legend's text: the name, if any, with its figure."""
+    return figure if name is None else f"{name} ({figure})"
+
+
+def free_corner(ax: Axes) -> Corner:
+    """Return the corner, lower left or upper right, that the curves leave free."""
+    lower_left = upper_right = 0
+    for line in ax.get_lines():
+        if line.get_gid() == _CURVE:
+            x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+            lower_left += int(np.count_nonzero((x < 0.6) & (y < 0.35)))
+            upper_right += int(np.count_nonzero((x > 0.4) & (y > 0.65)))
+    return "lower left" if lower_left < upper_right else "upper right"
+
+
+def legend(ax: Axes, loc: Corner) -> None:
+    """Draw the legend anew, without a frame around it."""
+    ax.legend(loc=loc, frameon=True, framealpha=0.85, edgecolor="none", fontsize=SMALL + 1)

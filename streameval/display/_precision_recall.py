@@ -1,0 +1,275 @@
+"""The precision-recall curve as it is, beside the best that can be made of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from streameval.display._canvas import (
+    GUIDE,
+    REGION,
+    axes_for,
+    evaluator_of,
+    figure_of,
+    first_time,
+    free_corner,
+    guide_text,
+    labelled,
+    legend,
+    mark_curve,
+    next_color,
+    number,
+    unit_square,
+)
+from streameval.display._paths import pr_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streameval._curves import PrHull
+    from streameval._evaluator import Evaluator
+    from streameval._points import OperatingPoints
+
+_ISO_F = "streameval-iso-f"
+_LEVELS = (0.2, 0.4, 0.6, 0.8)
+
+
+class PrecisionRecallDisplay:
+    """The precision-recall curve of a scorer, with the achievable curve.
+
+    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    points : OperatingPoints
+        What to draw; between points as AUC-PR is computed, not straight.
+    achievable : PrHull or None
+        Drawn dashed when given, with its true curvature.
+    name : str or None
+        Of the scorer, for the legend.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    line_ : Line2D
+        The curve.
+    achievable_ : Line2D or None
+        The achievable curve.
+    prevalence_ : Line2D or None
+        The precision of calling everything positive; None where a display of
+        the same prevalence had drawn it.
+    unachievable_ : PolyCollection or None
+        What no scorer can go below at this prevalence (Boyd 2012); likewise.
+    iso_f_ : list of Line2D
+        Lines of equal F; empty where another display had drawn them.
+    threshold_ : Line2D or None
+        The point of the chosen threshold.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+    >>> ax = Figure().subplots()
+    >>> display = PrecisionRecallDisplay.from_evaluator(ev, name="model", ax=ax)
+    >>> display.line_.get_label()
+    'model (AUC-PR 0.797)'
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    line_: Line2D
+    achievable_: Line2D | None
+    prevalence_: Line2D | None
+    unachievable_: PolyCollection | None
+    iso_f_: list[Line2D]
+    threshold_: Line2D | None
+
+    def __init__(
+        self,
+        points: OperatingPoints,
+        *,
+        achievable: PrHull | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.points = points
+        self.achievable = achievable
+        self.name = name
+
+    @classmethod
+    def from_evaluator(
+        cls,
+        evaluator: Evaluator,
+        *,
+        name: str | None = None,
+        ax: Axes | None = None,
+        achievable: bool = True,
+        iso_f: bool = True,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw the curve of an evaluator.
+
+        Parameters
+        ----------
+        evaluator : Evaluator
+            Whose curve; without positives nothing but the axes is drawn.
+        name : str or None
+            Of the scorer, for the legend.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        achievable : bool
+            Whether to draw the achievable curve too. It is chosen on the cases
+            that it is drawn from, so it flatters.
+        iso_f : bool
+            Whether to draw lines of equal F.
+        threshold : float or None
+            The chosen threshold, to be marked.
+        color : str or None
+            None takes the next of a palette that is safe for all colour vision.
+
+        Returns
+        -------
+        PrecisionRecallDisplay
+
+        Notes
+        -----
+        O(n) for n distinct scores.
+        """
+        shown = evaluator.pr_hull() if achievable else None
+        display = cls(evaluator.operating_points(), achievable=shown, name=name)
+        return display.plot(ax=ax, iso_f=iso_f, threshold=threshold, color=color)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        *,
+        labels: Any,
+        scores: Any,
+        name: str | None = None,
+        ax: Axes | None = None,
+        achievable: bool = True,
+        iso_f: bool = True,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw the curve of columns, as :meth:`from_evaluator` does.
+
+        Parameters
+        ----------
+        labels, scores : columns
+            As for :meth:`streameval.Evaluator.add_cases`.
+        name, ax, achievable, iso_f, threshold, color
+            As for :meth:`from_evaluator`.
+
+        Returns
+        -------
+        PrecisionRecallDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When a label or a score cannot be counted.
+        """
+        evaluator = evaluator_of(labels, scores)
+        return cls.from_evaluator(
+            evaluator,
+            name=name,
+            ax=ax,
+            achievable=achievable,
+            iso_f=iso_f,
+            threshold=threshold,
+            color=color,
+        )
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        iso_f: bool = True,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
+        ax = axes_for(ax)
+        color = color or next_color(ax)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        unit_square(ax, "Recall", "Precision")
+        points = self.points
+        self.iso_f_ = _iso_f(ax) if iso_f and first_time(ax, _ISO_F) else []
+        self.unachievable_, self.prevalence_ = _prevalence(ax, points.P, points.N)
+        label = labelled(self.name, f"AUC-PR {number(points.auc_pr())}")
+        (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
+        mark_curve(self.line_)
+        self.achievable_ = self.threshold_ = None
+        if self.achievable is not None and points.P > 0:
+            label = f"achievable ({number(self.achievable.auc_pr())})"
+            (self.achievable_,) = ax.plot(
+                *pr_path(self.achievable),
+                color=color,
+                linewidth=1.0,
+                linestyle=(0, (4, 2)),
+                label=label,
+                zorder=2.5,
+            )
+        if threshold is not None and points.P > 0:
+            chosen = points.at_thresholds([threshold])
+            (self.threshold_,) = ax.plot(
+                *(chosen.recall[1:2], chosen.precision[1:2]),
+                color=color,
+                marker="o",
+                markersize=7,
+                markeredgecolor="white",
+                linestyle="none",
+                label=f"threshold {threshold:.3g}",
+                zorder=4,
+            )
+        legend(ax, free_corner(ax))
+        return self
+
+
+def _iso_f(ax: Axes) -> list[Line2D]:
+    """Draw F = 2 P R/(P + R) at a few levels, named at the right border."""
+    lines = []
+    for level in _LEVELS:
+        recall = np.linspace(level / (2 - level), 1.0, 200)
+        precision = level * recall / (2 * recall - level)
+        (line,) = ax.plot(recall, precision, color=GUIDE, linewidth=0.5, alpha=0.6, zorder=1)
+        line.set_gid(_ISO_F)
+        lines.append(line)
+        guide_text(ax, f"F = {level:.1f}", (1.0, level / (2 - level)), (4, 0), va="center")
+    return lines
+
+
+def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D | None]:
+    """Draw what chance reaches and what even the worst scorer reaches, once for each."""
+    total = P + N
+    gid = f"streameval-prevalence-{P / total if total else None}"
+    if P == 0 or N == 0 or not first_time(ax, gid):
+        return None, None
+    prevalence = P / total
+    recall = np.linspace(0.0, 1.0, 200)
+    # All negatives come first: FP = N at every recall.
+    region = ax.fill_between(
+        recall, recall * P / (recall * P + N), color=REGION, linewidth=0, zorder=0.5
+    )
+    (line,) = ax.plot(
+        [0, 1], [prevalence, prevalence], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1
+    )
+    line.set_gid(gid)
+    # Beside the axes, or where that is too near to the name of an F, under the line's
+    # end, where no curve can come from below.
+    if min(abs(prevalence - level / (2 - level)) for level in _LEVELS) > 0.07:
+        guide_text(ax, f"prevalence\n{prevalence:.3g}", (1.0, prevalence), (4, 0), va="center")
+    else:
+        style = {"ha": "right", "va": "top"}
+        guide_text(ax, f"prevalence {prevalence:.3g}", (1.0, prevalence), (-3, -3), **style)
+    if prevalence > 0.25:
+        guide_text(ax, "unachievable", (1.0, 0.0), (-3, 3), ha="right")
+    return region, line

@@ -1,0 +1,227 @@
+"""Reliability: how often what was called likely came true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
+
+import numpy as np
+
+from streameval._limits import Figure as Estimate
+from streameval._limits import proportion_limits
+from streameval.display._canvas import (
+    GUIDE,
+    axes_for,
+    evaluator_of,
+    figure_of,
+    first_time,
+    guide_text,
+    labelled,
+    legend,
+    mark_curve,
+    next_color,
+    number,
+    unit_square,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streameval._evaluator import Evaluator
+    from streameval._reliability import ReliabilityTable
+
+_DIAGONAL = "streameval-diagonal"
+_SHARE = 0.16
+"""How high the fullest bin's bar stands."""
+_THIN = 0.003
+"""How wide the bar of a bin with one score is."""
+
+
+class ReliabilityDisplay:
+    """Observed rate against mean score, bin by bin, with 95 % intervals.
+
+    Made by :meth:`from_evaluator` or :meth:`from_predictions`. Below it, how
+    many cases each bin holds.
+
+    Parameters
+    ----------
+    table : ReliabilityTable
+        What to draw.
+    name : str or None
+        Of the scorer, for the legend.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    line_ : Line2D
+        A point for each bin that holds cases.
+    intervals_ : LineCollection
+        Wilson's interval of each observed rate, assuming independent cases.
+    shares_ : BarContainer
+        Cases in each bin, as a share of the fullest one.
+    diagonal_ : Line2D or None
+        Where scores tell the truth; None where another display had drawn it.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[0, 1, 1, 1], scores=[0.1, 0.15, 0.85, 0.95])
+    >>> display = ReliabilityDisplay.from_evaluator(ev, bins=2, ax=Figure().subplots())
+    >>> display.line_.get_ydata().tolist()
+    [0.5, 1.0]
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    line_: Line2D
+    intervals_: LineCollection
+    shares_: BarContainer
+    diagonal_: Line2D | None
+
+    def __init__(self, table: ReliabilityTable, *, name: str | None = None) -> None:
+        self.table = table
+        self.name = name
+
+    @classmethod
+    def from_evaluator(
+        cls,
+        evaluator: Evaluator,
+        *,
+        name: str | None = None,
+        ax: Axes | None = None,
+        bins: SupportsIndex = 10,
+        strategy: Literal["width", "mass"] = "width",
+        color: str | None = None,
+    ) -> Self:
+        """Draw the reliability of an evaluator's scores.
+
+        Parameters
+        ----------
+        evaluator : Evaluator
+            Whose scores are probabilities.
+        name : str or None
+            Of the scorer, for the legend.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        bins, strategy
+            As for :meth:`streameval.Evaluator.reliability`.
+        color : str or None
+            None takes the next of a palette that is safe for all colour vision.
+
+        Returns
+        -------
+        ReliabilityDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When a score is outside [0, 1], or an argument is refused.
+
+        Notes
+        -----
+        O(n) for n distinct scores.
+        """
+        display = cls(evaluator.reliability(bins, strategy=strategy), name=name)
+        return display.plot(ax=ax, color=color)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        *,
+        labels: Any,
+        scores: Any,
+        name: str | None = None,
+        ax: Axes | None = None,
+        bins: SupportsIndex = 10,
+        strategy: Literal["width", "mass"] = "width",
+        color: str | None = None,
+    ) -> Self:
+        """Draw the reliability of columns, as :meth:`from_evaluator` does.
+
+        Parameters
+        ----------
+        labels, scores : columns
+            As for :meth:`streameval.Evaluator.add_cases`.
+        name, ax, bins, strategy, color
+            As for :meth:`from_evaluator`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When a label or a score cannot be counted, or is no probability.
+        """
+        evaluator = evaluator_of(labels, scores)
+        return cls.from_evaluator(
+            evaluator, name=name, ax=ax, bins=bins, strategy=strategy, color=color
+        )
+
+    def plot(self, *, ax: Axes | None = None, color: str | None = None) -> Self:
+        """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
+        ax = axes_for(ax)
+        color = color or next_color(ax)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        unit_square(ax, "Mean score", "Observed rate of positives")
+        self.diagonal_ = _diagonal(ax) if first_time(ax, _DIAGONAL) else None
+        table = self.table
+        label = labelled(self.name, f"calibration error {number(table.calibration_error)}")
+        limits = [
+            proportion_limits(_estimate(int(positives), int(count)), 0.05)
+            for positives, count in zip(table.positives, table.counts)
+        ]
+        self.intervals_ = ax.vlines(
+            table.mean_score,
+            [low for low, _ in limits],
+            [high for _, high in limits],
+            color=color,
+            linewidth=1.0,
+            alpha=0.6,
+            zorder=2.5,
+        )
+        (self.line_,) = ax.plot(
+            table.mean_score,
+            table.observed_rate,
+            color=color,
+            linewidth=1.4,
+            marker="o",
+            markersize=4.5,
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            label=label,
+            zorder=3,
+        )
+        mark_curve(self.line_)
+        self.shares_ = self._shares(color)
+        legend(ax, "upper left")
+        return self
+
+    def _shares(self, color: str) -> BarContainer:
+        """Draw, at the bottom, how many cases each bin holds."""
+        table = self.table
+        height = _SHARE * table.counts / max(int(table.counts.max(initial=0)), 1)
+        width = np.maximum(table.upper - table.lower, _THIN)
+        return self.ax_.bar(
+            table.lower, height, width, align="edge", color=color, alpha=0.18, linewidth=0, zorder=1
+        )
+
+
+def _estimate(positives: int, count: int) -> Estimate:
+    rate = positives / count
+    return Estimate(rate, rate * (1 - rate) / count, positives, count - positives)
+
+
+def _diagonal(ax: Axes) -> Line2D:
+    """Draw where the observed rate is the score."""
+    (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
+    line.set_gid(_DIAGONAL)
+    guide_text(ax, "cases", (0.0, _SHARE), (3, 2))
+    return line

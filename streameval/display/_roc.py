@@ -1,0 +1,218 @@
+"""The ROC curve, its hull, and the threshold that was chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from streameval.display._canvas import (
+    GUIDE,
+    axes_for,
+    evaluator_of,
+    figure_of,
+    first_time,
+    guide_text,
+    labelled,
+    legend,
+    mark_curve,
+    next_color,
+    number,
+    unit_square,
+)
+from streameval.display._paths import thinned
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streameval._curves import RocHull
+    from streameval._evaluator import Evaluator
+    from streameval._points import OperatingPoints
+
+_CHANCE = "streameval-chance"
+
+
+class RocCurveDisplay:
+    """The ROC curve of a scorer, with its convex hull.
+
+    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    points : OperatingPoints
+        What to draw; straight between points, as AUC-ROC is computed.
+    hull : RocHull or None
+        Drawn dashed when given.
+    name : str or None
+        Of the scorer, for the legend.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    line_ : Line2D
+        The curve.
+    hull_ : Line2D or None
+        The hull.
+    chance_ : Line2D or None
+        The diagonal; None where another display had drawn it.
+    threshold_ : Line2D or None
+        The point of the chosen threshold.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+    >>> ax = Figure().subplots()
+    >>> display = RocCurveDisplay.from_evaluator(ev, name="model", ax=ax)
+    >>> display.line_.get_label()
+    'model (AUC-ROC 0.750)'
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    line_: Line2D
+    hull_: Line2D | None
+    chance_: Line2D | None
+    threshold_: Line2D | None
+
+    def __init__(
+        self, points: OperatingPoints, *, hull: RocHull | None = None, name: str | None = None
+    ) -> None:
+        self.points = points
+        self.hull = hull
+        self.name = name
+
+    @classmethod
+    def from_evaluator(
+        cls,
+        evaluator: Evaluator,
+        *,
+        name: str | None = None,
+        ax: Axes | None = None,
+        hull: bool = True,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw the curve of an evaluator.
+
+        Parameters
+        ----------
+        evaluator : Evaluator
+            Whose curve; without both classes nothing but the axes is drawn.
+        name : str or None
+            Of the scorer, for the legend.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        hull : bool
+            Whether to draw the convex hull too. It is chosen on the cases that it
+            is drawn from, so it flatters.
+        threshold : float or None
+            The chosen threshold, to be marked.
+        color : str or None
+            None takes the next of a palette that is safe for all colour vision.
+
+        Returns
+        -------
+        RocCurveDisplay
+
+        Notes
+        -----
+        O(n) for n distinct scores.
+        """
+        shown = evaluator.roc_hull() if hull else None
+        display = cls(evaluator.operating_points(), hull=shown, name=name)
+        return display.plot(ax=ax, threshold=threshold, color=color)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        *,
+        labels: Any,
+        scores: Any,
+        name: str | None = None,
+        ax: Axes | None = None,
+        hull: bool = True,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw the curve of columns, as :meth:`from_evaluator` does.
+
+        Parameters
+        ----------
+        labels, scores : columns
+            As for :meth:`streameval.Evaluator.add_cases`.
+        name, ax, hull, threshold, color
+            As for :meth:`from_evaluator`.
+
+        Returns
+        -------
+        RocCurveDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When a label or a score cannot be counted.
+        """
+        evaluator = evaluator_of(labels, scores)
+        return cls.from_evaluator(
+            evaluator, name=name, ax=ax, hull=hull, threshold=threshold, color=color
+        )
+
+    def plot(
+        self,
+        *,
+        ax: Axes | None = None,
+        threshold: float | None = None,
+        color: str | None = None,
+    ) -> Self:
+        """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
+        ax = axes_for(ax)
+        color = color or next_color(ax)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        unit_square(ax, "False positive rate", "True positive rate (recall)")
+        self.chance_ = _chance(ax) if first_time(ax, _CHANCE) else None
+        points = self.points
+        is_defined = points.P > 0 and points.N > 0
+        fpr, tpr = thinned(points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
+        label = labelled(self.name, f"AUC-ROC {number(points.auc_roc())}")
+        (self.line_,) = ax.plot(fpr, tpr, color=color, linewidth=1.6, label=label, zorder=3)
+        mark_curve(self.line_)
+        self.hull_ = self.threshold_ = None
+        if self.hull is not None and is_defined:
+            label = f"convex hull ({number(self.hull.auc_roc())})"
+            (self.hull_,) = ax.plot(
+                *(self.hull.fpr, self.hull.tpr),
+                color=color,
+                linewidth=1.0,
+                linestyle=(0, (4, 2)),
+                label=label,
+                zorder=2.5,
+            )
+        if threshold is not None and is_defined:
+            chosen = points.at_thresholds([threshold])
+            (self.threshold_,) = ax.plot(
+                *(chosen.fpr[1:2], chosen.tpr[1:2]),
+                color=color,
+                marker="o",
+                markersize=7,
+                markeredgecolor="white",
+                linestyle="none",
+                label=f"threshold {threshold:.3g}",
+                zorder=4,
+            )
+        legend(ax, "lower right")
+        return self
+
+
+def _chance(ax: Axes) -> Line2D:
+    """Draw the diagonal of a scorer that knows nothing."""
+    (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
+    line.set_gid(_CHANCE)
+    style = {"rotation": 45, "rotation_mode": "anchor", "va": "top"}
+    guide_text(ax, "chance", (0.3, 0.3), (0, -3), **style)
+    return line

@@ -1,0 +1,219 @@
+"""Precision, recall and F against the threshold: where to run the scorer."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from streameval._errors import InvalidInputError
+from streameval.display._canvas import (
+    GUIDE,
+    PALETTE,
+    axes_for,
+    evaluator_of,
+    figure_of,
+    legend,
+    number,
+    plain,
+)
+from streameval.display._paths import thinned
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streameval._evaluator import Evaluator
+    from streameval._groups import FloatArray
+    from streameval._points import OperatingPoints
+
+
+class ThresholdDisplay:
+    """Precision, recall and F of calling every score >= threshold positive.
+
+    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    points : OperatingPoints
+        What to draw; steps, because nothing changes between scores.
+    beta : float
+        Weight of recall against precision in F.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn.
+    precision_, recall_, f_ : Line2D
+        The three lines, over rising thresholds.
+    threshold_ : Line2D or None
+        The vertical line at the chosen threshold.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+    >>> display = ThresholdDisplay.from_evaluator(ev, ax=Figure().subplots())
+    >>> display.recall_.get_ydata().tolist()
+    [1.0, 1.0, 0.5, 0.5]
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    precision_: Line2D
+    recall_: Line2D
+    f_: Line2D
+    threshold_: Line2D | None
+
+    def __init__(self, points: OperatingPoints, *, beta: float = 1.0) -> None:
+        if not (beta > 0 and math.isfinite(beta)):
+            raise InvalidInputError(f"beta must be positive and finite, got {beta}", field="beta")
+        self.points = points
+        self.beta = beta
+
+    @classmethod
+    def from_evaluator(
+        cls,
+        evaluator: Evaluator,
+        *,
+        ax: Axes | None = None,
+        beta: float = 1.0,
+        threshold: float | None = None,
+    ) -> Self:
+        """Draw the lines of an evaluator.
+
+        Parameters
+        ----------
+        evaluator : Evaluator
+            Whose cases; without positives nothing but the axes is drawn.
+        ax : matplotlib Axes or None
+            Where to draw; None makes a new figure.
+        beta : float
+            Weight of recall against precision in F, positive and finite.
+        threshold : float or None
+            The chosen threshold, to be marked; None marks that of the highest F.
+            That one is chosen on the cases that it is drawn from.
+
+        Returns
+        -------
+        ThresholdDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When `beta` is not positive and finite.
+
+        Notes
+        -----
+        O(n) for n distinct scores.
+        """
+        display = cls(evaluator.operating_points(), beta=beta)
+        return display.plot(ax=ax, threshold=threshold)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        *,
+        labels: Any,
+        scores: Any,
+        ax: Axes | None = None,
+        beta: float = 1.0,
+        threshold: float | None = None,
+    ) -> Self:
+        """Draw the lines of columns, as :meth:`from_evaluator` does.
+
+        Parameters
+        ----------
+        labels, scores : columns
+            As for :meth:`streameval.Evaluator.add_cases`.
+        ax, beta, threshold
+            As for :meth:`from_evaluator`.
+
+        Returns
+        -------
+        ThresholdDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            When a label, a score or `beta` is refused.
+        """
+        evaluator = evaluator_of(labels, scores)
+        return cls.from_evaluator(evaluator, ax=ax, beta=beta, threshold=threshold)
+
+    def plot(self, *, ax: Axes | None = None, threshold: float | None = None) -> Self:
+        """Draw on `ax`, or on a new figure. Parameters as for :meth:`from_evaluator`."""
+        ax = axes_for(ax)
+        self.ax_, self.figure_ = ax, figure_of(ax)
+        points = self.points
+        # Rising and finite; with misses the last point has no score.
+        shown = np.flatnonzero(np.isfinite(points.thresholds))[::-1]
+        if points.P == 0:
+            shown = shown[:0]
+        thresholds = points.thresholds[shown]
+        precision, recall = points.precision[shown], points.recall[shown]
+        f = self._f(shown)
+        name = f"F{'' if self.beta == 1 else f'{self.beta:g}'}"
+        lines = []
+        styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
+        for (label, values, style), color in zip(styles, PALETTE):
+            (line,) = ax.plot(
+                *thinned(thresholds, values),
+                color=color,
+                linestyle=style,
+                linewidth=1.6,
+                drawstyle="steps-pre",
+                label=label,
+            )
+            lines.append(line)
+        self.precision_, self.recall_, self.f_ = lines
+        self.threshold_ = None
+        if thresholds.size and threshold is None:
+            # Of equal F the highest threshold, the last, calls the fewest.
+            threshold = float(thresholds[thresholds.size - 1 - int(np.argmax(f[::-1]))])
+        if thresholds.size and threshold is not None:
+            self.threshold_ = self._mark(threshold)
+        ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+        plain(ax, "Threshold", "Precision, recall, F")
+        ax.margins(x=0.01)
+        legend(ax, "best")
+        return self
+
+    def _f(self, rows: Any) -> FloatArray:
+        tp, fp = self.points.tp[rows], self.points.fp[rows]
+        weight = self.beta * self.beta
+        f: FloatArray = (1 + weight) * tp / np.maximum(tp + fp + weight * self.points.P, 1)
+        return f
+
+    def _mark(self, threshold: float) -> Line2D:
+        """Draw the chosen threshold with what the three are there."""
+        ax = self.ax_
+        line = ax.axvline(threshold, color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
+        chosen = self.points.at_thresholds([threshold])
+        row = slice(1, 2)
+        there = (
+            (self.precision_, float(chosen.precision[row][0])),
+            (self.recall_, float(chosen.recall[row][0])),
+            (self.f_, self._f_of(chosen)),
+        )
+        for curve, value in there:
+            ax.plot(
+                [threshold],
+                [value],
+                marker="o",
+                markersize=5,
+                markeredgecolor="white",
+                color=curve.get_color(),
+            )
+            curve.set_label(f"{curve.get_label()} {number(value)}")
+        line.set_label(f"at threshold {threshold:.3g}")
+        return line
+
+    def _f_of(self, chosen: OperatingPoints) -> float:
+        weight = self.beta * self.beta
+        tp, fp = int(chosen.tp[1]), int(chosen.fp[1])
+        return (1 + weight) * tp / (tp + fp + weight * self.points.P)
