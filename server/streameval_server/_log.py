@@ -150,7 +150,7 @@ class SqliteStorage:
         with self._errors("read"):
             connection = self._opened()
             row = connection.execute("SELECT data FROM manifest").fetchone()
-            return None if row is None else bytes(row[0])
+            return None if row is None else _blob(row[0], "manifest")
 
     def read_part(self, part: str, revision: int) -> bytes:
         """Return a part, joined."""
@@ -160,7 +160,7 @@ class SqliteStorage:
                 "SELECT data FROM part WHERE part = ? AND revision = ? ORDER BY piece",
                 (part, revision),
             )
-            return b"".join(data for (data,) in rows)
+            return b"".join(_blob(data, part) for (data,) in rows)
 
     def prune(self, keep: Mapping[str, int]) -> None:
         """Drop all parts but these."""
@@ -220,5 +220,12 @@ class SqliteStorage:
             yield
         except sqlite3.OperationalError as error:
             raise StorageError(f"cannot {what} {self._path}: {error}") from error
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # Of damaged text, SQLite's own messages cannot always be decoded.
             raise CorruptLogError(f"cannot {what} {self._path}: {error}") from error
+
+
+def _blob(data: object, what: str) -> bytes:
+    if not isinstance(data, bytes):
+        raise CorruptLogError(f"the checkpoint's {what} is not what was written: wrong type")
+    return data
