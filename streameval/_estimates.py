@@ -14,6 +14,7 @@ import numpy as np
 from streameval._areas import auc_pr_value, auc_roc_value, average_precision_value
 from streameval._cell_orders import hides_order, negatives_first, positives_first, rows_of
 from streameval._influence import (
+    Influence,
     auc_pr_influence,
     auc_roc_influence,
     average_precision_influence,
@@ -44,15 +45,19 @@ def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Fig
     variance = math.nan
     if min(P, N) >= 2:
         counted = groups if name == "average_precision" else groups.with_misses()
-        if name == "average_precision":
-            influence = average_precision_influence(counted, prevalence)
-        elif name == "auc_pr":
-            influence = auc_pr_influence(counted, prevalence)
-        else:
-            influence = auc_roc_influence(counted)
+        influence = influence_of(counted, name, prevalence)
         fixed = prevalence is not None
         variance = sampling_variance(influence, counted, fixed_prevalence=fixed)
     return Figure(value_of(groups, name, prevalence), variance, P, N)
+
+
+def influence_of(groups: Groups, name: str, prevalence: float | None) -> Influence:
+    """Return the influences on an area, from the groups that it counts. O(G)."""
+    if name == "average_precision":
+        return average_precision_influence(groups, prevalence)
+    if name == "auc_pr":
+        return auc_pr_influence(groups, prevalence)
+    return auc_roc_influence(groups)
 
 
 def value_of(groups: Groups, name: str, prevalence: float | None) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from streameval import _codec
 from streameval._columns import check_columns, check_count, check_label, check_score
 from streameval._ledger import Ledger, not_there
-from streameval._queries import EvaluatorQueries
+from streameval._queries import At, EvaluatorQueries
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._state import State, empty_state, merge_states
 
@@ -441,7 +441,7 @@ class Evaluator(EvaluatorQueries):
         >>> snapshot.auc_roc, ev.snapshot().auc_roc
         (0.75, 0.5)
         """
-        return take_snapshot(self._ledger.view())
+        return take_snapshot(At(self._ledger.view()))
 
     # -- copies and bytes ------------------------------------------------------
 

@@ -151,6 +151,10 @@ class UncertaintyQueries(BoundsQueries):
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
         return uncertain_of(self, name, prevalence).interval(level, anytime=anytime)
 
+    def _figure(self, name: str, prevalence: float | None) -> Figure:
+        """Return a figure with its sampling variance; a weighted window has its own. O(G)."""
+        return figure_of(self._view().groups, name, prevalence)
+
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
@@ -174,12 +178,10 @@ class Uncertain:
         return Interval(lower, upper, level, method, self.figure.estimate, anytime)
 
 
-def uncertain_of(queries: BoundsQueries, name: str, prevalence: float | None) -> Uncertain:
+def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:
     """Return a figure with its limits at every level. O(G), once per revision."""
     view = queries._view()
-    figure = view.cached(
-        ("figure", name, prevalence), lambda: figure_of(view.groups, name, prevalence)
-    )
+    figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     if view.resolution is None or name == "prevalence":
         return Uncertain(name, figure, (figure, figure))
     at = {} if prevalence is None else {"prevalence": prevalence}

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval._queries import At
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval._curves import RocHull
     from streameval._intervals import Interval
-    from streameval._view import View
+    from streameval._queries import EvaluatorQueries
 
 V = TypeVar("V")
 
@@ -208,9 +206,15 @@ class Snapshot:
         return "; ".join(parts)
 
 
-def take_snapshot(view: View) -> Snapshot:
-    """Return the figures of one revision. O(G); intervals and bounds when they are read."""
-    queries = At(view)
+def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
+    """Return the figures of one revision. O(G); intervals and bounds when they are read.
+
+    Parameters
+    ----------
+    queries : EvaluatorQueries
+        Of a state that stays as it is: `At`, or a window.
+    """
+    view = queries._view()
     figures = {
         "auc_roc": queries.auc_roc(),
         "auc_roc_hull": queries.auc_roc(hull=True),
