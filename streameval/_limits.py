@@ -37,12 +37,12 @@ UNDEFINED: Limits = (math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An estimate with what its limits depend on."""
+    """An estimate with what its limits depend on; class sizes are effective ones."""
 
     estimate: float
     variance: float
-    positives: int
-    negatives: int
+    positives: float
+    negatives: float
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -67,7 +67,7 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     return _crossing(outside, 0.0, estimate), _crossing(outside, 1.0, estimate)
 
 
-def newcombe_variance(auc: float, positives: int, negatives: int) -> float:
+def newcombe_variance(auc: float, positives: float, negatives: float) -> float:
     """Return the variance of AUC-ROC that method 5 expects at `auc`."""
     mean_size = (positives + negatives) / 2
     spread = 2 * mean_size - 1 - (3 * mean_size - 3) / ((2 - auc) * (1 + auc))
@@ -111,7 +111,7 @@ def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) ->
     return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
 
 
-def _quantile(cases: int, alpha: float, *, anytime: bool) -> float:
+def _quantile(cases: float, alpha: float, *, anytime: bool) -> float:
     if anytime:
         return anytime_quantile(alpha, cases)
     return student_quantile(alpha / 2, cases - 1)

@@ -32,7 +32,7 @@ def normal_quantile(tail: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def student_quantile(tail: float, df: int) -> float:
+def student_quantile(tail: float, df: float) -> float:
     """Return t with probability `tail` (at most 1/2) above it, `df` degrees of freedom.
 
     >>> round(student_quantile(0.025, 19), 6)
@@ -55,7 +55,7 @@ def student_quantile(tail: float, df: int) -> float:
     return t
 
 
-def student_tail(t: float, df: int) -> float:
+def student_tail(t: float, df: float) -> float:
     """Return the probability above `t` (not negative) with `df` degrees of freedom.
 
     >>> round(student_tail(2.093024, 19), 6)
@@ -75,7 +75,7 @@ def student_tail(t: float, df: int) -> float:
     return 0.5 - 0.5 * front * _continued_fraction(0.5, half, math.exp(log_rest)) / 0.5
 
 
-def anytime_quantile(alpha: float, count: int) -> float:
+def anytime_quantile(alpha: float, count: float) -> float:
     """Return what replaces z in an interval that may be looked at as often as one likes.
 
     The normal mixture boundary of Robbins, as an asymptotic confidence
@@ -92,12 +92,12 @@ def anytime_quantile(alpha: float, count: int) -> float:
     return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
 
 
-def _density(t: float, df: int) -> float:
+def _density(t: float, df: float) -> float:
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
     return math.exp(log_norm - (df + 1) / 2 * math.log1p(t * t / df))
 
 
-def _expansion(z: float, df: int) -> float:
+def _expansion(z: float, df: float) -> float:
     z2 = z * z
     terms = (
         (z2 + 1) / 4,
@@ -105,7 +105,7 @@ def _expansion(z: float, df: int) -> float:
         (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384,
         ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160,
     )
-    return z * (1 + sum(term * float(df) ** -(k + 1) for k, term in enumerate(terms)))
+    return z * (1 + sum(term / df ** (k + 1) for k, term in enumerate(terms)))
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:
