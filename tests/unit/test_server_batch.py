@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from streameval_server._batch import CaseRows, MissRows, decode, stored
-from streameval_server._entries import Format
-from streameval_server._errors import Code, CorruptLogError, Refused, RefusedError
-from streameval_server._limits import Limits
 
 from streameval import _columns
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
+from streameval_server._batch import CaseRows, MissRows, decode, stored
+from streameval_server._entries import Format
+from streameval_server._errors import Code, CorruptLogError, Refused, RefusedError
+from streameval_server._limits import Limits
 
 LIMITS = Limits(max_batch_rows=8, max_batch_bytes=1000)
 NOW = 1_800_000_000_000_000

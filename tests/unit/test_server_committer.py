@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import status_pb2
 from streameval_server._calls import UnaryCall
 from streameval_server._committer import State
 from streameval_server._core import Core, open_core
@@ -11,9 +14,6 @@ from streameval_server._errors import Code, RequestError, StorageError
 from streameval_server._limits import Limits
 from streameval_server._session import IngestSession
 from streameval_server._storage import MemoryStorage
-
-from streameval.v1 import ingest_pb2 as pb
-from streameval.v1 import status_pb2
 
 NOW = 1_800_000_000_000_000
 

@@ -6,13 +6,13 @@ import random
 
 import numpy as np
 import pytest
+
+from streameval import Evaluator
 from streameval_server._batch import CaseRows, MissRows
 from streameval_server._engine import Engine
 from streameval_server._entries import Entry, Kind
 from streameval_server._errors import CorruptLogError
 from streameval_server._limits import Limits
-
-from streameval import Evaluator
 
 LIMITS = Limits(max_cells=64)
 

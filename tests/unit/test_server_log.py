@@ -6,6 +6,8 @@ import sqlite3
 
 import numpy as np
 import pytest
+
+from streameval.v1 import ingest_pb2 as pb
 from streameval_server import _checkpoint
 from streameval_server._core import Core, open_core
 from streameval_server._entries import LogRow, checksum
@@ -14,8 +16,6 @@ from streameval_server._limits import Limits
 from streameval_server._log import SqliteStorage
 from streameval_server._session import IngestSession
 from streameval_server._storage import MemoryStorage, NullStorage
-
-from streameval.v1 import ingest_pb2 as pb
 
 NOW = 1_800_000_000_000_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from streameval_server._errors import CorruptLogError
 from streameval_server._marks import Mark, Marks, Verdict, judge
 
