@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-HERE = Path(__file__).parent
+    from pathlib import Path
 
 
 class Process:
@@ -64,5 +61,5 @@ def start() -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """Return a directory for data; on a real disk where the test directory is not on one."""
-    return Path(os.environ.get("STREAMEVAL_TEST_DISK", tmp_path)) / "data"
+    """Return a directory for data that does not exist yet."""
+    return tmp_path / "data"
