@@ -78,50 +78,64 @@ class Oracle:
         if first_of_batch:
             self.take_due(self.bucket(now))
         kind, *rest = operation
-        if kind == "wait":
-            return
-        key, row = rest[0], self.ids.get(rest[0])
-        relabel_due = self.bucket(now + self.settings.relabel_ttl_us)
-        if kind == "predict":
-            _, score, event = rest
-            if row is None:
-                due = self.bucket(event + self.settings.ttl_us)
-                self.ids[key] = {"state": "pending", "score": score, "event": event, "due": due}
-                self.emit(Effect.PREDICTED, event, score)
-            elif row["state"] == "early":
-                row.update(state="labelled", score=score, event=event, due=relabel_due)
-                self.emit(Effect.PREDICTED, event, score)
-                self.emit(self.labelled(row["positive"]), event, score)
-        elif kind in {"label", "full"}:
-            positive = rest[1]
-            if row is None and kind == "label":
-                due = self.bucket(now + self.settings.ttl_us)
-                self.ids[key] = {"state": "early", "positive": positive, "event": now, "due": due}
-            elif row is None:
-                _, _, score, event = rest
-                self.ids[key] = {
-                    "state": "labelled",
-                    "positive": positive,
-                    "score": score,
-                    "event": event,
-                    "due": relabel_due,
-                }
-                self.emit(Effect.PREDICTED, event, score)
-                self.emit(self.labelled(positive), event, score)
-            elif row["state"] == "early":
-                row["positive"] = positive
-            elif row["state"] == "pending" or row["positive"] != positive:
-                if row["state"] == "labelled":
-                    self.emit(self.unlabelled(row["positive"]), row["event"], row["score"])
-                row.update(state="labelled", positive=positive, due=relabel_due)
-                self.emit(self.labelled(positive), row["event"], row["score"])
-        elif row is not None:
+        if kind != "wait":
+            row = self.ids.get(rest[0])
+            getattr(self, kind)(now, row, *rest)
+        self.make_room()
+
+    def relabel_due(self, now: int) -> int:
+        return self.bucket(now + self.settings.relabel_ttl_us)
+
+    def predict(self, now: int, row: dict | None, key: bytes, score: int, event: int) -> None:
+        if row is None:
+            due = self.bucket(event + self.settings.ttl_us)
+            self.ids[key] = {"state": "pending", "score": score, "event": event, "due": due}
+            self.emit(Effect.PREDICTED, event, score)
+        elif row["state"] == "early":
+            row.update(state="labelled", score=score, event=event, due=self.relabel_due(now))
+            self.emit(Effect.PREDICTED, event, score)
+            self.emit(self.labelled(row["positive"]), event, score)
+
+    def label(self, now: int, row: dict | None, key: bytes, positive: bool) -> None:
+        if row is None:
+            due = self.bucket(now + self.settings.ttl_us)
+            self.ids[key] = {"state": "early", "positive": positive, "event": now, "due": due}
+        else:
+            self.relabel(now, row, positive)
+
+    def full(  # noqa: PLR0917 - the operation's own fields
+        self, now: int, row: dict | None, key: bytes, positive: bool, score: int, event: int
+    ) -> None:
+        if row is None:
+            self.ids[key] = {
+                "state": "labelled",
+                "positive": positive,
+                "score": score,
+                "event": event,
+                "due": self.relabel_due(now),
+            }
+            self.emit(Effect.PREDICTED, event, score)
+            self.emit(self.labelled(positive), event, score)
+        else:
+            self.relabel(now, row, positive)
+
+    def relabel(self, now: int, row: dict, positive: bool) -> None:
+        if row["state"] == "early":
+            row["positive"] = positive
+        elif row["state"] == "pending" or row["positive"] != positive:
             if row["state"] == "labelled":
                 self.emit(self.unlabelled(row["positive"]), row["event"], row["score"])
-            if row["state"] != "early":
-                self.emit(Effect.RETRACTED, row["event"], row["score"])
-            del self.ids[key]
-        self.make_room()
+            row.update(state="labelled", positive=positive, due=self.relabel_due(now))
+            self.emit(self.labelled(positive), row["event"], row["score"])
+
+    def retract(self, _now: int, row: dict | None, key: bytes) -> None:
+        if row is None:
+            return
+        if row["state"] == "labelled":
+            self.emit(self.unlabelled(row["positive"]), row["event"], row["score"])
+        if row["state"] != "early":
+            self.emit(Effect.RETRACTED, row["event"], row["score"])
+        del self.ids[key]
 
 
 def tally(effects: Counter, table) -> Counter:
@@ -176,9 +190,9 @@ def test_any_interleaving_equals_the_rules(settings: JoinSettings, operations: l
     for operation in operations:
         if operation[0] == "wait":
             now += operation[1] * S
-        operation = absolute(operation, now)
-        tally(effects, apply(joiner, now, [operation]))
-        oracle.step(now, operation)
+        absolute_operation = absolute(operation, now)
+        tally(effects, apply(joiner, now, [absolute_operation]))
+        oracle.step(now, absolute_operation)
         joiner._check()
         assert len(joiner) == len(oracle.ids)
         assert effects == oracle.effects
