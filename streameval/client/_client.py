@@ -115,7 +115,7 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
         producer: str | None = None,
         when_full: WhenFull = "drop",
-        max_buffered_rows: int = 1_000_000,
+        max_buffered_rows: int = 4_000_000,
         batch_rows: int = 1_000,
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
@@ -152,7 +152,7 @@ class Client:
 
     def _forked(self) -> None:
         """Become a client of one's own in a forked child."""
-        self._transport.forget()
+        self._transport.forked()
         self._buffer.reset()
         closed = self._closed
         self._begin(None)

@@ -161,6 +161,11 @@ class Sender:
             and self._window[0].sequence > self._suspect_until
         )
 
+    @property
+    def settled_sequence(self) -> int:
+        """The last sequence of this epoch whose fate is known."""
+        return self._next_sequence - len(self._window) - 1
+
     # --- What the shell gives -------------------------------------------------------------------
 
     def put(self, rows: Iterable[Rows]) -> None:
@@ -248,7 +253,7 @@ class Sender:
 
     def _resume(self, resume: ingest_pb2.Resume) -> None:
         last = resume.last_sequence
-        settled = self._next_sequence - len(self._window) - 1
+        settled = self.settled_sequence
         if last >= self._next_sequence:
             self._fence(
                 FencedError(

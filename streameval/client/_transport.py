@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import code_pb2, error_details_pb2
+from google.rpc import status_pb2 as rpc_status_pb2
 
 from streameval.client._errors import ClientError, ClosedError, Violation, error_for
-from streameval.v1 import ingest_pb2_grpc, query_pb2_grpc, stream_pb2_grpc
+from streameval.v1 import (
+    ingest_pb2,
+    ingest_pb2_grpc,
+    query_pb2_grpc,
+    status_pb2,
+    stream_pb2_grpc,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +33,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 Details = tuple[str, tuple[Violation, ...], float | None]
 _NO_DETAILS: Details = ("", (), None)
+_BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
 _OPTIONS = (
@@ -43,9 +51,10 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-# A parent's channels in a forked child: kept, because closing them would touch
-# sockets and locks that the parent still uses.
-_inherited: list[grpc.Channel] = []
+# Channels that must not be closed, nor go away: closing one touches sockets and
+# locks that a forked child's parent still uses, or waits for gRPC's threads where
+# there are none.
+_abandoned: list[grpc.Channel] = []
 
 
 class Transport:
@@ -87,6 +96,29 @@ class Transport:
     def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
         """Return the calls that ingest."""
         return ingest_pb2_grpc.IngestServiceStub(self.channel())
+
+    def ingest_batch(
+        self, producer: str, epoch: int, batch: ingest_pb2.Batch
+    ) -> ingest_pb2.IngestResponse:
+        """Send one batch by a call of its own; return what a stream would have answered."""
+        request = ingest_pb2.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
+        try:
+            reply = self.unary(self.ingest().IngestBatch, request, timeout=_BATCH_TIMEOUT_S)
+        except ClientError as error:
+            if error.reason != "BATCH_REFUSED":
+                raise
+            refusal = status_pb2.Refusal(
+                code=code_pb2.Code.Value(error.code),
+                message=str(error),
+                violations=[
+                    status_pb2.FieldViolation(field=item.field, description=item.description)
+                    for item in error.violations
+                ],
+            )
+            refused = ingest_pb2.BatchRefused(sequence=batch.sequence, refusal=refusal)
+            return ingest_pb2.IngestResponse(refused=refused)
+        ack = ingest_pb2.Ack(last_sequence=batch.sequence, revision=reply.revision)
+        return ingest_pb2.IngestResponse(ack=ack)
 
     def queries(self) -> query_pb2_grpc.QueryServiceStub:
         """Return the calls that ask."""
@@ -130,12 +162,17 @@ class Transport:
         if channel is not None:
             channel.close()
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
+        """Let the next call open another channel, without closing this one."""
+        with self._lock:
+            if self._channel is not None:
+                _abandoned.append(self._channel)
+                self._channel = None
+
+    def forked(self) -> None:
         """Leave the channel to the parent: for a forked child."""
-        self._lock = threading.Lock()
-        if self._channel is not None:
-            _inherited.append(self._channel)
-            self._channel = None
+        self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
+        self.abandon()
 
 
 def from_rpc_error(error: grpc.RpcError) -> ClientError:
@@ -159,7 +196,7 @@ def _details(encoded: bytes) -> Details:
     """Read google.rpc details; what cannot be read is as if it were not there."""
     reason, violations, retry_after_s = _NO_DETAILS
     try:
-        for packed in status_pb2.Status.FromString(encoded).details:
+        for packed in rpc_status_pb2.Status.FromString(encoded).details:
             info = error_details_pb2.ErrorInfo()
             bad = error_details_pb2.BadRequest()
             retry = error_details_pb2.RetryInfo()

@@ -27,13 +27,13 @@ from streameval.client._errors import (
     RowsLostError,
     UnavailableError,
 )
-from streameval.client._sender import Phase, ProtocolError, Sender
+from streameval.client._sender import Phase, Sender
 from streameval.client._transport import from_rpc_error
+from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
     from streameval.client._buffer import Buffer
     from streameval.client._transport import Transport
-    from streameval.v1 import ingest_pb2
 
 _log = logging.getLogger("streameval.client")
 
@@ -183,7 +183,7 @@ class Worker:
         left = target - self._sender.settled_rows
         error = self._sender.error
         why = "" if error is None else f"; the last connection ended with: {error}"
-        return DeadlineError(f"{left} rows are not durable after {timeout} s{why}")
+        return DeadlineError(f"{_count(left, 'row')} not durable after {timeout} s{why}")
 
     def _report_losses(self) -> None:
         """Raise what was refused or dropped since the last time, once."""
@@ -202,26 +202,26 @@ class Worker:
             if refused:
                 first = refusals[0]
                 parts.append(
-                    f"{refused} rows in {batches} batches were refused; "
-                    f"{first.stream}: {first.message}"
+                    f"{_count(refused, 'row')} in {_count(batches, 'batch', 'batches')} refused, "
+                    f"the first of {first.stream}: {first.message}"
                 )
             if dropped:
-                parts.append(f"{dropped} rows were dropped because the buffer was full")
+                parts.append(f"{_count(dropped, 'row')} dropped because the buffer was full")
             raise RowsLostError(
                 "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
             )
 
     def next_message(self, pump: _Pump) -> ingest_pb2.IngestRequest | None:
-        """Return a pump's next batch, once there is room for it; None when rows are wanting."""
+        """Return a pump's next batch once there is room; None without rows, or at its end."""
         with self._lock:
-            while not (pump.ended or self.stopping):
+            while not pump.over:
                 if self._sender.starved:
                     self._take()
                 message = self._sender.next_message()
                 if message is not None or self._sender.starved:
                     return message
                 self._changed.wait()
-        raise StopIteration
+        return None
 
     # --- The thread -----------------------------------------------------------------------------
 
@@ -251,7 +251,11 @@ class Worker:
                 return None
             pump = _Pump(self, self._sender, self._sender.open())
         try:
-            call = self._transport.ingest().Ingest(pump, metadata=self._transport.metadata)
+            try:
+                call = self._transport.ingest().Ingest(pump, metadata=self._transport.metadata)
+            except RuntimeError:
+                # A process that is ending starts no thread (Python 3.12), and gRPC needs one.
+                return self._without_stream(pump)
             self._call = call
             for response in call:
                 with self._lock:
@@ -263,7 +267,7 @@ class Worker:
                     return self._sender.error
         except grpc.RpcError as error:
             return from_rpc_error(error)
-        except ProtocolError as error:
+        except ClientError as error:
             return error
         finally:
             with self._lock:
@@ -274,6 +278,21 @@ class Worker:
             if ended is not None:
                 ended.cancel()
         return UnavailableError("the server ended the stream")
+
+    def _without_stream(self, pump: _Pump) -> ClientError:
+        """Send each batch by a call of its own, for which gRPC needs no thread."""
+        self._transport.abandon()
+        sender = self._sender
+        with self._lock:
+            resume = ingest_pb2.Resume(last_sequence=sender.settled_sequence)
+            sender.receive(ingest_pb2.IngestResponse(resume=resume))
+        while (message := self.next_message(pump)) is not None:
+            answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
+            with self._lock:
+                sender.receive(answer)
+                self._changed.notify_all()
+            self._settled()
+        return UnavailableError("there is no Ingest stream")
 
     def _settled(self) -> None:
         self.buffer.settled(self._sender.settled_rows)
@@ -293,6 +312,10 @@ class Worker:
         _log.error("streameval client: %s; further rows are dropped", error)
 
 
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 class _Pump:
     """The requests of one Ingest stream; gRPC's thread asks for the next."""
 
@@ -310,11 +333,17 @@ class _Pump:
         if opening is not None:
             return opening
         worker = self._worker
-        while True:
+        while not self.over:
             message = worker.next_message(self)
             if message is not None:
                 return message
             worker.buffer.wait(self._has_news, linger_s=worker.linger_s)
+        raise StopIteration
+
+    @property
+    def over(self) -> bool:
+        """Whether the connection has ended, or is to end."""
+        return self.ended or self._worker.stopping
 
     def _has_news(self) -> bool:
-        return self.ended or self._worker.stopping or not self._sender.starved
+        return self.over or not self._sender.starved
