@@ -15,6 +15,7 @@ while others read: each answer is that of one whole revision.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,6 +28,8 @@ from streameval._snapshot import Snapshot, take_snapshot
 from streameval._state import State, empty_state, merge_states
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streameval._resolution import Scale
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -86,6 +89,7 @@ class Evaluator(EvaluatorQueries):
         # The ledger's own lists, at hand for the scalar path.
         self._positives = self._ledger.positives
         self._negatives = self._ledger.negatives
+        self._permits: Iterator[object] = repeat(None, self._ledger.room)
         self._set_limits(state.scale)
 
     def _set_limits(self, scale: Scale) -> None:
@@ -124,17 +128,26 @@ class Evaluator(EvaluatorQueries):
         streameval._errors.InvalidInputError: score must be finite, got nan
         """
         # NaN fails the comparison, and so do the infinities.
-        if type(score) is not float or not self._low <= score <= self._high:
-            score = check_score(score, scale=self._ledger.state.scale)
-        if positive is True:
-            buffer = self._positives
-        elif positive is False:
-            buffer = self._negatives
-        else:
-            buffer = self._positives if check_label(positive) else self._negatives
-        buffer.append(score)
-        if len(buffer) >= self._ledger.room:
+        if type(score) is float and self._low <= score <= self._high:
+            # One permit a case bounds what waits, at half the price of a length.
+            for _ in self._permits:
+                if positive is False:
+                    self._negatives.append(score)
+                    return
+                if positive is True:
+                    self._positives.append(score)
+                    return
+                break
+        self._add_slowly(positive, score)
+
+    def _add_slowly(self, positive: Any, score: Any) -> None:
+        """Add what is not plainly right, or say what is wrong; merge when much waits."""
+        label = check_label(positive)
+        number = check_score(score, scale=self._ledger.state.scale)
+        (self._positives if label else self._negatives).append(number)
+        if next(self._permits, self) is self:
             self._ledger.view()
+            self._permits = repeat(None, self._ledger.room)
 
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval._state import State
 
 _ROOM = 8_192
-"""The fewest scalars of one class that wait before they are merged unasked."""
+"""The fewest scalars that wait before they are merged unasked."""
 
 _ROWS = 8
 """Rows in columns are a quarter of a scalar's size and cheaper to merge: more may wait."""
@@ -42,7 +42,7 @@ class Ledger:
         Checked scores that wait. The writer only appends to them; whoever
         merges takes away a prefix.
     room : int
-        How long either list may grow.
+        How many scalars may wait before the writer asks for a merge.
     """
 
     def __init__(self, state: State) -> None:

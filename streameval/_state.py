@@ -87,12 +87,13 @@ class State:
         positives, negatives = self.counts.positives, self.counts.negatives
         below, tied = self.counts.ranks()
         size = positives.scores.size
-        n = np.zeros(size, dtype=np.int64) if tied is None else tied[::-1]
+        # Columns that are all alike take no memory: one value, repeated by its stride.
+        n = np.broadcast_to(np.int64(0), size) if tied is None else tied[::-1]
         fp = negatives.total - below[::-1]
         if tied is not None:
             fp -= n
         if positives.counts is None:
-            p = np.ones(size, dtype=np.int64)
+            p = np.broadcast_to(np.int64(1), size)
             tp = np.arange(size, dtype=np.int64)
         else:
             p = positives.counts[::-1]
