@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
-from streameval_server._calls import UnaryCall
 from streameval_server._errors import RequestError
-from streameval_server._runtime import now_us, stopping_error
+from streameval_server._open_calls import stopping_error
+from streameval_server._runtime import now_us
 from streameval_server._session import IngestSession
 from streameval_server._status import abort
 
@@ -61,7 +61,7 @@ class IngestService:
         stream = _Stream(self._runtime, self._limits)
         reading = asyncio.create_task(stream.read(requests))
         try:
-            with self._runtime.waking(stream.wake):
+            with self._runtime.calls.call(stream.wake):
                 await stream.write(context)
             await reading
         except RequestError as error:
@@ -71,13 +71,8 @@ class IngestService:
 
     async def ingest_batch(self, frame: bytes, context: Context) -> ingest_pb2.IngestBatchResponse:
         """Answer once the batch is durable."""
-        done = asyncio.Event()
-        call = UnaryCall(self._runtime.core.committer, self._limits, done.set)
         try:
-            call.ingest_batch(frame, now_us())
-            self._runtime.submitted()
-            await self._runtime.settled(done)
-            response = call.response()
+            response = await self._runtime.settled(lambda call: call.ingest_batch(frame, now_us()))
         except RequestError as error:
             await abort(context, error)
         assert isinstance(response, ingest_pb2.IngestBatchResponse)
@@ -112,7 +107,7 @@ class _Stream:
         session, runtime = self._session, self._runtime
         try:
             async for frame in requests:
-                if runtime.stopping:
+                if runtime.calls.stopping:
                     return
                 session.feed(frame, now_us())
                 runtime.submitted()
@@ -152,7 +147,7 @@ class _Stream:
             if runtime.failed:
                 raise stopping_error()
             if not replies:
-                if session.idle and runtime.stopping:
+                if session.idle and runtime.calls.stopping:
                     raise stopping_error()
                 if session.idle and self._ended:
                     return

@@ -85,8 +85,9 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         """Wait for the revision, then for a query thread's answer."""
         runtime = self._runtime
         try:
-            await runtime.visible(selection.min_revision)
-            return await runtime.queries.run(question, compute)
+            with runtime.calls.call():
+                await runtime.visible(selection.min_revision)
+                return await runtime.queries.run(question, compute)
         except RequestError as error:
             await abort(context, error)
 

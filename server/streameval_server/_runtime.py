@@ -18,24 +18,26 @@ import logging
 import random
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
+from streameval_server._calls import UnaryCall
 from streameval_server._committer import State
 from streameval_server._core import Core, open_core
 from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
 from streameval_server._lock import DirectoryLock
 from streameval_server._log import SqliteStorage
+from streameval_server._open_calls import OpenCalls, stopping_error
 from streameval_server._queries import QueryThreads, Visibility
 from streameval_server._storage import NullStorage
 from streameval_server._threads import Doorbell, FairLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from streameval_server._calls import Response
     from streameval_server._committer import StepResult
     from streameval_server._engine import StreamView
     from streameval_server._limits import Limits
@@ -70,8 +72,8 @@ class Runtime:
     ----------
     core : Core
         Set by `start`.
-    stopping : bool
-        Whether calls in progress should come to an end.
+    calls : OpenCalls
+        The calls in progress.
     queries : QueryThreads
         Where answers are computed.
     visibility : Visibility
@@ -81,7 +83,7 @@ class Runtime:
     core: Core
 
     def __init__(self, directory: Path | None, limits: Limits) -> None:
-        self.stopping = False
+        self.calls = OpenCalls()
         self.queries = QueryThreads(self.visible_revision)
         self.visibility = Visibility(self.visible_revision)
         self._limits = limits
@@ -93,7 +95,6 @@ class Runtime:
         self._closing = threading.Event()
         self._commit_blocked = False
         self._threads: list[threading.Thread] = []
-        self._wakes: dict[object, Callable[[], None]] = {}
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -140,22 +141,6 @@ class Runtime:
             return open_core(NullStorage(), self._limits)
         return open_core(SqliteStorage(self._directory / "streameval.db"), self._limits)
 
-    def begin_stop(self) -> None:
-        """Let calls in progress come to their end."""
-        self.stopping = True
-        for wake in self._wakes.values():
-            wake()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Have `wake` called when the server begins to stop, or fails, within the context."""
-        call = object()
-        self._wakes[call] = wake
-        try:
-            yield
-        finally:
-            del self._wakes[call]
-
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
         self._closing.set()
@@ -194,7 +179,7 @@ class Runtime:
             self._failed.exception()  # somebody may look at it, nobody has to
         self._on_serving(False)
         self.visibility.fail()
-        self.begin_stop()
+        self.calls.stop()
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Run a thread's work; whatever it raises stops the server."""
@@ -215,18 +200,28 @@ class Runtime:
         """Say that something was submitted to the committer."""
         self._commit_bell.ring()
 
-    async def settled(self, done: asyncio.Event) -> None:
-        """Wait for a call's outcome.
+    async def settled(self, submit: Callable[[UnaryCall], None]) -> Response:
+        """Submit a call, and return its answer once it is durable.
 
         Raises
         ------
         RequestError
-            UNAVAILABLE when the server failed: nobody knows the outcome.
+            When it cannot be done; UNAVAILABLE when nobody knows whether it was.
         """
-        with self.waking(lambda: done.set() if self.failed else None):
-            await done.wait()
-        if self.failed:
+        settled = asyncio.Event()
+        call = UnaryCall(self.core.committer, self._limits, settled.set)
+
+        def wake() -> None:
+            if self.failed:
+                settled.set()
+
+        with self.calls.call(wake):
+            submit(call)
+            self.submitted()
+            await settled.wait()
+        if not call.done:
             raise stopping_error()
+        return call.response()
 
     def _commit(self) -> None:
         """Commit whatever is queued, until told to close."""
@@ -337,10 +332,3 @@ class Runtime:
                 metadata={"last_revision": str(durable)},
             )
         await self.visibility.wait(min_revision)
-
-
-def stopping_error() -> RequestError:
-    """Return the error that ends a call because the server stops."""
-    return RequestError(
-        Code.UNAVAILABLE, "the server is stopping", reason="SERVER_STOPPING", retry_after_s=1.0
-    )

@@ -32,6 +32,9 @@ SERVICES = tuple(
 )
 """Full names of the services, each with a health status of its own."""
 
+_LAST_WORDS_S = 0.5
+"""What is being sent when all calls have ended gets so long to be sent."""
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -92,7 +95,7 @@ class Server:
         )
         IngestService(self._runtime, self._settings.limits).add_to(server)
         QueryService(self._runtime).add_to(server)
-        StreamService(self._runtime, self._settings.limits).add_to(server)
+        StreamService(self._runtime).add_to(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
@@ -118,8 +121,9 @@ class Server:
         if server is None:
             return
         await self._health.enter_graceful_shutdown()
-        self._runtime.begin_stop()
-        await server.stop(self._settings.stop_grace_s)
+        self._runtime.calls.stop()
+        await self._runtime.calls.ended(self._settings.stop_grace_s)
+        await server.stop(_LAST_WORDS_S)
         await self._runtime.stop()
         if self._health_task is not None:
             self._health_task.cancel()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval.v1 import stream_pb2
+from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._calls import UnaryCall, info_message
 from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
@@ -18,7 +17,6 @@ from streameval_server._status import abort
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._limits import Limits
     from streameval_server._runtime import Runtime
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
@@ -31,9 +29,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class StreamService:
     """Takes encoded requests where the log keeps them as they came."""
 
-    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._limits = limits
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -77,16 +74,10 @@ class StreamService:
     async def _logged(
         self, context: Context, submit: Callable[[UnaryCall], None]
     ) -> stream_pb2.CreateStreamResponse | stream_pb2.DeleteStreamResponse:
-        runtime = self._runtime
-        done = asyncio.Event()
-        call = UnaryCall(runtime.core.committer, self._limits, done.set)
         try:
-            submit(call)
-            runtime.submitted()
-            await runtime.settled(done)
-            response = call.response()
-            assert not hasattr(response, "duplicate")
-            await runtime.visible(response.revision)
+            response = await self._runtime.settled(submit)
+            assert not isinstance(response, ingest_pb2.IngestBatchResponse)
+            await self._runtime.visible(response.revision)
         except RequestError as error:
             await abort(context, error)
         return response
@@ -111,10 +102,13 @@ class StreamService:
         try:
             size = _page_size(request.page_size)
             after = _read_token(request.page_token)
-            infos, revision = await runtime.queries.run(
-                ("streams", request.prefix, after, size),
-                lambda: runtime.list_streams(prefix=request.prefix, after=after, limit=size + 1),
-            )
+            with runtime.calls.call():
+                infos, revision = await runtime.queries.run(
+                    ("streams", request.prefix, after, size),
+                    lambda: runtime.list_streams(
+                        prefix=request.prefix, after=after, limit=size + 1
+                    ),
+                )
         except RequestError as error:
             await abort(context, error)
         return stream_pb2.ListStreamsResponse(

@@ -142,7 +142,7 @@ def test_what_cannot_be_applied_stops_the_server(
                 assert answer.status == NOT_SERVING
                 query = query_pb2_grpc.QueryServiceStub(channel)
                 selection = types_pb2.Selection(stream="s", min_revision=1)
-                with pytest.raises(grpc.RpcError, match="the server failed"):
+                with pytest.raises(grpc.RpcError, match="the server is stopping"):
                     await query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection))
 
     async def afterwards() -> None:
@@ -160,6 +160,24 @@ def test_what_cannot_be_applied_stops_the_server(
 async def _read_to_the_end(call: grpc.aio.StreamStreamCall) -> None:
     while await call.read() is not grpc.aio.EOF:
         pass
+
+
+def test_a_stop_does_not_wait_for_those_who_watch() -> None:
+    """A health watch is open for ever: it is told, and ended."""
+
+    async def scenario() -> None:
+        server = Server(Settings(listen="127.0.0.1:0", memory=True, stop_grace_s=600))
+        await server.start()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            watch = health.Watch(health_pb2.HealthCheckRequest()).__aiter__()
+            assert (await anext(watch)).status == SERVING
+            await server.stop()
+            assert (await anext(watch)).status == NOT_SERVING
+            with pytest.raises(grpc.RpcError):
+                await anext(watch)
+
+    asyncio.run(scenario())
 
 
 class DeafContext:
