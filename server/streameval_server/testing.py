@@ -39,11 +39,13 @@ def running_server(settings: Settings | None = None) -> Iterator[str]:
     loop = new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="test-server", daemon=True)
     thread.start()
-    server = _on(loop, _started(settings or Settings(listen="127.0.0.1:0", memory=True)))
     try:
-        yield server.address
+        server = _on(loop, _started(settings or Settings(listen="127.0.0.1:0", memory=True)))
+        try:
+            yield server.address
+        finally:
+            _on(loop, server.stop())
     finally:
-        _on(loop, server.stop())
         _stop(loop, thread)
 
 
