@@ -1,0 +1,149 @@
+"""A river metric that is exact, for AUC-PR, average precision and AUC-ROC.
+
+river's own ``ROCAUC`` reads scores at ten thresholds between 0 and 1; this one
+counts every distinct score, on any scale. Its memory grows with them unless
+`resolution` or `max_cells` bounds it. An update costs what ``add_case`` costs;
+``get`` is O(G) after a change, for G distinct scores of positives.
+
+Needs river.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from river import base, metrics
+
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval.adapters._figures import FIGURES, check_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["BinaryArea"]
+
+
+class BinaryArea(metrics.base.BinaryMetric):
+    """An area under the PR or ROC curve, as a river metric.
+
+    Parameters
+    ----------
+    figure : str
+        "auc_pr", "average_precision", "auc_roc", or the optimistic areas of
+        the hull, "auc_pr_hull" and "auc_roc_hull".
+    pos_val : hashable
+        The label to treat as positive.
+    resolution, scale, max_cells
+        Settings of :class:`streameval.Evaluator` that bound its memory.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown figure or a setting out of range.
+
+    Notes
+    -----
+    ``get()`` is nan while a class that the figure needs is absent, where river's
+    own metrics say 0.
+
+    Examples
+    --------
+    >>> from streameval.adapters.river import BinaryArea
+    >>> metric = BinaryArea(figure="auc_roc")
+    >>> for y_true, y_pred in zip([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]):
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    BinaryArea(auc_roc): 75.00%
+    >>> metric.update(True, {False: 0.1, True: 0.9})
+    >>> metric.get(), metric.evaluator.num_cases
+    (0.8333333333333334, 5)
+    """
+
+    def __init__(
+        self,
+        figure: str = "auc_pr",
+        pos_val: Hashable = True,
+        resolution: int | None = None,
+        scale: str | None = None,
+        max_cells: int | None = None,
+    ) -> None:
+        # The base class's own __init__ makes a confusion matrix, of no use here.
+        self.figure = check_figure(figure)
+        self.pos_val = pos_val
+        # river clones a metric from the attributes named as its parameters.
+        self.resolution = resolution
+        self.scale = scale
+        self.max_cells = max_cells
+        self._evaluator = Evaluator(resolution=resolution, scale=scale, max_cells=max_cells)
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """What has been counted: every other figure, intervals, curves."""
+        return self._evaluator
+
+    @property
+    def requires_labels(self) -> bool:
+        """False: scores or probabilities are asked of a model, not decisions."""
+        return False
+
+    def works_with(self, model: Any) -> bool:
+        """Tell whether a model gives scores: classifiers and anomaly detectors do."""
+        # Not anomaly filters, unlike river's own: they give a decision, not a score.
+        return super().works_with(model) or isinstance(model, base.AnomalyDetector)
+
+    def update(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
+        """Count one case.
+
+        Parameters
+        ----------
+        y_true : hashable
+            The label; positive if it equals `pos_val`.
+        y_pred : float or dict of label to float
+            A score on any scale, or what ``predict_proba_one`` returns, where
+            a class that is not listed has 0.
+        w : float
+            How many such cases there are: a whole number.
+
+        Raises
+        ------
+        InvalidInputError
+            For a score that is not finite and a `w` that is not a whole number.
+            Nothing has changed then.
+        """
+        positive, score = y_true == self.pos_val, self._score(y_pred)
+        if w == 1:
+            self._evaluator.add_case(positive, score)
+        else:
+            self._evaluator.add_cases(labels=[positive], scores=[score], counts=[_whole(w)])
+
+    def revert(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
+        """Take one case back, given as it was to ``update``.
+
+        Raises
+        ------
+        InvalidInputError
+            When no such case is there. Nothing has changed then.
+        """
+        positive, score = y_true == self.pos_val, self._score(y_pred)
+        if w == 1:
+            self._evaluator.remove_case(positive, score)
+        else:
+            self._evaluator.remove_cases(labels=[positive], scores=[score], counts=[_whole(w)])
+
+    def get(self) -> float:
+        """Return the figure; nan where it is undefined."""
+        return FIGURES[self.figure](self._evaluator)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.figure}): {self.get():.2%}"
+
+    def _score(self, y_pred: float | dict[Any, float]) -> float:
+        return y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred
+
+
+def _whole(w: float) -> float:
+    if not (w >= 0 and w == w // 1):
+        message = f"w must be a whole number, 0 or more, got {w}: cases are counted, not weighted"
+        raise InvalidInputError(message, field="w")
+    return w

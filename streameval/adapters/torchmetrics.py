@@ -1,0 +1,121 @@
+"""A torchmetrics metric that is exact, for AUC-PR, average precision and AUC-ROC.
+
+Its state is two columns of scores, one for each class, which torchmetrics itself
+concatenates: across the processes of a job, across batches in ``forward``, and
+in ``merge_state``. It takes 8 B a case, kept on the metric's device; ``update``
+is O(n) for a batch of n, ``compute`` sorts: O(N log N) for N cases in all.
+
+Needs torch and torchmetrics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from streameval._columns import check_columns
+from streameval._evaluator import Evaluator
+from streameval.adapters._figures import FIGURES, check_figure
+
+if TYPE_CHECKING:
+    from streameval._groups import FloatArray
+
+__all__ = ["BinaryArea"]
+
+
+class BinaryArea(Metric):
+    """An area under the PR or ROC curve, as a torchmetrics metric.
+
+    Parameters
+    ----------
+    figure : str
+        "auc_pr", "average_precision", "auc_roc", or the optimistic areas of
+        the hull, "auc_pr_hull" and "auc_roc_hull".
+    **kwargs
+        Those of :class:`torchmetrics.Metric`.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown figure.
+
+    Notes
+    -----
+    Scores are taken as they are, logits too: no sigmoid is applied. There is no
+    ``ignore_index``: leave such rows out. ``compute()`` is nan while a class
+    that the figure needs is absent, where torchmetrics says 0. Several figures
+    in one ``MetricCollection`` share one state.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from streameval.adapters.torchmetrics import BinaryArea
+    >>> metric = BinaryArea(figure="average_precision")
+    >>> metric.update(torch.tensor([0.9, 0.7, 0.4, 0.1]), torch.tensor([1, 0, 1, 0]))
+    >>> metric.compute()
+    tensor(0.8333)
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False  # forward may update an empty state and concatenate
+    plot_lower_bound = 0.0
+    plot_upper_bound = 1.0
+
+    positives: list[torch.Tensor] | torch.Tensor
+    negatives: list[torch.Tensor] | torch.Tensor
+
+    def __init__(self, figure: str = "auc_pr", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.figure = check_figure(figure)
+        # Of this type is also the column that a process without data contributes.
+        self.set_dtype(torch.float64)
+        self.add_state("positives", default=[], dist_reduce_fx="cat")
+        self.add_state("negatives", default=[], dist_reduce_fx="cat")
+
+    def update(self, preds: torch.Tensor, target: torch.Tensor) -> None:
+        """Add a batch.
+
+        Parameters
+        ----------
+        preds : tensor
+            Finite scores of any shape; higher means more positive.
+        target : tensor
+            As many labels, 0 or 1, or booleans.
+
+        Raises
+        ------
+        InvalidInputError
+            With the first value at fault. Nothing has changed then.
+        """
+        # The library checks numpy columns; numpy has no bfloat16.
+        scores = preds.double() if preds.is_floating_point() else preds
+        labels, values, _ = check_columns(
+            labels=target.detach().flatten().cpu().numpy(),
+            scores=scores.detach().flatten().cpu().numpy(),
+        )
+        self.positives.append(self._column(values[labels]))
+        self.negatives.append(self._column(values[~labels]))
+
+    def compute(self) -> torch.Tensor:
+        """Return the figure as a scalar tensor; nan where it is undefined."""
+        return torch.tensor(FIGURES[self.figure](self.evaluator()), device=self.device)
+
+    def evaluator(self) -> Evaluator:
+        """Return an evaluator of what this process has seen: intervals, curves, bounds.
+
+        Of all processes within ``sync_context()``. O(N log N).
+        """
+        counted = Evaluator()
+        for positive, column in ((True, self.positives), (False, self.negatives)):
+            if len(column):
+                scores = dim_zero_cat(column).cpu().numpy()
+                counted.add_cases(labels=np.full(scores.size, positive), scores=scores)
+        return counted
+
+    def _column(self, scores: FloatArray) -> torch.Tensor:
+        return torch.from_numpy(scores).to(self.device)

@@ -1,0 +1,32 @@
+"""What tests of every kind need."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[str], ModuleType]:
+    """Return a function that imports a library, or skips the test and names what is absent.
+
+    With STREAMEVAL_TEST_REQUIRE=all the test fails instead.
+    """
+
+    def library(name: str) -> ModuleType:
+        root = name.partition(".")[0]
+        if importlib.util.find_spec(root) is None:
+            if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+                pytest.fail(f"{root} is not installed")
+            pytest.skip(f"{root} is not installed")
+        return importlib.import_module(name)
+
+    return library

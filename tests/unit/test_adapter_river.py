@@ -1,0 +1,221 @@
+"""The river adapter, inside river."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streameval import Evaluator
+from streameval._errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from streameval.adapters.river import BinaryArea
+
+
+@pytest.fixture(scope="module")
+def river(require) -> ModuleType:
+    """Return river with the parts that are used here."""
+    for part in ("anomaly", "datasets", "evaluate", "linear_model", "metrics", "preprocessing"):
+        require(f"river.{part}")
+    return require("river")
+
+
+@pytest.fixture
+def make(require) -> type[BinaryArea]:
+    """Return the adapter's class."""
+    require("river")
+    adapter: type[BinaryArea] = require("streameval.adapters.river").BinaryArea
+    return adapter
+
+
+def cases(count: int, seed: int = 1) -> list[tuple[bool, dict[bool, float]]]:
+    """Return labels and probabilities as river's classifiers give them."""
+    rng = random.Random(seed)
+    drawn = []
+    for _ in range(count):
+        label = rng.random() < 0.3
+        p = round(min(1.0, max(0.0, rng.gauss(0.6 if label else 0.4, 0.2))), 2)
+        drawn.append((label, {False: 1 - p, True: p}))
+    return drawn
+
+
+def expected(rows: Any) -> Evaluator:
+    """Return an evaluator of such cases."""
+    ev = Evaluator()
+    for label, probability in rows:
+        ev.add_case(label, probability[True])
+    return ev
+
+
+@pytest.mark.parametrize("figure", ["auc_pr", "average_precision", "auc_roc"])
+def test_follows_scikit_learn_at_every_step(make, require, figure: str) -> None:
+    """After every prefix the figure is scikit-learn's, or the evaluator's own."""
+    peers = require("sklearn.metrics")
+    metric = make(figure=figure)
+    rows = cases(60)
+    for count, (label, probability) in enumerate(rows, 1):
+        metric.update(label, probability)
+        seen = rows[:count]
+        labels, scores = [y for y, _ in seen], [p[True] for _, p in seen]
+        if len(set(labels)) < 2:
+            continue
+        if figure == "auc_pr":
+            value = expected(seen).auc_pr()
+        elif figure == "auc_roc":
+            value = peers.roc_auc_score(labels, scores)
+        else:
+            value = peers.average_precision_score(labels, scores)
+        assert metric.get() == pytest.approx(value, abs=1e-12)
+
+
+def model(river: ModuleType) -> Any:
+    """Return a small classifier."""
+    return river.preprocessing.StandardScaler() | river.linear_model.LogisticRegression()
+
+
+def test_progressive_validation(river, make) -> None:
+    """Inside progressive_val_score it counts what river's own metrics are given."""
+    dataset = river.datasets.Phishing()
+    ours, rolling = make(figure="auc_roc"), river.metrics.RollingROCAUC(window_size=5000)
+    for metric in (ours, rolling):
+        river.evaluate.progressive_val_score(dataset, model(river), metric)
+    assert ours.get() == pytest.approx(rolling.get(), abs=1e-9)
+    assert ours.evaluator.num_cases == dataset.n_samples
+
+
+def test_beside_a_metric_of_labels(river, make) -> None:
+    """A sum with a metric that needs labels works, as river's own do."""
+    dataset = river.datasets.Phishing().take(300)
+    both = make(figure="auc_pr") + river.metrics.Accuracy()
+    river.evaluate.progressive_val_score(dataset, model(river), both)
+    area, accuracy = both.get()
+    assert 0.5 < area < 1
+    assert 0.5 < accuracy < 1
+    assert repr(both).startswith("BinaryArea(auc_pr): ")
+
+
+@pytest.mark.parametrize("size", [1, 5, 50])
+def test_rolling(river, make, size: int) -> None:
+    """Inside utils.Rolling the figure is that of the last cases."""
+    rolling = river.utils.Rolling(make, window_size=size, figure="average_precision")
+    rows = cases(120)
+    for count, (label, probability) in enumerate(rows, 1):
+        rolling.update(label, probability)
+        if count % 7 == 0:
+            window = expected(rows[max(0, count - size) : count])
+            assert rolling.get() == pytest.approx(window.average_precision(), nan_ok=True)
+
+
+def test_revert_undoes_update(make) -> None:
+    """What is reverted was never there; what is not there cannot be reverted."""
+    metric = make()
+    rows = cases(20)
+    for label, probability in rows:
+        metric.update(label, probability, w=3)
+    metric.update(True, 0.25)
+    metric.revert(True, 0.25)
+    for label, probability in rows:
+        metric.revert(label, probability, w=2)
+    assert metric.evaluator == expected(rows)
+    with pytest.raises(InvalidInputError, match=r"no positive case of score 0\.25 is there"):
+        metric.revert(True, 0.25)
+    assert metric.evaluator == expected(rows)
+
+
+def test_whole_weights_are_repetitions(make) -> None:
+    """A weight of three is three cases, and of zero none."""
+    weighted, repeated = make(), make()
+    for weight, (label, probability) in enumerate(cases(4)):
+        weighted.update(label, probability, w=float(weight))
+        for _ in range(weight):
+            repeated.update(label, probability)
+    assert weighted.evaluator == repeated.evaluator
+    assert weighted.evaluator.num_cases == 6
+
+
+@pytest.mark.parametrize("w", [0.5, -1, float("nan"), float("inf")])
+def test_other_weights_are_refused(make, w: float) -> None:
+    """A weight that is no number of cases is refused, and nothing changes."""
+    metric = make()
+    with pytest.raises(InvalidInputError, match=r"w must be a whole number, 0 or more, got"):
+        metric.update(True, 0.5, w=w)
+    assert metric.evaluator.num_cases == 0
+
+
+def test_positive_label(make) -> None:
+    """`pos_val` names the positive label and picks its probability; an absent one is 0."""
+    metric = make(figure="auc_roc", pos_val="spam")
+    metric.update("spam", {"spam": 0.8, "ham": 0.2})
+    metric.update("ham", {"ham": 1.0})
+    metric.update("ham", {"spam": 0.9, "ham": 0.1})
+    assert metric.get() == 0.5
+
+
+def test_which_models_it_takes(river, make) -> None:
+    """Classifiers and anomaly detectors have scores; regressions and filters do not."""
+    metric = make()
+    detector = river.anomaly.HalfSpaceTrees(seed=1)
+    assert metric.works_with(model(river))
+    assert metric.works_with(detector)
+    assert not metric.works_with(river.anomaly.ThresholdFilter(detector, threshold=0.5))
+    assert not metric.works_with(river.linear_model.LinearRegression())
+
+
+def test_anomaly_scores_of_any_scale(river, make, require) -> None:
+    """An anomaly detector's scores are ranked as they are."""
+    rng = random.Random(2)
+    data = [({"x": rng.gauss(0, 1) + 6 * (i % 20 == 0)}, i % 20 == 0) for i in range(400)]
+    metric = make(figure="auc_roc")
+    steps = river.evaluate.iter_progressive_val_score(
+        data,
+        river.preprocessing.StandardScaler() | river.anomaly.OneClassSVM(nu=0.2),
+        metric,
+        yield_predictions=True,
+    )
+    scores = [step["Prediction"] for step in steps]
+    assert not all(0 <= score <= 1 for score in scores)
+    peers = require("sklearn.metrics")
+    value = peers.roc_auc_score([y for _, y in data], scores)
+    assert metric.get() == pytest.approx(value, abs=1e-12)
+
+
+def test_clone_copy_pickle(make) -> None:
+    """A clone is empty with the same settings; copies and pickles keep what was counted."""
+    metric = make(figure="auc_roc", pos_val=1, resolution=8, scale="probability")
+    for label, probability in cases(30):
+        metric.update(int(label), probability)
+    clone = metric.clone()
+    assert clone._get_params() == metric._get_params()
+    assert clone.evaluator == Evaluator(resolution=8, scale="probability")
+    for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        assert other.evaluator == metric.evaluator
+        assert other.get() == metric.get()
+        other.update(1, 0.5)
+        assert other.evaluator != metric.evaluator
+
+
+def test_conventions(river, make) -> None:
+    """It is river's kind of metric, and compares as one."""
+    good, bad = make(figure="auc_roc"), make(figure="auc_roc")
+    assert isinstance(good, river.metrics.base.BinaryMetric)
+    assert good.bigger_is_better
+    assert good.works_with_weights
+    assert not good.requires_labels
+    assert repr(good) == "BinaryArea(auc_roc): nan%"
+    for label, probability in cases(50):
+        good.update(label, probability)
+        bad.update(not label, probability)
+    assert good > bad
+    assert str(good) == f"BinaryArea(auc_roc): {good.get():.2%}"
+
+
+def test_unknown_figure(make) -> None:
+    """A figure that is none is refused with those that are."""
+    with pytest.raises(InvalidInputError, match=r"figure must be one of auc_pr, .* got 'f1'"):
+        make(figure="f1")
