@@ -348,6 +348,8 @@ class Sender:
         self._suspect_until = 0
         self.epoch += 1
         self.phase = Phase.DISCONNECTED
+        self.error = None
+        self._failures = 0
 
     def _give_up(self) -> None:
         """Count the first batch as refused: it has made every connection fail."""
