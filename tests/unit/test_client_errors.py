@@ -1,0 +1,163 @@
+"""The client's errors: the tree, and how a status becomes one of them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import grpc
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+import streameval.client
+from streameval import StreamEvalError
+from streameval.client import (
+    AccessError,
+    ClientError,
+    DeadlineError,
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    RefusedBatch,
+    ResourceExhaustedError,
+    RowsLostError,
+    UnavailableError,
+    Violation,
+)
+from streameval.client._errors import error_for
+from streameval.client._transport import from_rpc_error
+
+
+class Failed(grpc.RpcError, grpc.Call):
+    """A failed call, as gRPC raises it."""
+
+    def __init__(
+        self, code: grpc.StatusCode, message: str, metadata: tuple[tuple[str, bytes], ...] = ()
+    ) -> None:
+        self._code, self._message, self._metadata = code, message, metadata
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._message
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        return self._metadata
+
+    def _unused(self, *args: object) -> None:
+        raise NotImplementedError
+
+    initial_metadata = is_active = time_remaining = cancel = add_callback = _unused
+
+
+def packed(*details: object) -> tuple[tuple[str, bytes], ...]:
+    """Return details as trailing metadata."""
+    status = status_pb2.Status(code=8, message="text")
+    for detail in details:
+        box = any_pb2.Any()
+        box.Pack(detail)
+        status.details.append(box)
+    return (("other", b"x"), ("grpc-status-details-bin", status.SerializeToString()))
+
+
+def test_details_are_read() -> None:
+    """Reason, fields and delay of google.rpc details stand on the error."""
+    error = from_rpc_error(
+        Failed(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "the queue is full",
+            packed(
+                error_details_pb2.ErrorInfo(reason="QUEUE_FULL", domain="streameval"),
+                error_details_pb2.BadRequest(
+                    field_violations=[
+                        error_details_pb2.BadRequest.FieldViolation(
+                            field="cases.scores[3]", description="too many"
+                        )
+                    ]
+                ),
+                error_details_pb2.RetryInfo(
+                    retry_delay=duration_pb2.Duration(seconds=1, nanos=500_000_000)
+                ),
+                error_details_pb2.Help(),
+            ),
+        )
+    )
+    assert isinstance(error, ResourceExhaustedError)
+    assert str(error) == "the queue is full"
+    assert error.reason == "QUEUE_FULL"
+    assert error.violations == (Violation("cases.scores[3]", "too many"),)
+    assert error.retry_after_s == 1.5
+
+
+def test_details_that_cannot_be_read_are_left_out() -> None:
+    """Broken details do not hide the status itself."""
+    metadata = (("grpc-status-details-bin", b"\xff\xff\xff"),)
+    error = from_rpc_error(Failed(grpc.StatusCode.NOT_FOUND, "", metadata))
+    assert isinstance(error, NotFoundError)
+    assert str(error) == "NOT_FOUND"
+    assert error.retry_after_s is None
+    assert type(from_rpc_error(grpc.RpcError("odd"))) is ClientError
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "also"),
+    [
+        ("INVALID_ARGUMENT", InvalidRequestError, ValueError),
+        ("NOT_FOUND", NotFoundError, LookupError),
+        ("UNAUTHENTICATED", AccessError, StreamEvalError),
+        ("PERMISSION_DENIED", AccessError, StreamEvalError),
+        ("UNAVAILABLE", UnavailableError, StreamEvalError),
+        ("DEADLINE_EXCEEDED", DeadlineError, TimeoutError),
+        ("DATA_LOSS", ClientError, StreamEvalError),
+        ("FAILED_PRECONDITION", ClientError, StreamEvalError),
+    ],
+)
+def test_a_status_has_its_error(code: str, kind: type, also: type) -> None:
+    """Each status becomes one class, which keeps the status' name."""
+    error = error_for(code, "text")
+    assert type(error) is kind
+    assert isinstance(error, also)
+    assert (str(error), error.code) == ("text", code)
+
+
+def test_a_reason_is_more_than_a_status() -> None:
+    """Fenced is fenced whatever else fails a precondition."""
+    assert type(error_for("FAILED_PRECONDITION", "t", reason="EPOCH_FENCED")) is FencedError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        error_for(
+            "RESOURCE_EXHAUSTED",
+            "text",
+            reason="R",
+            violations=(Violation("f", "d"),),
+            retry_after_s=0.5,
+        ),
+        error_for("DEADLINE_EXCEEDED", "text"),
+        RowsLostError(
+            "text", refusals=(RefusedBatch("s", 1, "X", "m"),), refused_rows=1, dropped_rows=2
+        ),
+    ],
+)
+def test_errors_travel_between_processes(error: ClientError) -> None:
+    """Pickled and copied errors keep their class, text and attributes."""
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error)
+        assert twin.__dict__ == error.__dict__
+
+
+def test_public_names_are_sorted_and_complete() -> None:
+    """Every error of the tree is exported, and `__all__` is in order."""
+    names = streameval.client.__all__
+    assert names == sorted(names)
+    kinds = [ClientError]
+    while kinds:
+        kind = kinds.pop()
+        if kind.__module__.endswith("client._errors"):
+            assert kind.__name__ in names
+        kinds += kind.__subclasses__()

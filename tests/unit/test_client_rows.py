@@ -1,0 +1,158 @@
+"""Rows become batches that fit the server's limits, and read back as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval.client._buffer import Buffer
+from streameval.client._rows import CaseRows, MissRows, Rows, joined
+from streameval_server._batch import decode
+from streameval_server._limits import Limits
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def all_batches(rows: Rows, max_rows: int, max_bytes: int) -> list[Rows]:
+    """Split rows until nothing is left."""
+    pieces = []
+    rest: Rows | None = rows
+    while rest is not None:
+        head, rest = rest.split(max_rows, max_bytes)
+        pieces.append(head)
+    return pieces
+
+
+@given(
+    cases=st.lists(st.tuples(st.booleans(), finite, st.integers(1, 2**50)), min_size=1),
+    counted=st.booleans(),
+    max_rows=st.integers(1, 30),
+    max_bytes=st.integers(600, 2000),
+)
+def test_cases_arrive_as_they_were(
+    cases: list[tuple[bool, float, int]], counted: bool, max_rows: int, max_bytes: int
+) -> None:
+    """The server reads from the batches the same labels, scores and counts, within its limits."""
+    labels, scores, counts = (np.array(column) for column in zip(*cases))
+    rows = CaseRows("s", labels, scores, counts if counted else None)
+    limits = Limits(max_batch_rows=max_rows, max_batch_bytes=max_bytes)
+    decoded = []
+    for sequence, piece in enumerate(all_batches(rows, max_rows, max_bytes), 1):
+        batch = piece.batch(sequence)
+        assert batch.sequence == sequence
+        assert batch == piece.batch(sequence)
+        assert batch.ByteSize() <= piece.wire_bytes <= max_bytes
+        decoded.append(decode(batch, batch.ByteSize(), 0, limits))
+    np.testing.assert_array_equal(np.concatenate([piece.labels for piece in decoded]), labels)
+    np.testing.assert_array_equal(np.concatenate([piece.scores for piece in decoded]), scores)
+    if counted:
+        np.testing.assert_array_equal(np.concatenate([p.counts for p in decoded]), counts)
+
+
+def test_misses_arrive_as_they_were() -> None:
+    """Misses are one row, which cannot be split."""
+    rows = MissRows("s", 3, 4)
+    assert rows.split(1, 1) == (rows, None)
+    decoded = decode(rows.batch(1), 10, 0, Limits())
+    assert (decoded.positives, decoded.negatives) == (3, 4)
+
+
+def test_rows_join_where_that_changes_nothing() -> None:
+    """Plain cases become one piece, misses too; counts stay apart; huge misses stay apart."""
+    plain = CaseRows("s", np.array([True]), np.array([1.0]))
+    counted = CaseRows("s", np.array([True]), np.array([1.0]), np.array([2**61]))
+    huge = MissRows("s", 2**61, 0)
+    assert joined([plain]) == [plain]
+    pieces = joined([plain, MissRows("s", 1, 0), counted, plain, MissRows("s", 0, 2), counted])
+    assert sum(piece.size for piece in pieces) == 6
+    assert [piece for piece in pieces if piece is counted] == [counted, counted]
+    assert MissRows("s", 1, 2, size=2) in pieces
+    assert max(piece.size for piece in pieces if isinstance(piece, CaseRows)) == 2
+    assert joined([huge, huge, MissRows("s", 1, 1)]) == [
+        huge,
+        MissRows("s", 2**61, 0),
+        MissRows("s", 1, 1),
+    ]
+
+
+def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
+    """Return a buffer that drops, and notes when it wants a sender."""
+    started = [] if starts is None else starts
+    return Buffer(
+        capacity=capacity, batch_rows=10, when_full="drop", start=lambda: started.append(1)
+    )
+
+
+def test_a_buffer_is_taken_whole() -> None:
+    """What comes out is what went in, for each stream, once."""
+    starts: list[int] = []
+    box = buffer(starts=starts)
+    lane, other = box.lane("a"), box.lane("b")
+    assert box.lane("a") is lane
+    assert box.take() == []
+    assert not starts
+    box.add_case(lane, True, 1.0)
+    box.add_case(lane, False, 2.0)
+    box.add_rows(lane, CaseRows("a", np.array([True]), np.array([3.0])))
+    box.add_rows(other, MissRows("b", 1, 0))
+    assert starts == [1]
+    cases, misses = box.take()
+    assert isinstance(cases, CaseRows)
+    assert sorted(zip(cases.scores, cases.positives)) == [(1.0, True), (2.0, False), (3.0, True)]
+    assert misses == MissRows("b", 1, 0)
+    assert box.take() == []
+
+
+def test_room_comes_back_when_rows_are_settled() -> None:
+    """Rows taken but not settled still fill the buffer; settled ones do not."""
+    box = buffer(capacity=3)
+    lane = box.lane("a")
+    box.add_rows(lane, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
+    assert (box.accepted, box.dropped) == (3, 2)
+    (taken,) = box.take()
+    assert taken.size == 3
+    box.add_case(lane, True, 9.0)
+    assert (box.accepted, box.dropped) == (3, 3)
+    box.settled(2)
+    for _ in range(3):
+        box.add_case(lane, True, 9.0)
+    assert (box.accepted, box.dropped) == (5, 4)
+
+
+def test_a_discarding_buffer_counts_what_it_drops() -> None:
+    """After discard nothing is accepted, and room does not come back."""
+    box = buffer()
+    box.discard()
+    box.settled(0)
+    box.add_case(box.lane("a"), True, 1.0)
+    assert (box.accepted, box.dropped) == (0, 1)
+
+
+def test_a_waiting_sender_is_woken() -> None:
+    """`wait` returns when a batch is here, when rows lingered, or when there is other news."""
+    box = buffer()
+    lane = box.lane("a")
+    box.wait(lambda: True, linger_s=60)
+    for score in range(10):
+        box.add_case(lane, True, float(score))
+    box.wait(lambda: False, linger_s=60)
+    box.take()
+    box.add_case(lane, True, 1.0)
+    box.wait(lambda: False, linger_s=0.001)
+    assert box.has_rows()
+
+
+@pytest.mark.parametrize("rows", [MissRows("a", 1, 1), CaseRows("a", np.ones(1, bool), np.ones(1))])
+def test_a_reset_buffer_is_empty(rows: Rows) -> None:
+    """A forked child starts with nothing, in lanes that streams already hold."""
+    box = buffer()
+    lane = box.lane("a")
+    box.add_rows(lane, rows)
+    box.add_case(lane, True, 1.0)
+    box.reset()
+    assert box.take() == []
+    box.add_case(lane, True, 2.0)
+    (taken,) = box.take()
+    assert taken.size == 1

@@ -1,0 +1,215 @@
+"""The sender step by step, where a random walk would seldom go."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval.client._errors import ClientError, FencedError, error_for
+from streameval.client._rows import CaseRows
+from streameval.client._sender import KEPT_REFUSALS, Phase, ProtocolError, Sender
+from streameval.v1 import ingest_pb2, status_pb2
+
+
+def rows(size: int, first: float = 0.0) -> CaseRows:
+    """Return so many cases."""
+    return CaseRows("s", np.ones(size, bool), np.arange(size) + first)
+
+
+def resume(last: int = 0, **limits: int) -> ingest_pb2.IngestResponse:
+    """Return a server's first answer."""
+    return ingest_pb2.IngestResponse(resume=ingest_pb2.Resume(last_sequence=last, **limits))
+
+
+def ack(last: int, revision: int = 0) -> ingest_pb2.IngestResponse:
+    """Return an ack."""
+    return ingest_pb2.IngestResponse(ack=ingest_pb2.Ack(last_sequence=last, revision=revision))
+
+
+def refused(sequence: int, code: int = 3, revision: int = 0) -> ingest_pb2.IngestResponse:
+    """Return a refusal."""
+    refusal = status_pb2.Refusal(
+        code=code,
+        message="no",
+        violations=[status_pb2.FieldViolation(field="f", description="d")],
+    )
+    return ingest_pb2.IngestResponse(
+        refused=ingest_pb2.BatchRefused(sequence=sequence, refusal=refusal, revision=revision)
+    )
+
+
+def sender() -> Sender:
+    """Return a sender without jitter."""
+    return Sender("p", 7, random=lambda: 1.0)
+
+
+def connected(*pieces: CaseRows, **limits: int) -> Sender:
+    """Return a sender with rows, and a connection that is ready."""
+    made = sender()
+    made.put(pieces)
+    opening = made.open()
+    assert (opening.open.producer, opening.open.epoch) == ("p", 7)
+    made.receive(resume(**limits))
+    assert made.phase is Phase.READY
+    return made
+
+
+def sent(from_: Sender) -> list[int]:
+    """Take all that may be sent now; return the sequences."""
+    sequences = []
+    while (message := from_.next_message()) is not None:
+        sequences.append(message.batch.sequence)
+    return sequences
+
+
+def test_nothing_is_sent_before_resume() -> None:
+    """Batches wait for the server's limits."""
+    made = sender()
+    made.put([rows(1)])
+    assert made.next_message() is None
+    made.open()
+    assert made.next_message() is None
+    assert not made.starved
+
+
+def test_the_window_is_bounded_in_bytes() -> None:
+    """No more is on its way than the server reads; an ack makes room."""
+    made = connected(rows(10), max_batch_rows=1, max_inflight_bytes=1500)
+    assert sent(made) == [1, 2, 3]
+    assert not made.starved
+    made.receive(ack(2, revision=5))
+    assert sent(made) == [4, 5]
+    assert (made.acked_rows, made.revision) == (2, 5)
+    made.receive(ack(5))
+    assert made.revision == 5
+    assert sent(made) == [6, 7, 8]
+
+
+def test_a_batch_larger_than_the_window_goes_alone() -> None:
+    """A window smaller than a batch does not stop everything."""
+    made = connected(rows(100), rows(100), max_inflight_bytes=10)
+    assert sent(made) == [1]
+    made.receive(ack(1))
+    assert sent(made) == [2]
+
+
+def test_refusals_stay_readable_up_to_a_number() -> None:
+    """The last refusals are kept; all are counted; each settles what went before it."""
+    made = connected(*(rows(2) for _ in range(KEPT_REFUSALS + 20)))
+    last = len(sent(made))
+    for sequence in range(2, last + 1):
+        made.receive(refused(sequence, code=5 if sequence % 2 else 99, revision=sequence))
+    assert not made.pending
+    assert made.acked_rows == 2
+    assert made.refused_rows == 2 * (last - 1)
+    assert made.refused_batches == last - 1
+    assert len(made.refusals) == KEPT_REFUSALS
+    assert {refusal.code for refusal in made.refusals} == {"NOT_FOUND", "UNKNOWN"}
+    assert made.refusals[-1].violations[0].field == "f"
+    assert made.revision == last
+
+
+@pytest.mark.parametrize("message", [ack(2), refused(2), resume(), ingest_pb2.IngestResponse()])
+def test_what_makes_no_sense_is_an_error(message: ingest_pb2.IngestResponse) -> None:
+    """A server cannot acknowledge or refuse what was not sent, nor resume twice."""
+    made = connected(rows(1))
+    assert sent(made) == [1]
+    with pytest.raises(ProtocolError):
+        made.receive(message)
+
+
+def test_smaller_limits_after_a_restart_cut_again() -> None:
+    """Batches that a restarted server would not take are cut again, under a new epoch."""
+    made = connected(rows(10), rows(10, 10.0), max_batch_rows=10)
+    assert sent(made) == [1, 2]
+    made.disconnected(error_for("UNAVAILABLE", "gone"), 0.0)
+    made.open()
+    made.receive(resume(1, max_batch_rows=4))
+    assert made.phase is Phase.DISCONNECTED
+    assert (made.epoch, made.acked_rows) == (8, 10)
+    made.disconnected(None, 0.0)
+    made.open()
+    made.receive(resume(0, max_batch_rows=4))
+    scores = []
+    while (message := made.next_message()) is not None:
+        scores += np.frombuffer(message.batch.cases.scores_f64le).tolist()
+    assert scores == list(range(10, 20))
+
+
+def test_another_user_of_the_same_epoch_fences() -> None:
+    """A server that has more than was ever sent has it from somebody else."""
+    made = sender()
+    made.put([rows(3)])
+    made.open()
+    made.receive(resume(1))
+    assert made.phase is Phase.FENCED
+    assert isinstance(made.error, FencedError)
+    assert "another process uses the same producer" in str(made.error)
+    made.put([rows(2)])
+    made.disconnected(error_for("UNAVAILABLE", "gone"), 0.0)
+    assert (made.dropped_rows, made.pending) == (5, False)
+
+
+def test_a_fenced_sender_counts_what_it_drops() -> None:
+    """Sent or not, what is not acknowledged is dropped."""
+    made = connected(rows(4), max_batch_rows=2)
+    assert sent(made) == [1, 2]
+    made.put([rows(3)])
+    made.receive(ack(1))
+    made.disconnected(error_for("FAILED_PRECONDITION", "taken", reason="EPOCH_FENCED"), 0.0)
+    assert made.phase is Phase.FENCED
+    assert (made.acked_rows, made.dropped_rows, made.settled_rows) == (2, 5, made.put_rows)
+
+
+def test_a_batch_that_breaks_every_connection_is_given_up() -> None:
+    """After three failures the guilty batch is refused; the ones around it arrive."""
+    made = connected(rows(1), rows(1, 1.0), rows(1, 2.0))
+    arrived: list[float] = []
+    mark = {7: 0}
+    for _ in range(20):
+        while (message := made.next_message()) is not None:
+            (score,) = np.frombuffer(message.batch.cases.scores_f64le)
+            if score == 1.0:
+                made.disconnected(ClientError("cannot parse", code="INTERNAL"), 0.0)
+            elif message.batch.sequence > mark[made.epoch]:
+                arrived.append(score)
+                mark[made.epoch] = message.batch.sequence
+                made.receive(ack(message.batch.sequence))
+        if not made.pending:
+            break
+        if made.phase is not Phase.READY:
+            made.open()
+            made.receive(resume(mark.setdefault(made.epoch, 0)))
+            if made.phase is Phase.DISCONNECTED:
+                made.disconnected(made.error, 0.0)
+    assert arrived == [0.0, 2.0]
+    (refusal,) = made.refusals
+    assert refusal.message == "given up after 3 attempts: cannot parse"
+    assert refusal.code == "INTERNAL"
+    assert (made.acked_rows, made.refused_rows) == (2, 1)
+
+
+def test_an_overloaded_server_is_given_time() -> None:
+    """The delay grows with failures to a limit, and is never shorter than asked for."""
+    made = connected(rows(1))
+    assert sent(made) == [1]
+    delays = []
+    for _ in range(12):
+        made.disconnected(error_for("UNAVAILABLE", "gone"), 100.0)
+        delays.append(made.retry_at - 100.0)
+        made.open()
+        made.receive(resume())
+        assert sent(made) == [1]
+    assert delays[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert delays[-1] == 5.0
+    full = error_for("RESOURCE_EXHAUSTED", "full", retry_after_s=20.0)
+    for _ in range(5):
+        made.disconnected(full, 0.0)
+        assert made.retry_at == 30.0
+        made.open()
+        made.receive(resume())
+        assert sent(made) == [1]
+    made.receive(ack(1))
+    made.disconnected(None, 0.0)
+    assert made.retry_at == pytest.approx(0.1)
+    assert not made.refusals
