@@ -83,6 +83,10 @@ class UnaryCall:
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.CreateStreamRequest, frame)
+        if request.stream.HasField("settings"):
+            raise RequestError(
+                Code.UNIMPLEMENTED, "stream.settings are not served yet", reason="NOT_SERVED"
+            )
         self._administer(
             Kind.CREATE_STREAM,
             Format.CREATE_STREAM_REQUEST,

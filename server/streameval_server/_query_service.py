@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     import grpc
+    from google.protobuf.message import Message
 
     from streameval_server._runtime import Runtime
 
@@ -25,6 +26,9 @@ STATE_PIECE_BYTES = 1 << 20
 """Longest piece of a state."""
 
 _Kind = query_pb2.CurveKind
+
+_NOT_SELECTED_BY = ("last", "between", "last_cases", "half_life", "segment", "mature_after")
+"""Fields of a Selection that this version does not serve."""
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -42,6 +46,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.GetSnapshotResponse:
         """Return the figures of a stream."""
         stream = request.selection.stream
+        await _refuse_set(context, request, "metrics", "level", "anytime")
         return await self._answer(
             context, request.selection, ("snapshot", stream), partial(self._snapshot, stream)
         )
@@ -75,6 +80,31 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
                 data=data[start : start + STATE_PIECE_BYTES],
             )
 
+    async def ListWindows(  # noqa: N802 - the contract's name
+        self, request: query_pb2.ListWindowsRequest, context: Context
+    ) -> query_pb2.ListWindowsResponse:
+        """Refuse: not served yet."""
+        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+
+    async def CompareStreams(  # noqa: N802 - the contract's name
+        self, request: query_pb2.CompareStreamsRequest, context: Context
+    ) -> query_pb2.CompareStreamsResponse:
+        """Refuse: not served yet."""
+        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+
+    async def RankSegments(  # noqa: N802 - the contract's name
+        self, request: query_pb2.RankSegmentsRequest, context: Context
+    ) -> query_pb2.RankSegmentsResponse:
+        """Refuse: not served yet."""
+        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+
+    async def Watch(  # noqa: N802 - the contract's name
+        self, request: query_pb2.WatchRequest, context: Context
+    ) -> AsyncIterator[query_pb2.WatchResponse]:
+        """Refuse: not served yet."""
+        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+        yield query_pb2.WatchResponse()
+
     async def _answer(
         self,
         context: Context,
@@ -84,6 +114,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> T:
         """Wait for the revision, then for a query thread's answer."""
         runtime = self._runtime
+        await _refuse_set(context, selection, *_NOT_SELECTED_BY, prefix="selection.")
         try:
             with runtime.calls.call():
                 await runtime.visible(selection.min_revision)
@@ -120,6 +151,17 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     def _state(self, stream: str) -> tuple[int, bytes]:
         view = self._runtime.view(stream)
         return view.revision, view.evaluator.to_bytes()
+
+
+async def _refuse_set(context: Context, message: Message, *names: str, prefix: str = "") -> None:
+    """End the call if a field is set that this version does not serve."""
+    for field, _ in message.ListFields():
+        if field.name in names:
+            await abort(context, _not_served(prefix + field.name))
+
+
+def _not_served(what: str) -> RequestError:
+    return RequestError(Code.UNIMPLEMENTED, f"{what} is not served yet", reason="NOT_SERVED")
 
 
 def _unknown_kind(kind: int) -> RequestError:

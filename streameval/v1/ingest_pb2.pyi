@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from streameval.v1 import status_pb2 as _status_pb2
+from streameval.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -351,7 +352,9 @@ class SegmentColumn(_message.Message):
     """Declared segment key, for instance "country"."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Distinct values that occur."""
+        """Distinct values that occur, at most 128 bytes of UTF-8 each; "" is no
+        value. "__other__" is reserved.
+        """
 
     @_builtins.property
     def codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -462,7 +465,9 @@ Global___Labels: _TypeAlias = Labels  # noqa: Y015
 
 @_typing.final
 class Retractions(_message.Message):
-    """Takes predictions back, labelled or not."""
+    """Takes predictions back, labelled or not. One that is not known (any more)
+    changes nothing and is counted.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -493,22 +498,28 @@ class Misses(_message.Message):
     POSITIVES_FIELD_NUMBER: _builtins.int
     NEGATIVES_FIELD_NUMBER: _builtins.int
     EVENT_TIME_US_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
     positives: _builtins.int
     """Positive references that were never scored."""
     negatives: _builtins.int
     """Negative references that were never scored."""
     event_time_us: _builtins.int
     """As in Cases; 0 means when the server received it."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Segment]:
+        """The slices that they belong to; absent keys mean no value."""
+
     def __init__(
         self,
         *,
         positives: _builtins.int = ...,
         negatives: _builtins.int = ...,
         event_time_us: _builtins.int = ...,
+        segments: _abc.Iterable[_types_pb2.Segment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_time_us", b"event_time_us", "negatives", b"negatives", "positives", b"positives"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_time_us", b"event_time_us", "negatives", b"negatives", "positives", b"positives", "segments", b"segments"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -573,3 +584,159 @@ class IngestBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IngestBatchResponse: _TypeAlias = IngestBatchResponse  # noqa: Y015
+
+@_typing.final
+class MergeRequest(_message.Message):
+    """A piece of a merge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """Every later message: a piece of the states, at most 1 MiB."""
+    @_builtins.property
+    def header(self) -> Global___MergeHeader:
+        """First message, and only the first."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___MergeHeader | None = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "header", b"header", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["header", "data"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___MergeRequest: _TypeAlias = MergeRequest  # noqa: Y015
+
+@_typing.final
+class MergeHeader(_message.Message):
+    """Names what is merged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    CRC32_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """Name of the stream."""
+    source: _builtins.str
+    """Who aggregated it: a shard, a job. 1 to 128 bytes of UTF-8."""
+    epoch: _builtins.int
+    """Counts up with each merge of this source; one that is not above the last is
+    a duplicate and changes nothing.
+    """
+    total_bytes: _builtins.int
+    """Length of the pieces together: an encoded MergeStates."""
+    crc32: _builtins.int
+    """CRC-32 (zlib's) of the pieces together."""
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        source: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        total_bytes: _builtins.int = ...,
+        crc32: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crc32", b"crc32", "epoch", b"epoch", "source", b"source", "stream", b"stream", "total_bytes", b"total_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeHeader: _TypeAlias = MergeHeader  # noqa: Y015
+
+@_typing.final
+class MergeStates(_message.Message):
+    """What the pieces of a merge encode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def states(self) -> _containers.RepeatedCompositeFieldContainer[Global___PaneState]:
+        """One for each pane and slice."""
+
+    def __init__(
+        self,
+        *,
+        states: _abc.Iterable[Global___PaneState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["states", b"states"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeStates: _TypeAlias = MergeStates  # noqa: Y015
+
+@_typing.final
+class PaneState(_message.Message):
+    """The counts of one pane of one slice."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_TIME_US_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    EVALUATOR_FIELD_NUMBER: _builtins.int
+    event_time_us: _builtins.int
+    """When its cases happened; 0 counts in all time only. A state of a span must
+    lie in one pane.
+    """
+    evaluator: _builtins.bytes
+    """streameval.Evaluator.to_bytes()."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Segment]:
+        """The slices; absent keys mean no value. The whole is counted once: give a
+        state for each combination of values, or one without segments.
+        """
+
+    def __init__(
+        self,
+        *,
+        event_time_us: _builtins.int = ...,
+        segments: _abc.Iterable[_types_pb2.Segment] | None = ...,
+        evaluator: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evaluator", b"evaluator", "event_time_us", b"event_time_us", "segments", b"segments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PaneState: _TypeAlias = PaneState  # noqa: Y015
+
+@_typing.final
+class MergeResponse(_message.Message):
+    """The merge is durable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that includes it."""
+    duplicate: _builtins.bool
+    """True when the epoch was not above the source's last; nothing changed."""
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeResponse: _TypeAlias = MergeResponse  # noqa: Y015

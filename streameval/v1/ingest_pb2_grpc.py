@@ -50,6 +50,11 @@ class IngestServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_ingest__pb2.IngestBatchRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_ingest__pb2.IngestBatchResponse.FromString,
                 _registered_method=True)
+        self.Merge = channel.stream_unary(
+                '/streameval.v1.IngestService/Merge',
+                request_serializer=streameval_dot_v1_dot_ingest__pb2.MergeRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeResponse.FromString,
+                _registered_method=True)
 
 
 class IngestServiceServicer(object):
@@ -76,6 +81,14 @@ class IngestServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Merge(self, request_iterator, context):
+        """Adds states that were aggregated elsewhere: an edge process, a batch job, a
+        cluster. A header, then its pieces; atomic at the end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IngestServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -88,6 +101,11 @@ def add_IngestServiceServicer_to_server(servicer, server):
                     servicer.IngestBatch,
                     request_deserializer=streameval_dot_v1_dot_ingest__pb2.IngestBatchRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_ingest__pb2.IngestBatchResponse.SerializeToString,
+            ),
+            'Merge': grpc.stream_unary_rpc_method_handler(
+                    servicer.Merge,
+                    request_deserializer=streameval_dot_v1_dot_ingest__pb2.MergeRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_ingest__pb2.MergeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -150,6 +168,33 @@ class IngestService(object):
             '/streameval.v1.IngestService/IngestBatch',
             streameval_dot_v1_dot_ingest__pb2.IngestBatchRequest.SerializeToString,
             streameval_dot_v1_dot_ingest__pb2.IngestBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Merge(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/streameval.v1.IngestService/Merge',
+            streameval_dot_v1_dot_ingest__pb2.MergeRequest.SerializeToString,
+            streameval_dot_v1_dot_ingest__pb2.MergeResponse.FromString,
             options,
             channel_credentials,
             insecure,

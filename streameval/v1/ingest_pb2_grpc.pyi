@@ -45,6 +45,10 @@ class IngestServiceStub:
     """
     IngestBatch: _grpc.UnaryUnaryMultiCallable[_ingest_pb2.IngestBatchRequest, _ingest_pb2.IngestBatchResponse]
     """One batch, for clients without a stream. Returns when it is durable."""
+    Merge: _grpc.StreamUnaryMultiCallable[_ingest_pb2.MergeRequest, _ingest_pb2.MergeResponse]
+    """Adds states that were aggregated elsewhere: an edge process, a batch job, a
+    cluster. A header, then its pieces; atomic at the end.
+    """
 
 @_typing.type_check_only
 class IngestServiceAsyncStub(IngestServiceStub):
@@ -63,6 +67,10 @@ class IngestServiceAsyncStub(IngestServiceStub):
     """
     IngestBatch: _aio.UnaryUnaryMultiCallable[_ingest_pb2.IngestBatchRequest, _ingest_pb2.IngestBatchResponse]  # type: ignore[assignment]
     """One batch, for clients without a stream. Returns when it is durable."""
+    Merge: _aio.StreamUnaryMultiCallable[_ingest_pb2.MergeRequest, _ingest_pb2.MergeResponse]  # type: ignore[assignment]
+    """Adds states that were aggregated elsewhere: an edge process, a batch job, a
+    cluster. A header, then its pieces; atomic at the end.
+    """
 
 class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
     """Durable ingestion. An acknowledged batch is on disk and is never lost; it is
@@ -90,5 +98,15 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ingest_pb2.IngestBatchResponse, _abc.Awaitable[_ingest_pb2.IngestBatchResponse]]:
         """One batch, for clients without a stream. Returns when it is durable."""
+
+    @_abc_1.abstractmethod
+    def Merge(
+        self,
+        request_iterator: _MaybeAsyncIterator[_ingest_pb2.MergeRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_ingest_pb2.MergeResponse, _abc.Awaitable[_ingest_pb2.MergeResponse]]:
+        """Adds states that were aggregated elsewhere: an edge process, a batch job, a
+        cluster. A header, then its pieces; atomic at the end.
+        """
 
 def add_IngestServiceServicer_to_server(servicer: IngestServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,8 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from streameval.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
@@ -53,18 +56,34 @@ class GetSnapshotRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SELECTION_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    ANYTIME_FIELD_NUMBER: _builtins.int
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    anytime: _builtins.bool
+    """Intervals that hold however often one looks. All time only."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Which figures, by name; none means auc_roc, auc_roc_hull, auc_pr,
+        auc_pr_hull, average_precision and prevalence.
+        """
 
     def __init__(
         self,
         *,
         selection: _types_pb2.Selection | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        level: _builtins.float = ...,
+        anytime: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "level", b"level", "metrics", b"metrics", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -219,3 +238,370 @@ class GetStateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStateResponse: _TypeAlias = GetStateResponse  # noqa: Y015
+
+@_typing.final
+class ListWindowsRequest(_message.Message):
+    """Asks for a time series."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most this many rows; 0 means 500, and more than 1,000 means 1,000."""
+    page_token: _builtins.str
+    """next_page_token of the page before; empty for the first."""
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which stream and segment; its window must be `between`."""
+
+    @_builtins.property
+    def step(self) -> _duration_pb2.Duration:
+        """Width of a row, widened to whole panes."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Which figures; none means auc_pr and auc_roc."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        step: _duration_pb2.Duration | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        level: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection", "step", b"step"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "metrics", b"metrics", "page_size", b"page_size", "page_token", b"page_token", "selection", b"selection", "step", b"step"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWindowsRequest: _TypeAlias = ListWindowsRequest  # noqa: Y015
+
+@_typing.final
+class ListWindowsResponse(_message.Message):
+    """A page of a time series."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page; empty on the last."""
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Snapshot]:
+        """Oldest first, one for each step, also where there are no cases. Without
+        hulls.
+        """
+
+    def __init__(
+        self,
+        *,
+        snapshots: _abc.Iterable[_types_pb2.Snapshot] | None = ...,
+        next_page_token: _builtins.str = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "revision", b"revision", "snapshots", b"snapshots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListWindowsResponse: _TypeAlias = ListWindowsResponse  # noqa: Y015
+
+@_typing.final
+class CompareStreamsRequest(_message.Message):
+    """Asks how two sets of cases differ."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    OWN_PREVALENCE_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """"auc_pr", "average_precision" or "auc_roc"; empty means auc_pr."""
+    prevalence: _builtins.float
+    """For the figures of precision and recall: the prevalence to compare at; 0
+    means that of both sides pooled.
+    """
+    own_prevalence: _builtins.bool
+    """Compare each side at its own prevalence instead."""
+    level: _builtins.float
+    """Nominal coverage of the interval; 0 means 0.95."""
+    @_builtins.property
+    def a(self) -> _types_pb2.Selection:
+        """One side."""
+
+    @_builtins.property
+    def b(self) -> _types_pb2.Selection:
+        """The other. Where it contains the first (its stream, window and segment
+        do), its remainder is compared: never a part with a total that contains it.
+        """
+
+    def __init__(
+        self,
+        *,
+        a: _types_pb2.Selection | None = ...,
+        b: _types_pb2.Selection | None = ...,
+        metric: _builtins.str = ...,
+        prevalence: _builtins.float = ...,
+        own_prevalence: _builtins.bool = ...,
+        level: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["a", b"a", "b", b"b", "level", b"level", "metric", b"metric", "own_prevalence", b"own_prevalence", "prevalence", b"prevalence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareStreamsRequest: _TypeAlias = CompareStreamsRequest  # noqa: Y015
+
+@_typing.final
+class CompareStreamsResponse(_message.Message):
+    """A difference."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    A_FIELD_NUMBER: _builtins.int
+    B_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    P_VALUE_FIELD_NUMBER: _builtins.int
+    PREVALENCE_FIELD_NUMBER: _builtins.int
+    COMPLEMENT_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    p_value: _builtins.float
+    """Two-sided; absent when undefined."""
+    prevalence: _builtins.float
+    """The prevalence that both were compared at; absent for own prevalences and
+    AUC-ROC.
+    """
+    complement: _builtins.bool
+    """Whether b is what remained of it without a."""
+    @_builtins.property
+    def a(self) -> _types_pb2.Metric:
+        """The figure of each side, at the prevalence of the comparison."""
+
+    @_builtins.property
+    def b(self) -> _types_pb2.Metric:
+        """As above."""
+
+    @_builtins.property
+    def difference(self) -> _types_pb2.Metric:
+        """a minus b, with its interval."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        a: _types_pb2.Metric | None = ...,
+        b: _types_pb2.Metric | None = ...,
+        difference: _types_pb2.Metric | None = ...,
+        p_value: _builtins.float | None = ...,
+        prevalence: _builtins.float | None = ...,
+        complement: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
+    _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
+    _WhichOneofReturnType__prevalence: _TypeAlias = _typing.Literal["prevalence"]  # noqa: Y015
+    _WhichOneofArgType__prevalence: _TypeAlias = _typing.Literal["_prevalence", b"_prevalence"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prevalence) -> _WhichOneofReturnType__prevalence | None: ...
+
+Global___CompareStreamsResponse: _TypeAlias = CompareStreamsResponse  # noqa: Y015
+
+@_typing.final
+class RankSegmentsRequest(_message.Message):
+    """Asks for the slices of one key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    METRIC_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Declared segment key; empty means all keys."""
+    metric: _builtins.str
+    """As in CompareStreamsRequest."""
+    level: _builtins.float
+    """Nominal coverage of the intervals; 0 means 0.95."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which stream and window; no segment."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        key: _builtins.str = ...,
+        metric: _builtins.str = ...,
+        level: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "level", b"level", "metric", b"metric", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RankSegmentsRequest: _TypeAlias = RankSegmentsRequest  # noqa: Y015
+
+@_typing.final
+class RankSegmentsResponse(_message.Message):
+    """The slices, the worst first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSegment]:
+        """By the upper limit of the difference from the rest."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        segments: _abc.Iterable[Global___RankedSegment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "segments", b"segments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RankSegmentsResponse: _TypeAlias = RankSegmentsResponse  # noqa: Y015
+
+@_typing.final
+class RankedSegment(_message.Message):
+    """One slice against the rest of its window."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    DIFFERENCE_FIELD_NUMBER: _builtins.int
+    P_VALUE_FIELD_NUMBER: _builtins.int
+    NUM_POSITIVE_REF_FIELD_NUMBER: _builtins.int
+    NUM_NEGATIVE_REF_FIELD_NUMBER: _builtins.int
+    p_value: _builtins.float
+    """Two-sided, adjusted for the number of slices (Holm 1979)."""
+    num_positive_ref: _builtins.int
+    """Positive references of the slice."""
+    num_negative_ref: _builtins.int
+    """Negative references of the slice."""
+    @_builtins.property
+    def segment(self) -> _types_pb2.Segment:
+        """The slice."""
+
+    @_builtins.property
+    def value(self) -> _types_pb2.Metric:
+        """Its figure, at the prevalence of the window."""
+
+    @_builtins.property
+    def difference(self) -> _types_pb2.Metric:
+        """The slice's figure minus that of the rest, with its interval."""
+
+    def __init__(
+        self,
+        *,
+        segment: _types_pb2.Segment | None = ...,
+        value: _types_pb2.Metric | None = ...,
+        difference: _types_pb2.Metric | None = ...,
+        p_value: _builtins.float | None = ...,
+        num_positive_ref: _builtins.int = ...,
+        num_negative_ref: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "difference", b"difference", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "difference", b"difference", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
+    _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p_value) -> _WhichOneofReturnType__p_value | None: ...
+
+Global___RankedSegment: _TypeAlias = RankedSegment  # noqa: Y015
+
+@_typing.final
+class WatchRequest(_message.Message):
+    """Asks to be told."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    MIN_INTERVAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which cases."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in GetSnapshotRequest."""
+
+    @_builtins.property
+    def min_interval(self) -> _duration_pb2.Duration:
+        """No more often than this; at least 100 ms, which is what 0 means."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        min_interval: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
+
+@_typing.final
+class WatchResponse(_message.Message):
+    """The newest figures."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def snapshot(self) -> _types_pb2.Snapshot:
+        """The answer, with its revision."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: _types_pb2.Snapshot | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015

@@ -50,6 +50,26 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetStateRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetStateResponse.FromString,
                 _registered_method=True)
+        self.ListWindows = channel.unary_unary(
+                '/streameval.v1.QueryService/ListWindows',
+                request_serializer=streameval_dot_v1_dot_query__pb2.ListWindowsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.ListWindowsResponse.FromString,
+                _registered_method=True)
+        self.CompareStreams = channel.unary_unary(
+                '/streameval.v1.QueryService/CompareStreams',
+                request_serializer=streameval_dot_v1_dot_query__pb2.CompareStreamsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.CompareStreamsResponse.FromString,
+                _registered_method=True)
+        self.RankSegments = channel.unary_unary(
+                '/streameval.v1.QueryService/RankSegments',
+                request_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/streameval.v1.QueryService/Watch',
+                request_serializer=streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer(object):
@@ -77,6 +97,35 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListWindows(self, request, context):
+        """The time series: one snapshot for each step of a span.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompareStreams(self, request, context):
+        """How much two streams, windows or segments differ, and how surely.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RankSegments(self, request, context):
+        """The values of a segment key by how much worse each is than the rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """A snapshot whenever the stream's revision moves; the latest only, never a
+        queue of old ones.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +143,26 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetState,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetStateRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetStateResponse.SerializeToString,
+            ),
+            'ListWindows': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListWindows,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.ListWindowsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.ListWindowsResponse.SerializeToString,
+            ),
+            'CompareStreams': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareStreams,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.CompareStreamsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.CompareStreamsResponse.SerializeToString,
+            ),
+            'RankSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.RankSegments,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.WatchRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.WatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +247,114 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetState',
             streameval_dot_v1_dot_query__pb2.GetStateRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListWindows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/ListWindows',
+            streameval_dot_v1_dot_query__pb2.ListWindowsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.ListWindowsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareStreams(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/CompareStreams',
+            streameval_dot_v1_dot_query__pb2.CompareStreamsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.CompareStreamsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RankSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/RankSegments',
+            streameval_dot_v1_dot_query__pb2.RankSegmentsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.RankSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/streameval.v1.QueryService/Watch',
+            streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,16 @@ class QueryServiceStub:
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
     """The state itself, in chunks: every metric can be computed from it."""
+    ListWindows: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]
+    """The time series: one snapshot for each step of a span."""
+    CompareStreams: _grpc.UnaryUnaryMultiCallable[_query_pb2.CompareStreamsRequest, _query_pb2.CompareStreamsResponse]
+    """How much two streams, windows or segments differ, and how surely."""
+    RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
+    """The values of a segment key by how much worse each is than the rest."""
+    Watch: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]
+    """A snapshot whenever the stream's revision moves; the latest only, never a
+    queue of old ones.
+    """
 
 @_typing.type_check_only
 class QueryServiceAsyncStub(QueryServiceStub):
@@ -51,6 +61,16 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
     """The state itself, in chunks: every metric can be computed from it."""
+    ListWindows: _aio.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]  # type: ignore[assignment]
+    """The time series: one snapshot for each step of a span."""
+    CompareStreams: _aio.UnaryUnaryMultiCallable[_query_pb2.CompareStreamsRequest, _query_pb2.CompareStreamsResponse]  # type: ignore[assignment]
+    """How much two streams, windows or segments differ, and how surely."""
+    RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
+    """The values of a segment key by how much worse each is than the rest."""
+    Watch: _aio.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]  # type: ignore[assignment]
+    """A snapshot whenever the stream's revision moves; the latest only, never a
+    queue of old ones.
+    """
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Live questions. Every answer says which log revision it includes."""
@@ -78,5 +98,39 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.GetStateResponse], _abc.AsyncIterator[_query_pb2.GetStateResponse]]:
         """The state itself, in chunks: every metric can be computed from it."""
+
+    @_abc_1.abstractmethod
+    def ListWindows(
+        self,
+        request: _query_pb2.ListWindowsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.ListWindowsResponse, _abc.Awaitable[_query_pb2.ListWindowsResponse]]:
+        """The time series: one snapshot for each step of a span."""
+
+    @_abc_1.abstractmethod
+    def CompareStreams(
+        self,
+        request: _query_pb2.CompareStreamsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.CompareStreamsResponse, _abc.Awaitable[_query_pb2.CompareStreamsResponse]]:
+        """How much two streams, windows or segments differ, and how surely."""
+
+    @_abc_1.abstractmethod
+    def RankSegments(
+        self,
+        request: _query_pb2.RankSegmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.RankSegmentsResponse, _abc.Awaitable[_query_pb2.RankSegmentsResponse]]:
+        """The values of a segment key by how much worse each is than the rest."""
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _query_pb2.WatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchResponse], _abc.AsyncIterator[_query_pb2.WatchResponse]]:
+        """A snapshot whenever the stream's revision moves; the latest only, never a
+        queue of old ones.
+        """
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -5,9 +5,12 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +22,78 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OrphanPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OrphanPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrphanPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ORPHAN_POLICY_UNSPECIFIED: _OrphanPolicy.ValueType  # 0
+    """Means DROP."""
+    ORPHAN_POLICY_DROP: _OrphanPolicy.ValueType  # 1
+    """It is counted as an orphan and nothing else."""
+    ORPHAN_POLICY_MISS: _OrphanPolicy.ValueType  # 2
+    """It is a miss: a reference that was never scored."""
+
+class OrphanPolicy(_OrphanPolicy, metaclass=_OrphanPolicyEnumTypeWrapper):
+    """What becomes of a label whose prediction never came."""
+
+ORPHAN_POLICY_UNSPECIFIED: OrphanPolicy.ValueType  # 0
+"""Means DROP."""
+ORPHAN_POLICY_DROP: OrphanPolicy.ValueType  # 1
+"""It is counted as an orphan and nothing else."""
+ORPHAN_POLICY_MISS: OrphanPolicy.ValueType  # 2
+"""It is a miss: a reference that was never scored."""
+Global___OrphanPolicy: _TypeAlias = OrphanPolicy  # noqa: Y015
+
+class _ExpiryPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ExpiryPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExpiryPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EXPIRY_POLICY_UNSPECIFIED: _ExpiryPolicy.ValueType  # 0
+    """Means DROP."""
+    EXPIRY_POLICY_DROP: _ExpiryPolicy.ValueType  # 1
+    """It is counted as expired and nothing else."""
+    EXPIRY_POLICY_NEGATIVE: _ExpiryPolicy.ValueType  # 2
+    """It is a negative case. Labels are not missing at random: answers warn."""
+
+class ExpiryPolicy(_ExpiryPolicy, metaclass=_ExpiryPolicyEnumTypeWrapper):
+    """What becomes of a prediction whose label did not come in time."""
+
+EXPIRY_POLICY_UNSPECIFIED: ExpiryPolicy.ValueType  # 0
+"""Means DROP."""
+EXPIRY_POLICY_DROP: ExpiryPolicy.ValueType  # 1
+"""It is counted as expired and nothing else."""
+EXPIRY_POLICY_NEGATIVE: ExpiryPolicy.ValueType  # 2
+"""It is a negative case. Labels are not missing at random: answers warn."""
+Global___ExpiryPolicy: _TypeAlias = ExpiryPolicy  # noqa: Y015
+
+class _Scale:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ScaleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scale.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCALE_UNSPECIFIED: _Scale.ValueType  # 0
+    """Means PLAIN."""
+    SCALE_PLAIN: _Scale.ValueType  # 1
+    """Significant bits of the score."""
+    SCALE_PROBABILITY: _Scale.ValueType  # 2
+    """Scores are in [0, 1]; bits are counted from both ends."""
+
+class Scale(_Scale, metaclass=_ScaleEnumTypeWrapper):
+    """On which scale bits of a score are kept."""
+
+SCALE_UNSPECIFIED: Scale.ValueType  # 0
+"""Means PLAIN."""
+SCALE_PLAIN: Scale.ValueType  # 1
+"""Significant bits of the score."""
+SCALE_PROBABILITY: Scale.ValueType  # 2
+"""Scores are in [0, 1]; bits are counted from both ends."""
+Global___Scale: _TypeAlias = Scale  # noqa: Y015
+
 @_typing.final
 class Stream(_message.Message):
     """A stream: everything about one model version."""
@@ -28,6 +103,8 @@ class Stream(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     CREATE_REVISION_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    COUNTERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", at most 128 characters; by custom
     "model/version".
@@ -38,20 +115,172 @@ class Stream(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was made, by the server's clock."""
 
+    @_builtins.property
+    def settings(self) -> Global___StreamSettings:
+        """How it counts; unset fields mean the defaults. Always complete in answers."""
+
+    @_builtins.property
+    def counters(self) -> Global___StreamCounters:
+        """What it keeps, and what had no effect; only in answers to GetStream."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         create_revision: _builtins.int = ...,
+        settings: Global___StreamSettings | None = ...,
+        counters: Global___StreamCounters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "create_time", b"create_time", "settings", b"settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_revision", b"create_revision", "create_time", b"create_time", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "create_revision", b"create_revision", "create_time", b"create_time", "name", b"name", "settings", b"settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Stream: _TypeAlias = Stream  # noqa: Y015
+
+@_typing.final
+class StreamCounters(_message.Message):
+    """What a stream keeps, and what arrived without effect, since it was made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUPLICATE_PREDICTIONS_FIELD_NUMBER: _builtins.int
+    DUPLICATE_LABELS_FIELD_NUMBER: _builtins.int
+    RELABELLED_FIELD_NUMBER: _builtins.int
+    UNKNOWN_RETRACTIONS_FIELD_NUMBER: _builtins.int
+    RETRACTED_EARLY_LABELS_FIELD_NUMBER: _builtins.int
+    EXPIRED_EARLY_FIELD_NUMBER: _builtins.int
+    OTHER_VALUES_FIELD_NUMBER: _builtins.int
+    BEYOND_RETENTION_FIELD_NUMBER: _builtins.int
+    KEPT_IDS_FIELD_NUMBER: _builtins.int
+    PANES_FIELD_NUMBER: _builtins.int
+    STATE_BYTES_FIELD_NUMBER: _builtins.int
+    duplicate_predictions: _builtins.int
+    """Predictions of an id that was known already; the first one counts."""
+    duplicate_labels: _builtins.int
+    """Labels that said what was known already, or replaced one that still waits
+    for its prediction.
+    """
+    relabelled: _builtins.int
+    """Labels that changed the label of a prediction."""
+    unknown_retractions: _builtins.int
+    """Retractions of ids that were not known."""
+    retracted_early_labels: _builtins.int
+    """Retractions of labels that still waited for their prediction."""
+    expired_early: _builtins.int
+    """Predictions that expired early because max_pending ids were kept."""
+    other_values: _builtins.int
+    """Values that went to an "__other__" slice."""
+    beyond_retention: _builtins.int
+    """Rows that came into no pane, because theirs was gone by then. They count in
+    all time.
+    """
+    kept_ids: _builtins.int
+    """Ids that are kept: predictions that wait for their label, labels that wait
+    for their prediction, and ids labelled less than relabel_ttl ago.
+    """
+    panes: _builtins.int
+    """Panes that are kept, those of slices included."""
+    state_bytes: _builtins.int
+    """Memory that all of it takes, about."""
+    def __init__(
+        self,
+        *,
+        duplicate_predictions: _builtins.int = ...,
+        duplicate_labels: _builtins.int = ...,
+        relabelled: _builtins.int = ...,
+        unknown_retractions: _builtins.int = ...,
+        retracted_early_labels: _builtins.int = ...,
+        expired_early: _builtins.int = ...,
+        other_values: _builtins.int = ...,
+        beyond_retention: _builtins.int = ...,
+        kept_ids: _builtins.int = ...,
+        panes: _builtins.int = ...,
+        state_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beyond_retention", b"beyond_retention", "duplicate_labels", b"duplicate_labels", "duplicate_predictions", b"duplicate_predictions", "expired_early", b"expired_early", "kept_ids", b"kept_ids", "other_values", b"other_values", "panes", b"panes", "relabelled", b"relabelled", "retracted_early_labels", b"retracted_early_labels", "state_bytes", b"state_bytes", "unknown_retractions", b"unknown_retractions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamCounters: _TypeAlias = StreamCounters  # noqa: Y015
+
+@_typing.final
+class StreamSettings(_message.Message):
+    """How a stream counts. A setting that is absent has its default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PANE_FIELD_NUMBER: _builtins.int
+    RETENTION_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    SCALE_FIELD_NUMBER: _builtins.int
+    LABEL_TTL_FIELD_NUMBER: _builtins.int
+    RELABEL_TTL_FIELD_NUMBER: _builtins.int
+    MAX_PENDING_FIELD_NUMBER: _builtins.int
+    ORPHANS_FIELD_NUMBER: _builtins.int
+    EXPIRED_FIELD_NUMBER: _builtins.int
+    SEGMENT_KEYS_FIELD_NUMBER: _builtins.int
+    resolution: _builtins.int
+    """Significant bits of a score that a pane keeps; 12. Cannot change."""
+    scale: Global___Scale.ValueType
+    """Scale of those bits; plain. Cannot change."""
+    max_pending: _builtins.int
+    """The most ids that are kept; 2,000,000. Above it the oldest expire early."""
+    orphans: Global___OrphanPolicy.ValueType
+    """What becomes of orphans; dropped. MISS with EXPIRY_POLICY_NEGATIVE is
+    refused: a late positive would count twice.
+    """
+    expired: Global___ExpiryPolicy.ValueType
+    """What becomes of predictions without a label; dropped."""
+    @_builtins.property
+    def pane(self) -> _duration_pb2.Duration:
+        """Smallest time slice kept apart; 1 min. Cannot change."""
+
+    @_builtins.property
+    def retention(self) -> _duration_pb2.Duration:
+        """How long panes are kept; 30 d. Can grow and shrink; what is gone is gone."""
+
+    @_builtins.property
+    def label_ttl(self) -> _duration_pb2.Duration:
+        """How long after its event time a prediction waits for its label; 14 d, and
+        no longer than retention. Applies to what arrives from then on.
+        """
+
+    @_builtins.property
+    def relabel_ttl(self) -> _duration_pb2.Duration:
+        """How long a labelled id can be relabelled or retracted; 1 h."""
+
+    @_builtins.property
+    def segment_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Declared segment keys, at most 8, each [A-Za-z0-9._-]+ and at most 64
+        characters. Keys can be added, not taken away.
+        """
+
+    def __init__(
+        self,
+        *,
+        pane: _duration_pb2.Duration | None = ...,
+        retention: _duration_pb2.Duration | None = ...,
+        resolution: _builtins.int = ...,
+        scale: Global___Scale.ValueType = ...,
+        label_ttl: _duration_pb2.Duration | None = ...,
+        relabel_ttl: _duration_pb2.Duration | None = ...,
+        max_pending: _builtins.int = ...,
+        orphans: Global___OrphanPolicy.ValueType = ...,
+        expired: Global___ExpiryPolicy.ValueType = ...,
+        segment_keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["label_ttl", b"label_ttl", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "retention", b"retention"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expired", b"expired", "label_ttl", b"label_ttl", "max_pending", b"max_pending", "orphans", b"orphans", "pane", b"pane", "relabel_ttl", b"relabel_ttl", "resolution", b"resolution", "retention", b"retention", "scale", b"scale", "segment_keys", b"segment_keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamSettings: _TypeAlias = StreamSettings  # noqa: Y015
 
 @_typing.final
 class CreateStreamRequest(_message.Message):
@@ -62,7 +291,7 @@ class CreateStreamRequest(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def stream(self) -> Global___Stream:
-        """Only `name` is read."""
+        """Its name and settings are read."""
 
     def __init__(
         self,
@@ -216,6 +445,64 @@ class ListStreamsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListStreamsResponse: _TypeAlias = ListStreamsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateStreamRequest(_message.Message):
+    """Changes settings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def stream(self) -> Global___Stream:
+        """Its name and the new settings."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """Which settings, for instance "settings.label_ttl"; empty is refused."""
+
+    def __init__(
+        self,
+        *,
+        stream: Global___Stream | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateStreamRequest: _TypeAlias = UpdateStreamRequest  # noqa: Y015
+
+@_typing.final
+class UpdateStreamResponse(_message.Message):
+    """The settings changed, durably."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that includes the change."""
+    @_builtins.property
+    def stream(self) -> Global___Stream:
+        """As it is now."""
+
+    def __init__(
+        self,
+        *,
+        stream: Global___Stream | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateStreamResponse: _TypeAlias = UpdateStreamResponse  # noqa: Y015
 
 @_typing.final
 class DeleteStreamRequest(_message.Message):

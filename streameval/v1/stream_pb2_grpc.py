@@ -50,6 +50,11 @@ class StreamServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_stream__pb2.ListStreamsRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_stream__pb2.ListStreamsResponse.FromString,
                 _registered_method=True)
+        self.UpdateStream = channel.unary_unary(
+                '/streameval.v1.StreamService/UpdateStream',
+                request_serializer=streameval_dot_v1_dot_stream__pb2.UpdateStreamRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_stream__pb2.UpdateStreamResponse.FromString,
+                _registered_method=True)
         self.DeleteStream = channel.unary_unary(
                 '/streameval.v1.StreamService/DeleteStream',
                 request_serializer=streameval_dot_v1_dot_stream__pb2.DeleteStreamRequest.SerializeToString,
@@ -84,6 +89,13 @@ class StreamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateStream(self, request, context):
+        """Changes settings. FAILED_PRECONDITION for one that cannot change, with why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteStream(self, request, context):
         """Deletes a stream and everything that was counted in it. NOT_FOUND when
         there is none.
@@ -109,6 +121,11 @@ def add_StreamServiceServicer_to_server(servicer, server):
                     servicer.ListStreams,
                     request_deserializer=streameval_dot_v1_dot_stream__pb2.ListStreamsRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_stream__pb2.ListStreamsResponse.SerializeToString,
+            ),
+            'UpdateStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateStream,
+                    request_deserializer=streameval_dot_v1_dot_stream__pb2.UpdateStreamRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_stream__pb2.UpdateStreamResponse.SerializeToString,
             ),
             'DeleteStream': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteStream,
@@ -198,6 +215,33 @@ class StreamService(object):
             '/streameval.v1.StreamService/ListStreams',
             streameval_dot_v1_dot_stream__pb2.ListStreamsRequest.SerializeToString,
             streameval_dot_v1_dot_stream__pb2.ListStreamsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.StreamService/UpdateStream',
+            streameval_dot_v1_dot_stream__pb2.UpdateStreamRequest.SerializeToString,
+            streameval_dot_v1_dot_stream__pb2.UpdateStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,6 +42,8 @@ class StreamServiceStub:
     """One stream's description. NOT_FOUND when there is none."""
     ListStreams: _grpc.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]
     """Streams in order of their names."""
+    UpdateStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]
+    """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
     DeleteStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
@@ -61,6 +63,8 @@ class StreamServiceAsyncStub(StreamServiceStub):
     """One stream's description. NOT_FOUND when there is none."""
     ListStreams: _aio.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]  # type: ignore[assignment]
     """Streams in order of their names."""
+    UpdateStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]  # type: ignore[assignment]
+    """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
     DeleteStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]  # type: ignore[assignment]
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
@@ -95,6 +99,14 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.ListStreamsResponse, _abc.Awaitable[_stream_pb2.ListStreamsResponse]]:
         """Streams in order of their names."""
+
+    @_abc_1.abstractmethod
+    def UpdateStream(
+        self,
+        request: _stream_pb2.UpdateStreamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_stream_pb2.UpdateStreamResponse, _abc.Awaitable[_stream_pb2.UpdateStreamResponse]]:
+        """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
 
     @_abc_1.abstractmethod
     def DeleteStream(

@@ -5,7 +5,9 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -60,30 +62,174 @@ class Metric(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    BOUNDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision",
-    "prevalence".
+    "prevalence", "auc_pr_normalized", "auc_pr_minimum", "auc_prg",
+    "maximum_f_measure", "brier_score", "log_loss", "ks_statistic", "gini".
     """
     value: _builtins.float
-    """In [0, 1]; absent when undefined."""
+    """Absent when undefined."""
     undefined_reason: Global___UndefinedReason.ValueType
     """Set when value is absent."""
+    @_builtins.property
+    def interval(self) -> Global___Interval:
+        """Confidence interval, cases taken as independent."""
+
+    @_builtins.property
+    def bounds(self) -> Global___Bounds:
+        """What the exact figure lies within, whatever order the cells of a bounded
+        state hide. Absent where the state is exact or the figure has none.
+        """
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         value: _builtins.float | None = ...,
         undefined_reason: Global___UndefinedReason.ValueType = ...,
+        interval: Global___Interval | None = ...,
+        bounds: Global___Bounds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "bounds", b"bounds", "interval", b"interval", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "undefined_reason", b"undefined_reason", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "bounds", b"bounds", "interval", b"interval", "name", b"name", "undefined_reason", b"undefined_reason", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
     _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___Metric: _TypeAlias = Metric  # noqa: Y015
+
+@_typing.final
+class Interval(_message.Message):
+    """A confidence interval of a figure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
+    ANYTIME_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """Lower limit; absent with too few cases."""
+    upper: _builtins.float
+    """Upper limit; absent with too few cases."""
+    level: _builtins.float
+    """Nominal coverage, for instance 0.95."""
+    undefined_reason: Global___UndefinedReason.ValueType
+    """Set when the limits are absent."""
+    anytime: _builtins.bool
+    """Whether it holds however often one looks (a confidence sequence)."""
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float | None = ...,
+        upper: _builtins.float | None = ...,
+        level: _builtins.float = ...,
+        undefined_reason: Global___UndefinedReason.ValueType = ...,
+        anytime: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "anytime", b"anytime", "level", b"level", "lower", b"lower", "undefined_reason", b"undefined_reason", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
+    _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
+    _WhichOneofReturnType__upper: _TypeAlias = _typing.Literal["upper"]  # noqa: Y015
+    _WhichOneofArgType__upper: _TypeAlias = _typing.Literal["_upper", b"_upper"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lower) -> _WhichOneofReturnType__lower | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__upper) -> _WhichOneofReturnType__upper | None: ...
+
+Global___Interval: _TypeAlias = Interval  # noqa: Y015
+
+@_typing.final
+class Bounds(_message.Message):
+    """Hard limits of a figure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """The exact figure is no lower."""
+    upper: _builtins.float
+    """The exact figure is no higher."""
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lower", b"lower", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Bounds: _TypeAlias = Bounds  # noqa: Y015
+
+@_typing.final
+class TimeRange(_message.Message):
+    """Half-open time."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Included."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Not included."""
+
+    def __init__(
+        self,
+        *,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimeRange: _TypeAlias = TimeRange  # noqa: Y015
+
+@_typing.final
+class Segment(_message.Message):
+    """One slice: one value of one declared segment key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """Declared key, for instance "country"."""
+    value: _builtins.str
+    """Its value, for instance "US"; "__other__" is what came after the cap on
+    values was reached, "" is no value.
+    """
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Segment: _TypeAlias = Segment  # noqa: Y015
 
 @_typing.final
 class Selection(_message.Message):
@@ -93,6 +239,12 @@ class Selection(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    BETWEEN_FIELD_NUMBER: _builtins.int
+    LAST_CASES_FIELD_NUMBER: _builtins.int
+    HALF_LIFE_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    MATURE_AFTER_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Name of the stream."""
     min_revision: _builtins.int
@@ -100,17 +252,49 @@ class Selection(_message.Message):
     revision to ask for in order to read one's own writes. OUT_OF_RANGE when
     the log has not come so far.
     """
+    last_cases: _builtins.int
+    """The newest panes that hold so many labelled cases together."""
+    @_builtins.property
+    def last(self) -> _duration_pb2.Duration:
+        """The time up to the server's clock."""
+
+    @_builtins.property
+    def between(self) -> Global___TimeRange:
+        """A span, widened to whole panes; the answer says to which."""
+
+    @_builtins.property
+    def half_life(self) -> _duration_pb2.Duration:
+        """All that is kept, each pane weighted by 2^(-age / half_life)."""
+
+    @_builtins.property
+    def segment(self) -> Global___Segment:
+        """One slice; absent means the whole."""
+
+    @_builtins.property
+    def mature_after(self) -> _duration_pb2.Duration:
+        """Leaves out panes that end later than this before the server's clock: cases
+        whose labels have had so long to arrive. Not with all time.
+        """
+
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         min_revision: _builtins.int = ...,
+        last: _duration_pb2.Duration | None = ...,
+        between: Global___TimeRange | None = ...,
+        last_cases: _builtins.int = ...,
+        half_life: _duration_pb2.Duration | None = ...,
+        segment: Global___Segment | None = ...,
+        mature_after: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["between", b"between", "half_life", b"half_life", "last", b"last", "last_cases", b"last_cases", "mature_after", b"mature_after", "segment", b"segment", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["min_revision", b"min_revision", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["between", b"between", "half_life", b"half_life", "last", b"last", "last_cases", b"last_cases", "mature_after", b"mature_after", "min_revision", b"min_revision", "segment", b"segment", "stream", b"stream", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_window: _TypeAlias = _typing.Literal["last", "between", "last_cases", "half_life"]  # noqa: Y015
+    _WhichOneofArgType_window: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_window) -> _WhichOneofReturnType_window | None: ...
 
 Global___Selection: _TypeAlias = Selection  # noqa: Y015
 
@@ -153,6 +337,128 @@ class Curve(_message.Message):
 Global___Curve: _TypeAlias = Curve  # noqa: Y015
 
 @_typing.final
+class Coverage(_message.Message):
+    """How much of the truth has been seen, in the pane of each prediction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREDICTIONS_FIELD_NUMBER: _builtins.int
+    LABELLED_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    EXPIRED_FIELD_NUMBER: _builtins.int
+    ORPHANS_FIELD_NUMBER: _builtins.int
+    RETRACTED_FIELD_NUMBER: _builtins.int
+    LABELLED_SHARE_FIELD_NUMBER: _builtins.int
+    DELAYS_FIELD_NUMBER: _builtins.int
+    BANDS_FIELD_NUMBER: _builtins.int
+    predictions: _builtins.int
+    """Predictions by id that arrived."""
+    labelled: _builtins.int
+    """Those whose label counts now."""
+    pending: _builtins.int
+    """Those that still wait for it."""
+    expired: _builtins.int
+    """Those whose label did not come in time."""
+    orphans: _builtins.int
+    """Labels whose prediction never came."""
+    retracted: _builtins.int
+    """Predictions that were taken back."""
+    labelled_share: _builtins.float
+    """Labelled predictions among those not retracted; absent without any."""
+    @_builtins.property
+    def delays(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayQuantile]:
+        """How long labels took to arrive."""
+
+    @_builtins.property
+    def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreBand]:
+        """The labelled share by score: labels are rarely missing at random."""
+
+    def __init__(
+        self,
+        *,
+        predictions: _builtins.int = ...,
+        labelled: _builtins.int = ...,
+        pending: _builtins.int = ...,
+        expired: _builtins.int = ...,
+        orphans: _builtins.int = ...,
+        retracted: _builtins.int = ...,
+        labelled_share: _builtins.float | None = ...,
+        delays: _abc.Iterable[Global___DelayQuantile] | None = ...,
+        bands: _abc.Iterable[Global___ScoreBand] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "labelled_share", b"labelled_share"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share", "bands", b"bands", "delays", b"delays", "expired", b"expired", "labelled", b"labelled", "labelled_share", b"labelled_share", "orphans", b"orphans", "pending", b"pending", "predictions", b"predictions", "retracted", b"retracted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__labelled_share: _TypeAlias = _typing.Literal["labelled_share"]  # noqa: Y015
+    _WhichOneofArgType__labelled_share: _TypeAlias = _typing.Literal["_labelled_share", b"_labelled_share"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__labelled_share) -> _WhichOneofReturnType__labelled_share | None: ...
+
+Global___Coverage: _TypeAlias = Coverage  # noqa: Y015
+
+@_typing.final
+class DelayQuantile(_message.Message):
+    """One quantile of the time from a prediction to its label."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUANTILE_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
+    quantile: _builtins.float
+    """For instance 0.5."""
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """Within 1 % of the exact one."""
+
+    def __init__(
+        self,
+        *,
+        quantile: _builtins.float = ...,
+        delay: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay", b"delay", "quantile", b"quantile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayQuantile: _TypeAlias = DelayQuantile  # noqa: Y015
+
+@_typing.final
+class ScoreBand(_message.Message):
+    """Predictions of similar scores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    PREDICTIONS_FIELD_NUMBER: _builtins.int
+    LABELLED_FIELD_NUMBER: _builtins.int
+    lower: _builtins.float
+    """Lowest score of the band; -inf for the first."""
+    upper: _builtins.float
+    """Where the next one begins; inf for the last."""
+    predictions: _builtins.int
+    """Predictions in the band, those retracted left out."""
+    labelled: _builtins.int
+    """Those of them whose label counts now."""
+    def __init__(
+        self,
+        *,
+        lower: _builtins.float = ...,
+        upper: _builtins.float = ...,
+        predictions: _builtins.int = ...,
+        labelled: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labelled", b"labelled", "lower", b"lower", "predictions", b"predictions", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreBand: _TypeAlias = ScoreBand  # noqa: Y015
+
+@_typing.final
 class Snapshot(_message.Message):
     """A live answer."""
 
@@ -166,18 +472,25 @@ class Snapshot(_message.Message):
     NUM_NEGATIVE_MISSES_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     HULL_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     stream: _builtins.str
     """Name of the stream."""
     num_positive_ref: _builtins.int
-    """Positive references, misses included."""
+    """Positive references, misses included; undecayed."""
     num_negative_ref: _builtins.int
-    """Negative references, misses included."""
+    """Negative references, misses included; undecayed."""
     num_misses: _builtins.int
     """Positive references that were never scored."""
     num_negative_misses: _builtins.int
     """Negative references that were never scored."""
+    resolution: _builtins.int
+    """Significant bits of a score that are kept; absent when the state is exact."""
     @_builtins.property
     def metrics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Metric]:
         """The figures."""
@@ -185,6 +498,22 @@ class Snapshot(_message.Message):
     @_builtins.property
     def hull(self) -> Global___Curve:
         """The ROC hull's vertices; empty where ROC figures are undefined."""
+
+    @_builtins.property
+    def window(self) -> Global___TimeRange:
+        """The time that is covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def segment(self) -> Global___Segment:
+        """The slice; absent for the whole."""
+
+    @_builtins.property
+    def coverage(self) -> Global___Coverage:
+        """Predictions by id and their labels; absent when there were none."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What to know before trusting the figures, for people."""
 
     def __init__(
         self,
@@ -197,11 +526,18 @@ class Snapshot(_message.Message):
         num_negative_misses: _builtins.int = ...,
         metrics: _abc.Iterable[Global___Metric] | None = ...,
         hull: Global___Curve | None = ...,
+        window: Global___TimeRange | None = ...,
+        segment: Global___Segment | None = ...,
+        coverage: Global___Coverage | None = ...,
+        resolution: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hull", b"hull"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "resolution", b"resolution", "segment", b"segment", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hull", b"hull", "metrics", b"metrics", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "revision", b"revision", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "hull", b"hull", "metrics", b"metrics", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "resolution", b"resolution", "revision", b"revision", "segment", b"segment", "stream", b"stream", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
+    _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
 
 Global___Snapshot: _TypeAlias = Snapshot  # noqa: Y015
