@@ -135,7 +135,7 @@ def test_decay_weights_each_pane(events: list[tuple], half_life: int) -> None:
     for pane in windowed.panes():
         age = max(timedelta(0), NOON - pane.end)
         weight = round(65_536 * 2.0 ** (-age / (half_life * HOUR)))
-        weights += [weight] if weight and pane.num_cases else []
+        weights += [weight] if pane.num_cases else []
         points = pane.operating_points()
         for label, counts in ((1, points.tp), (0, points.fp)):
             gained = np.diff(counts) * weight
