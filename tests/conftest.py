@@ -8,6 +8,11 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run; timings are for bench/, not for tests.
+settings.register_profile("deterministic", derandomize=True, deadline=None)
+settings.load_profile("deterministic")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
