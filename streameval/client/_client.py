@@ -100,11 +100,16 @@ class Client:
 
     Examples
     --------
-    >>> with Client("localhost:50051") as client:  # doctest: +SKIP
+    >>> from streameval_server.testing import running_server
+    >>> with running_server() as address, Client(address) as client:
     ...     stream = client.stream("fraud/v3")
     ...     stream.add_case(True, 0.93)
-    ...     stream.flush()
-    ...     stream.snapshot().auc_pr
+    ...     stream.add_cases(labels=[0, 1], scores=[0.7, 0.4])
+    ...     revision = stream.flush()
+    ...     snapshot = stream.snapshot()
+    ...     acked = client.statistics().acked
+    >>> snapshot.auc_roc, snapshot.revision >= revision, acked
+    (0.5, True, 3)
     """
 
     def __init__(

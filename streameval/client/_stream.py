@@ -65,6 +65,13 @@ class Stream:
         Notes
         -----
         O(1), about 0.3 us. Whole columns are quicker: `add_cases`.
+
+        Examples
+        --------
+        >>> from streameval.client import Client
+        >>> Client("localhost:50051").stream("fraud/v3").add_case(True, float("nan"))
+        Traceback (most recent call last):
+        streameval._errors.InvalidInputError: score must be finite, got nan
         """
         # NaN fails the comparison, and so do the infinities.
         if type(score) is not float or not -_LARGEST <= score <= _LARGEST:
@@ -97,6 +104,14 @@ class Stream:
         -----
         O(n), a few nanoseconds a row for arrays; the columns are copied. Where
         the buffer is full, the rows that do not fit are dropped and counted.
+
+        Examples
+        --------
+        >>> from streameval.client import Client
+        >>> stream = Client("localhost:50051").stream("fraud/v3")
+        >>> stream.add_cases(labels=[1, 0, 2], scores=[0.9, 0.4, 0.1])
+        Traceback (most recent call last):
+        streameval._errors.InvalidInputError: label must be True, False, 1 or 0, got 2 at index 2
         """
         positives, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
         if weights is not None:

@@ -1,0 +1,129 @@
+"""What a client's calls cost their caller, beside a bare list append in the same run.
+
+    python bench/client.py [--quick]
+
+The server is a process of its own, in memory, so that its disk is not measured.
+"call" is the time that the caller waits, while the client's thread sends in the
+background and competes for the interpreter; "CPU" is what the whole client
+process spends until everything is durable, the thread's work included; "durable"
+is the wall time until then. Rounds alternate; the table shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.client import Stream
+
+Measured = tuple[float, float, float]
+
+
+def _one_by_one(labels: list[bool], scores: list[float]) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        add_case = stream.add_case
+        for label, score in zip(labels, scores):
+            add_case(label, score)
+
+    return add
+
+
+def _in_columns(
+    labels: np.ndarray, scores: np.ndarray, rows: int, *, lists: bool = False
+) -> Callable:
+    chunks = [
+        (labels[start : start + rows], scores[start : start + rows])
+        for start in range(0, len(scores), rows)
+    ]
+    if lists:
+        chunks = [(y.tolist(), x.tolist()) for y, x in chunks]
+
+    def add(stream: Stream) -> None:
+        for y, x in chunks:
+            stream.add_cases(labels=y, scores=x)
+
+    return add
+
+
+def _measure(add: Callable[[Stream], None], stream: Stream, cases: int) -> Measured:
+    """Return the nanoseconds a case of the calls, of the process's CPU, and until durable."""
+    cpu, start = time.process_time(), time.perf_counter()
+    add(stream)
+    called = time.perf_counter() - start
+    stream.flush()
+    durable, used = time.perf_counter() - start, time.process_time() - cpu
+    return called / cases * 1e9, used / cases * 1e9, durable / cases * 1e9
+
+
+def _append(labels: list[bool], scores: list[float]) -> float:
+    """Return the nanoseconds of a bare list append in the same kind of loop."""
+    kept: list[float] = []
+    append = kept.append
+    start = time.perf_counter()
+    for _, score in zip(labels, scores):
+        append(score)
+    return (time.perf_counter() - start) / len(scores) * 1e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a few seconds in all")
+    quick = parser.parse_args().quick
+    cases, rounds = (200_000, 3) if quick else (1_000_000, 7)
+    command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
+    assert server.stdout is not None
+    address = server.stdout.readline().split()[-1]
+    try:
+        with Client(address) as client:
+            _table(client, cases, rounds)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _table(client: Client, cases: int, rounds: int) -> None:
+    rng = np.random.default_rng(0)
+    labels, scores = rng.random(cases) < 0.05, rng.normal(size=cases)
+    label_list, score_list = labels.tolist(), scores.tolist()
+    works: dict[str, tuple[Callable[[Stream], None], str]] = {
+        "add_case": (_one_by_one(label_list, score_list), "600"),
+        "add_cases, arrays of 100": (_in_columns(labels, scores, 100), ""),
+        "add_cases, arrays of 1,000": (_in_columns(labels, scores, 1_000), "60"),
+        "add_cases, arrays of 100,000": (_in_columns(labels, scores, 100_000), "60"),
+        "add_cases, lists of 1,000": (_in_columns(labels, scores, 1_000, lists=True), ""),
+    }
+    measured: dict[str, list[Measured]] = {name: [] for name in works}
+    appends: list[float] = []
+    for round_ in range(rounds):
+        for name, (add, _) in works.items():
+            appends.append(_append(label_list, score_list))
+            stream = client.stream(f"bench/{round_}-{len(measured[name])}")
+            measured[name].append(_measure(add, stream, cases))
+    bare = statistics.median(appends)
+    print(
+        f"{f'ns a case, {cases:,} cases':32}{'call':>8}{'/ append':>10}"
+        f"{'CPU':>8}{'durable':>10}{'budget':>8}"
+    )
+    print(f"{'bare list append':32}{bare:8.0f}{1:10.1f}")
+    for name, (_, budget) in works.items():
+        call, cpu, durable = (statistics.median(column) for column in zip(*measured[name]))
+        print(f"{name:32}{call:8.0f}{call / bare:10.1f}{cpu:8.0f}{durable:10.0f}{budget:>8}")
+    counts = client.statistics()
+    if counts.acked != counts.added or counts.dropped:
+        raise SystemExit(f"not everything is durable: {counts}")
+
+
+if __name__ == "__main__":
+    main()
