@@ -5,29 +5,26 @@
     python bench/coverage.py --methods       # published alternatives beside ours
     python bench/coverage.py --bootstrap     # the percentile bootstrap beside ours
 
-Each population has a known truth, by numerical integration. A stream draws its
-number of positives from the prevalence, so the prevalence is as uncertain as
-it is in production. All figures depend on the scores only through how many
-negatives rank above each positive: these counts are drawn directly (a
-multinomial over the gaps between the positives), which makes 1,000 positives
-among 200,000 cases as cheap as 1,000 among 2,000.
+A stream draws its number of positives from the prevalence, so the prevalence is
+as uncertain as it is in production. bench/populations.py has the populations,
+bench/interval_methods.py the alternatives.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import integrate, special, stats
+from interval_methods import AUC_METHODS, PR_METHODS
+from populations import POPULATIONS, Population, draw, id_of
 
 from streameval._bootstrap import bootstrap_limits
 from streameval._estimates import figure_of, limits_of, value_of
-from streameval._groups import Groups
-from streameval._limits import Figure, newcombe_variance
+
+if TYPE_CHECKING:
+    from streameval._limits import Figure
 
 NAMES = ("auc_roc", "average_precision", "auc_pr")
 PR_NAMES = NAMES[1:]
@@ -35,154 +32,6 @@ POSITIVES = (20, 100, 1_000)
 PREVALENCES = (0.5, 0.05, 0.005)
 LEVEL = 0.95
 LOW, HIGH = 0.93, 0.98
-
-Rng = np.random.Generator
-Curve = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Population:
-    """Two score distributions; `cuts` ties the scores, misses are never scored.
-
-    Parameters
-    ----------
-    name : str
-        What the table calls it.
-    positive, negative : scipy frozen distribution
-        Of the scores.
-    cuts : tuple of float, optional
-        Scores are tied between neighbouring cuts.
-    missed : (float, float)
-        Shares of the positives and of the negatives that are never scored.
-    """
-
-    name: str
-    positive: stats.rv_continuous
-    negative: stats.rv_continuous
-    cuts: tuple[float, ...] = ()
-    missed: tuple[float, float] = (0.0, 0.0)
-
-    def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability of each tied score, best first, in both classes."""
-        edges = np.array([math.inf, *sorted(self.cuts, reverse=True), -math.inf])
-        return np.diff(self.positive.sf(edges)), np.diff(self.negative.sf(edges))
-
-    def draw(self, rng: Rng, P: int, N: int) -> Groups:
-        """Return the groups of P positives and N negatives."""
-        return self.looks(rng, np.array([[P, N]]))[0]
-
-    def looks(self, rng: Rng, arrivals: np.ndarray) -> list[Groups]:
-        """Return the cumulative groups after each row (P, N) of arrivals."""
-        missed = rng.binomial(arrivals, self.missed)
-        scored = arrivals - missed
-        if self.cuts:
-            share_p, share_n = self.shares()
-            p = np.array([rng.multinomial(P, share_p) for P, _ in scored])
-            n = np.array([rng.multinomial(N, share_n) for _, N in scored])
-        else:
-            size = int(scored[:, 0].sum())
-            above = self.negative.sf(self.positive.rvs(size, random_state=rng))
-            order = np.argsort(above)
-            gaps = np.diff(above[order], prepend=0.0, append=1.0)
-            # Negatives stand alone, between the positives: rows with p = 0.
-            p = np.zeros((len(scored), 2 * size + 1), dtype=np.int64)
-            n = np.zeros((len(scored), 2 * size + 1), dtype=np.int64)
-            p[np.repeat(np.arange(len(scored)), scored[:, 0])[order], 1 + 2 * np.arange(size)] = 1
-            n[:, 0::2] = [rng.multinomial(N, gaps) for _, N in scored]
-        totals = missed.cumsum(axis=0)
-        return [
-            groups_of(pk, nk, int(mp), int(mn))
-            for pk, nk, (mp, mn) in zip(p.cumsum(axis=0), n.cumsum(axis=0), totals)
-        ]
-
-    def truth(self, name: str, prevalence: float) -> float:
-        """Return the figure of the whole population."""
-        if self.cuts:
-            p, n = self.shares()
-            scale = 1e12  # counts so large that the empirical figure is the population's
-            ratio = (1 - prevalence) / prevalence
-            p_counts = np.maximum(np.rint(p * scale), 1).astype(np.int64)
-            n_counts = np.rint(n * scale * ratio).astype(np.int64)
-            return figure_of(groups_of(p_counts, n_counts, 0, 0), name).estimate
-        keep_p, keep_n = 1 - self.missed[0], 1 - self.missed[1]
-        ratio = (1 - prevalence) / prevalence
-
-        def integrand(u: float) -> float:
-            # Over the quantiles of the positives: u is the share above the score.
-            tp = keep_p * u
-            fp = keep_n * float(self.negative.sf(self.positive.isf(u)))
-            if name == "auc_roc":
-                return 1 - fp
-            return tp / (tp + ratio * fp)
-
-        area = keep_p * _integral(integrand)
-        if name == "auc_roc":
-            return area + self.missed[0] * (1 - keep_n) / 2
-        if name == "auc_pr" and self.missed[0]:
-            area += self.missed[0] * _integral(
-                lambda s: (
-                    (keep_p + s * self.missed[0])
-                    / (keep_p + s * self.missed[0] + ratio * (keep_n + s * self.missed[1]))
-                )
-            )
-        return area
-
-
-def _integral(function: Callable[[float], float]) -> float:
-    # The integrands bend at the ends on a logarithmic scale: substitute u = logistic(x).
-    def substituted(x: float) -> float:
-        u = special.expit(x)
-        return function(u) * u * special.expit(-x)
-
-    return sum(
-        integrate.quad(substituted, a, b, limit=200, epsabs=1e-10)[0]
-        for a, b in ((-45, -12), (-12, -4), (-4, 4), (4, 34))
-    )
-
-
-def groups_of(p: np.ndarray, n: np.ndarray, missed_p: int, missed_n: int) -> Groups:
-    """Return groups from the counts of every distinct score, best first."""
-    tp, fp = np.cumsum(p) - p, np.cumsum(n) - n
-    rows = np.flatnonzero(p)
-    return Groups(
-        scores=-rows.astype(np.float64),
-        p=p[rows].astype(np.int64),
-        n=n[rows].astype(np.int64),
-        tp=tp[rows].astype(np.int64),
-        fp=fp[rows].astype(np.int64),
-        missed_positives=missed_p,
-        missed_negatives=missed_n,
-        P=int(p.sum()) + missed_p,
-        N=int(n.sum()) + missed_n,
-    )
-
-
-POPULATIONS = (
-    Population("equal, d=0.5", stats.norm(0.5, 1), stats.norm()),
-    Population("equal, d=1", stats.norm(1, 1), stats.norm()),
-    Population("equal, d=2", stats.norm(2, 1), stats.norm()),
-    Population("equal, d=3.3", stats.norm(3.3, 1), stats.norm()),
-    Population("unequal, sd 2", stats.norm(1.5, 2), stats.norm()),
-    Population("unequal, sd 0.5", stats.norm(1.5, 0.5), stats.norm()),
-    Population("beta 5,2 / 2,5", stats.beta(5, 2), stats.beta(2, 5)),
-    Population("beta 0.5,0.5 / 0.5,5", stats.beta(0.5, 0.5), stats.beta(0.5, 5)),
-    Population("exponential 1 / 5", stats.expon(scale=1.0), stats.expon(scale=0.2)),
-    Population("log-normal 1,1 / 0,0.5", stats.lognorm(1.0, scale=math.e), stats.lognorm(0.5)),
-    Population("Student 3 df, d=2", stats.t(3, loc=2), stats.t(3)),
-    Population("5 tied scores", stats.norm(1.5, 1), stats.norm(), (0, 0.75, 1.5, 2.25)),
-    Population("tied at 0.25", stats.norm(1.5, 1), stats.norm(), tuple(np.arange(-12, 17) / 4)),
-    Population("20 ties, d=3", stats.norm(3, 1), stats.norm(), tuple(np.arange(-6, 13) / 2)),
-    Population("10 % missed", stats.norm(1.5, 1), stats.norm(), missed=(0.10, 0.05)),
-)
-
-
-def draw(population: Population, rng: Rng, positives: int, prevalence: float) -> Groups:
-    """Return one stream with about so many positives, at least two of each class."""
-    total = round(positives / prevalence)
-    while True:
-        P = int(rng.binomial(total, prevalence))
-        if min(P, total - P) >= 2:
-            return population.draw(rng, P, total - P)
 
 
 def measure(
@@ -207,11 +56,6 @@ def measure(
         )
         for name, fixed in kinds
     }
-
-
-def id_of(population: Population) -> int:
-    """Return the population's number, to seed it."""
-    return POPULATIONS.index(population)
 
 
 def print_coverage(replicates: int, seed: int) -> None:
@@ -271,68 +115,6 @@ def misses(figure: Figure, name: str, truth: float, *, anytime: bool) -> bool:
     """Tell whether an interval, if there is one, misses the truth."""
     lower, upper = limits_of(figure, name, 1 - LEVEL, anytime=anytime)
     return truth < lower or truth > upper
-
-
-# The published alternatives ------------------------------------------------
-
-Z = stats.norm.isf((1 - LEVEL) / 2)
-Limits = tuple[float, float]
-
-
-def wald(figure: Figure, variance: float) -> Limits:
-    """Return estimate -+ z standard errors."""
-    half = Z * math.sqrt(variance)
-    return figure.estimate - half, figure.estimate + half
-
-
-def logit(figure: Figure, variance: float) -> Limits:
-    """Return the limits that are symmetric on the logit scale; all of [0, 1] at its ends."""
-    t = figure.estimate
-    if not 0 < t < 1:
-        return (0.0, 1.0)
-    half = Z * math.sqrt(variance) / (t * (1 - t))
-    return tuple(special.expit(math.log(t / (1 - t)) + np.array([-half, half])))
-
-
-def inverted(figure: Figure, variance: Callable[[float], float]) -> Limits:
-    """Return the t that are z standard errors, taken at t, from the estimate."""
-    t = figure.estimate
-    grid = np.linspace(0, 1, 20_001)
-    inside = grid[np.abs(grid - t) <= Z * np.sqrt(variance(grid))]
-    return (min(inside[0], t), max(inside[-1], t)) if len(inside) else (t, t)
-
-
-def hanley_mcneil(figure: Figure) -> Callable[[float], float]:
-    """Return the variance that two exponential score distributions would have."""
-    P, N = figure.positives, figure.negatives
-
-    def variance(t: float) -> float:
-        spread = 1 + (P - 1) * (1 - t) / (2 - t) + (N - 1) * t / (1 + t)
-        return t * (1 - t) * spread / (P * N)
-
-    return variance
-
-
-def binomial(figure: Figure) -> float:
-    """Return Boyd's variance: the area as a share of the positives."""
-    return figure.estimate * (1 - figure.estimate) / figure.positives
-
-
-AUC_METHODS = {
-    "DeLong": lambda f: wald(f, f.variance),
-    "DeLong, logit": lambda f: logit(f, f.variance),
-    "Hanley-McNeil 1982": lambda f: wald(f, hanley_mcneil(f)(f.estimate)),
-    "Hanley-McNeil, inverted": lambda f: inverted(f, hanley_mcneil(f)),
-    "Newcombe 2006, method 5": lambda f: inverted(
-        f, lambda t: newcombe_variance(t, f.positives, f.negatives)
-    ),
-}
-PR_METHODS = {
-    "influence": lambda f: wald(f, f.variance),
-    "influence, logit": lambda f: logit(f, f.variance),
-    "Boyd 2013, binomial": lambda f: wald(f, binomial(f)),
-    "Boyd 2013, logit": lambda f: logit(f, binomial(f)),
-}
 
 
 def print_methods(replicates: int, seed: int) -> None:

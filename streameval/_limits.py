@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Pseudo-cases by which the seen variance is drawn to the expected one.
-_AUC_PRIOR = 1.0
-_PRECISION_PRIOR = 2.0
+_PRIOR = 2.0
 # No confidence sequence is claimed from fewer positives.
 ANYTIME_FROM = 50
 
@@ -57,8 +56,8 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     estimate = figure.estimate
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
     seen = figure.variance / expected if expected > 0 else 0.0
-    effective = smaller * (4 * estimate * (1 - estimate)) ** 0.75
-    ratio: float = max(seen, (effective * seen + _AUC_PRIOR) / (effective + _AUC_PRIOR))
+    effective = smaller * 4 * estimate * (1 - estimate)
+    ratio: float = max(seen, (effective * seen + _PRIOR) / (effective + _PRIOR))
 
     def outside(t: float) -> bool:
         variance = newcombe_variance(t, figure.positives, figure.negatives)
@@ -89,8 +88,7 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
     binomial = estimate * (1 - estimate)
     effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
-    prior = _PRECISION_PRIOR
-    shrunk = (effective * figure.variance + prior * binomial / P) / (effective + prior)
+    shrunk = (effective * figure.variance + _PRIOR * binomial / P) / (effective + _PRIOR)
     centre = math.log(estimate / (1 - estimate))
     half = quantile * math.sqrt(max(figure.variance, shrunk)) / binomial
     return _logistic(centre - half), _logistic(centre + half)

@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._estimates import limits_of
-from streameval._influence import (
-    auc_pr_influence,
-    auc_roc_influence,
-    average_precision_influence,
-    scatter,
-)
+from streameval._estimates import influence_of, limits_of
+from streameval._influence import scatter
 from streameval._intervals import PR_NAMES
 from streameval._limits import UNDEFINED, Figure
 from streameval._multiset import Run, ScoreCounts
@@ -89,7 +84,7 @@ def difference_of(
                 Run.of(scores[0], positives.counts), Run.of(scores[1], negatives.counts)
             )
         ).groups
-        influence = _influence(groups, metric, at)
+        influence = influence_of(groups, metric, at)
         sides.append(_Side(influence, *_of_cases(influence, groups, *scores)))
     odds = 0.0 if fixed else 1 / positives.total + 1 / negatives.total
 
@@ -126,14 +121,6 @@ class _Side:
     influence: Influence
     positives: FloatArray
     negatives: FloatArray
-
-
-def _influence(groups: Groups, metric: str, prevalence: float | None) -> Influence:
-    if metric == "auc_roc":
-        return auc_roc_influence(groups)
-    if metric == "auc_pr":
-        return auc_pr_influence(groups, prevalence)
-    return average_precision_influence(groups, prevalence)
 
 
 def _of_cases(

@@ -160,9 +160,9 @@ def test_auc_roc_limits_solve_their_equation():
     """At each limit the estimate is as many standard errors away as was asked for."""
     figure = Figure(0.83, 0.0004, 90, 1_000)
     expected = newcombe_variance(0.83, 90, 1_000)
-    effective = 90 * (4 * 0.83 * 0.17) ** 0.75
+    effective = 90 * 4 * 0.83 * 0.17
     seen = figure.variance / expected
-    ratio = max(seen, (effective * seen + 1) / (effective + 1))
+    ratio = max(seen, (effective * seen + 2) / (effective + 2))
     for limit in auc_roc_limits(figure, 0.05):
         variance = ratio * newcombe_variance(limit, 90, 1_000)
         distance = abs(limit - 0.83) / math.sqrt(variance)
