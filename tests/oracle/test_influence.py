@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from streameval import Evaluator
+from streameval._estimates import figure_of
 from streameval._groups import Groups
 from streameval._influence import (
     auc_pr_influence,
@@ -21,6 +23,7 @@ from streameval._influence import (
 )
 
 MISSED = -1000.0
+AREAS = ("auc_roc", "auc_pr", "average_precision")
 
 
 def groups_of(positives, negatives, missed_p=0, missed_n=0):
@@ -189,3 +192,32 @@ def test_variance_of_average_precision_is_the_bootstraps():
             drawn.append((p[rows] * (tp - (name == "auc_pr") / 2) / called).sum() / P)
         spread = np.std(drawn)
         assert math.sqrt(sampling_variance(influence, groups)) == pytest.approx(spread, rel=0.12)
+
+
+@pytest.mark.parametrize("step", [0.001, 0.75])
+@pytest.mark.parametrize("missed", [(0.0, 0.0), (0.25, 0.1)])
+@pytest.mark.parametrize("prevalence", [None, 0.05])
+def test_standard_errors_are_the_spread_of_fresh_streams(step, missed, prevalence):
+    """New streams, with ties and with misses, scatter as much as each of them says of itself.
+
+    For the area under the interpolated curve the misses are one tied group at
+    the end, which the curve crosses to (N, P); for average precision they are
+    positives and negatives without influence.
+    """
+    rng = np.random.default_rng(20_263)
+    names = ("auc_pr", "average_precision") if prevalence else AREAS
+    figures = {name: [] for name in names}
+    for _ in range(300):
+        labels = rng.random(1_000) < 0.2
+        scored = rng.random(1_000) >= np.where(labels, *missed)
+        values = np.round(rng.normal(1.5 * labels, 1) / step) * step
+        ev = Evaluator()
+        ev.add_cases(labels=labels[scored], scores=values[scored])
+        ev.add_misses(int((labels & ~scored).sum()))
+        ev.add_negative_misses(int((~labels & ~scored).sum()))
+        for name in names:
+            figures[name].append(figure_of(ev._view().groups, name, prevalence))
+    for name in names:
+        spread = np.std([figure.estimate for figure in figures[name]])
+        error = np.sqrt(np.mean([figure.variance for figure in figures[name]]))
+        assert error == pytest.approx(spread, rel=0.13), name
