@@ -2,7 +2,8 @@
 
 Its layers, from the caller to the wire:
 
-- `Stream`: the verbs; checks columns with the library's own rules.
+- `Client`, `Stream`: the verbs; they check columns with the library's own rules.
+- `_core`: the parts put together, and what a fork or the end of the process does.
 - `_buffer`: the bounded buffer that every call appends to.
 - `_sender`: numbers batches and keeps what is not acknowledged, without I/O.
 - `_worker`: the thread that moves the sender's messages.
@@ -27,8 +28,8 @@ from streameval.client._errors import (
     UnimplementedError,
     Violation,
 )
+from streameval.client._statistics import ClientStatistics
 from streameval.client._stream import Stream
-from streameval.client._worker import ClientStatistics
 
 __all__ = [
     "AccessError",

@@ -1,32 +1,15 @@
-"""The client: a buffer that never blocks its caller, and a thread that empties it.
-
-Everything that is added goes into one bounded buffer. A thread sends it in
-batches over one Ingest stream, connects again when that breaks, and goes on
-from what the server has. A forked child starts empty, as a producer of its own;
-its parent sends what it had.
-"""
+"""The client: what is done to a server as a whole."""
 
 from __future__ import annotations
 
-import atexit
-import logging
-import os
-import random
-import threading
-import time
-import uuid
-import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from streameval._errors import InvalidInputError
-from streameval.client._buffer import Buffer, WhenFull
-from streameval.client._errors import ClientError
-from streameval.client._sender import Sender
+from streameval.client._core import Core
 from streameval.client._stream import Stream
 from streameval.client._transport import Transport
-from streameval.client._worker import ClientStatistics, Worker
 from streameval.v1 import stream_pb2
 
 if TYPE_CHECKING:
@@ -34,10 +17,9 @@ if TYPE_CHECKING:
 
     import grpc
 
-_log = logging.getLogger("streameval.client")
+    from streameval.client._buffer import WhenFull
+    from streameval.client._statistics import ClientStatistics
 
-# How long the connection's orderly end may take once everything is durable, in seconds.
-_STOP_S = 1.0
 _PAGE_SIZE = 1000
 
 
@@ -133,36 +115,16 @@ class Client:
             batch_rows=batch_rows,
         )
         self.address = address
-        self.timeout_s = timeout_s
-        self.exit_timeout_s = exit_timeout_s
-        self._linger_s = linger_s
-        self._transport = Transport(address, token=token, credentials=credentials)
-        self._buffer = Buffer(
-            capacity=max_buffered_rows,
-            batch_rows=batch_rows,
+        self._core = Core(
+            Transport(address, token=token, credentials=credentials),
+            producer=producer,
             when_full=when_full,
-            start=self._start,
+            max_buffered_rows=max_buffered_rows,
+            batch_rows=batch_rows,
+            linger_s=linger_s,
+            timeout_s=timeout_s,
+            exit_timeout_s=exit_timeout_s,
         )
-        self._begin(producer)
-        _clients.add(self)
-
-    def _begin(self, producer: str | None) -> None:
-        sender = Sender(producer or str(uuid.uuid4()), _next_epoch(), random=random.random)
-        self._worker = Worker(self._buffer, sender, self._transport, linger_s=self._linger_s)
-        self._closed = False
-
-    def _start(self) -> None:
-        self._worker.start()
-        _started.add(self)
-
-    def _forked(self) -> None:
-        """Become a client of one's own in a forked child."""
-        self._transport.forked()
-        self._buffer.reset()
-        closed = self._closed
-        self._begin(None)
-        if closed:
-            self.close()
 
     # -- streams -----------------------------------------------------------------
 
@@ -175,7 +137,7 @@ class Client:
             By custom ``model/version``. The stream is made by its first batch,
             unless the server was told otherwise.
         """
-        return Stream(self, name)
+        return Stream(self._core, name)
 
     def create_stream(self, name: str) -> StreamInfo:
         """Make a stream.
@@ -188,10 +150,10 @@ class Client:
             When the name is not one.
         """
         request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
-        response = self._transport.unary(
-            self._transport.streams().CreateStream, request, timeout=self.timeout_s
+        response = self._core.transport.unary(
+            self._core.transport.streams().CreateStream, request, timeout=self._core.timeout_s
         )
-        self._worker.saw(response.revision)
+        self._core.worker.saw(response.revision)
         return _info(response.stream)
 
     def get_stream(self, name: str) -> StreamInfo:
@@ -202,10 +164,10 @@ class Client:
         NotFoundError
             When there is none of that name.
         """
-        response = self._transport.unary(
-            self._transport.streams().GetStream,
+        response = self._core.transport.unary(
+            self._core.transport.streams().GetStream,
             stream_pb2.GetStreamRequest(name=name),
-            timeout=self.timeout_s,
+            timeout=self._core.timeout_s,
         )
         return _info(response.stream)
 
@@ -217,8 +179,8 @@ class Client:
             request = stream_pb2.ListStreamsRequest(
                 page_size=_PAGE_SIZE, page_token=token, prefix=prefix
             )
-            response = self._transport.unary(
-                self._transport.streams().ListStreams, request, timeout=self.timeout_s
+            response = self._core.transport.unary(
+                self._core.transport.streams().ListStreams, request, timeout=self._core.timeout_s
             )
             streams += map(_info, response.streams)
             token = response.next_page_token
@@ -236,12 +198,12 @@ class Client:
         NotFoundError
             When there is none of that name.
         """
-        response = self._transport.unary(
-            self._transport.streams().DeleteStream,
+        response = self._core.transport.unary(
+            self._core.transport.streams().DeleteStream,
             stream_pb2.DeleteStreamRequest(name=name),
-            timeout=self.timeout_s,
+            timeout=self._core.timeout_s,
         )
-        self._worker.saw(response.revision)
+        self._core.worker.saw(response.revision)
 
     # -- the whole client --------------------------------------------------------
 
@@ -271,11 +233,11 @@ class Client:
         AccessError, UnimplementedError, InvalidRequestError
             When the server will not talk to this client at all.
         """
-        return self._worker.flush(timeout)
+        return self._core.worker.flush(timeout)
 
     def statistics(self) -> ClientStatistics:
         """Return what was added, sent, acked, refused, dropped, retried. O(1)."""
-        return self._worker.statistics()
+        return self._core.worker.statistics()
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Flush, and close the connection. Closing again does nothing.
@@ -290,16 +252,7 @@ class Client:
         ClientError
             What `flush` raises; the client is closed all the same.
         """
-        if self._closed:
-            return
-        self._closed = True
-        self._buffer.close("the client is closed")
-        try:
-            self._worker.flush(timeout)
-        finally:
-            self._worker.stop(_STOP_S)
-            self._transport.close()
-            _started.discard(self)
+        self._core.close(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -313,14 +266,7 @@ class Client:
         if kind is None:
             self.close()
         else:
-            self._close_quietly()
-
-    def _close_quietly(self) -> None:
-        """Close without raising: something else is ending already."""
-        try:
-            self.close(self.exit_timeout_s)
-        except ClientError as error:
-            _log.warning("streameval client of %s: %s", self.address, error)
+            self._core.close_quietly()
 
 
 def _check_settings(
@@ -339,40 +285,3 @@ def _check_settings(
 
 def _info(stream: stream_pb2.Stream) -> StreamInfo:
     return StreamInfo(stream.name, stream.create_time.ToDatetime(UTC), stream.create_revision)
-
-
-_epoch_lock = threading.Lock()
-_last_epoch = 0
-
-
-def _next_epoch() -> int:
-    """Return the time in microseconds since 1970, higher each time it is called."""
-    global _last_epoch  # noqa: PLW0603 - one number for the process is its meaning
-    with _epoch_lock:
-        _last_epoch = max(_last_epoch + 1, time.time_ns() // 1000)
-        return _last_epoch
-
-
-# --- The process ------------------------------------------------------------------------------
-
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
-# Clients with a thread; kept until they are closed, because what they hold must be sent.
-_started: set[Client] = set()
-
-
-def _at_exit() -> None:
-    for client in list(_started):
-        client._close_quietly()  # noqa: SLF001 - this module's own
-
-
-def _in_forked_child() -> None:
-    global _epoch_lock  # noqa: PLW0603 - the parent's may be held by a thread that is not here
-    _epoch_lock = threading.Lock()
-    _started.clear()
-    for client in list(_clients):
-        client._forked()  # noqa: SLF001 - this module's own
-
-
-atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_forked_child)

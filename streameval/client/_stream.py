@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streameval._curves import RocHull
     from streameval._points import OperatingPoints
     from streameval._snapshot import Snapshot
-    from streameval.client._client import Client
+    from streameval.client._core import Core
 
 _LARGEST = sys.float_info.max
 
@@ -30,9 +30,9 @@ class Stream:
     return at once; a thread sends what they added.
     """
 
-    def __init__(self, client: Client, name: str) -> None:
-        self._client = client
-        self._buffer = client._buffer  # noqa: SLF001 - one object in two classes
+    def __init__(self, core: Core, name: str) -> None:
+        self._core = core
+        self._buffer = core.buffer
         self._lane = self._buffer.lane(name)
 
     @property
@@ -41,7 +41,7 @@ class Stream:
         return self._lane.stream
 
     def __repr__(self) -> str:
-        return f"<Stream {self.name!r} of {self._client.address!r}>"
+        return f"<Stream {self.name!r} of {self._core.transport.address!r}>"
 
     # -- adding ------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Stream:
 
         The same as `Client.flush`: batches of all streams travel in one order.
         """
-        return self._client.flush(timeout)
+        return self._core.worker.flush(timeout)
 
     # -- asking ------------------------------------------------------------------
 
@@ -183,10 +183,10 @@ class Stream:
         DeadlineError
             When it does not answer in time.
         """
-        transport = self._client._transport  # noqa: SLF001 - as above
+        transport = self._core.transport
         request = query_pb2.GetSnapshotRequest(selection=self._selection())
         response = transport.unary(
-            transport.queries().GetSnapshot, request, timeout=self._client.timeout_s
+            transport.queries().GetSnapshot, request, timeout=self._core.timeout_s
         )
         return read_snapshot(response.snapshot)
 
@@ -204,10 +204,10 @@ class Stream:
         -----
         Transfers the whole state: at most 4 MB with the server's default limits.
         """
-        transport = self._client._transport  # noqa: SLF001 - as above
+        transport = self._core.transport
         request = query_pb2.GetStateRequest(selection=self._selection())
         pieces = transport.streamed(
-            transport.queries().GetState, request, timeout=self._client.timeout_s
+            transport.queries().GetState, request, timeout=self._core.timeout_s
         )
         return Evaluator.from_bytes(b"".join(piece.data for piece in pieces))
 
@@ -243,14 +243,12 @@ class Stream:
     def _curve(
         self, kind: query_pb2.CurveKind.ValueType, max_points: int
     ) -> query_pb2.GetCurveResponse:
-        transport = self._client._transport  # noqa: SLF001 - as above
+        transport = self._core.transport
         request = query_pb2.GetCurveRequest(
             selection=self._selection(), kind=kind, max_points=max_points
         )
-        return transport.unary(
-            transport.queries().GetCurve, request, timeout=self._client.timeout_s
-        )
+        return transport.unary(transport.queries().GetCurve, request, timeout=self._core.timeout_s)
 
     def _selection(self) -> types_pb2.Selection:
-        revision = self._client._worker.revision  # noqa: SLF001 - as above
+        revision = self._core.worker.revision
         return types_pb2.Selection(stream=self.name, min_revision=revision)

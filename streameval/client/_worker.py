@@ -14,20 +14,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval.client._errors import (
-    ClientError,
-    DeadlineError,
-    FencedError,
-    RefusedBatch,
-    RowsLostError,
-    UnavailableError,
-)
+from streameval.client._errors import ClientError, DeadlineError, FencedError, UnavailableError
 from streameval.client._sender import Phase, Sender
+from streameval.client._statistics import ClientStatistics, Losses, count, read_statistics
 from streameval.client._transport import from_rpc_error
 from streameval.v1 import ingest_pb2
 
@@ -37,44 +30,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("streameval.client")
 
+# Losses are logged at most once in so many seconds.
+_LOG_EVERY_S = 10.0
+
 # Waiting will not help a flush: somebody has to change something first.
 _HOPELESS = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
-
-
-@dataclass(frozen=True, slots=True)
-class ClientStatistics:
-    """What a client has done since it was made, in rows unless it says otherwise.
-
-    ``added`` is ``acked + refused + pending`` and those of the ``dropped`` that
-    were lost after they had been accepted.
-    """
-
-    added: int
-    """Accepted into the buffer."""
-    sent: int
-    """Handed to gRPC at least once."""
-    acked: int
-    """Durable on the server."""
-    refused: int
-    """In batches that the server refused for good."""
-    dropped: int
-    """Lost here: the buffer was full, or the producer was fenced."""
-    retried: int
-    """Sent again after a connection broke; a row counts each time."""
-    pending: int
-    """Added, and their fate not known yet."""
-    refused_batches: int
-    """Batches that the server refused for good."""
-    refusals: tuple[RefusedBatch, ...]
-    """The last 100 of them."""
-    connections: int
-    """Ingest streams that were opened."""
-    connected: bool
-    """Whether an Ingest stream is open and answered."""
-    revision: int
-    """The highest log revision that acknowledged a batch; queries wait for it."""
-    last_error: str | None
-    """Why the last connection ended; None while one works."""
 
 
 class Worker:
@@ -100,7 +60,9 @@ class Worker:
         self._thread: threading.Thread | None = None
         self.stopping = False
         self._call: grpc.RpcContext | None = None
-        self._reported_refused = self._reported_batches = self._reported_dropped = 0
+        self._flushed = Losses()
+        self._logged = Losses()
+        self._log_at = 0.0
 
     # --- What callers ask -----------------------------------------------------------------------
 
@@ -122,22 +84,7 @@ class Worker:
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
         with self._lock:
-            sender, added = self._sender, self.buffer.accepted
-            return ClientStatistics(
-                added=added,
-                sent=sender.sent_rows,
-                acked=sender.acked_rows,
-                refused=sender.refused_rows,
-                dropped=self.buffer.dropped + sender.dropped_rows,
-                retried=sender.retried_rows,
-                pending=added - sender.settled_rows,
-                refused_batches=sender.refused_batches,
-                refusals=tuple(sender.refusals),
-                connections=sender.connections,
-                connected=sender.phase is Phase.READY,
-                revision=sender.revision,
-                last_error=None if sender.error is None else str(sender.error),
-            )
+            return read_statistics(self._sender, self.buffer)
 
     def flush(self, timeout: float | None) -> int:
         """Wait until everything added so far is settled; see `Client.flush`."""
@@ -156,7 +103,11 @@ class Worker:
                 if left is not None and left <= 0:
                     raise self._too_late(timeout, target)
                 self._changed.wait(left)
-            self._report_losses()
+            if isinstance(self._sender.error, FencedError):
+                raise self._sender.error
+            lost = self._flushed.news(self._sender, self.buffer)
+            if lost is not None:
+                raise lost
             return self._sender.revision
 
     def stop(self, timeout: float) -> None:
@@ -183,33 +134,7 @@ class Worker:
         left = target - self._sender.settled_rows
         error = self._sender.error
         why = "" if error is None else f"; the last connection ended with: {error}"
-        return DeadlineError(f"{_count(left, 'row')} not durable after {timeout} s{why}")
-
-    def _report_losses(self) -> None:
-        """Raise what was refused or dropped since the last time, once."""
-        sender = self._sender
-        if isinstance(sender.error, FencedError):
-            raise sender.error
-        refused = sender.refused_rows - self._reported_refused
-        batches = sender.refused_batches - self._reported_batches
-        dropped = self.buffer.dropped - self._reported_dropped
-        self._reported_refused = sender.refused_rows
-        self._reported_batches = sender.refused_batches
-        self._reported_dropped = self.buffer.dropped
-        if refused or dropped:
-            refusals = tuple(sender.refusals)[-batches:] if batches else ()
-            parts = []
-            if refused:
-                first = refusals[0]
-                parts.append(
-                    f"{_count(refused, 'row')} in {_count(batches, 'batch', 'batches')} refused, "
-                    f"the first of {first.stream}: {first.message}"
-                )
-            if dropped:
-                parts.append(f"{_count(dropped, 'row')} dropped because the buffer was full")
-            raise RowsLostError(
-                "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
-            )
+        return DeadlineError(f"{count(left, 'row')} not durable after {timeout} s{why}")
 
     def next_message(self, pump: _Pump) -> ingest_pb2.IngestRequest | None:
         """Return a pump's next batch once there is room; None without rows, or at its end."""
@@ -295,7 +220,16 @@ class Worker:
         return UnavailableError("there is no Ingest stream")
 
     def _settled(self) -> None:
+        """Make room for what is settled, and say what was lost, not too often."""
         self.buffer.settled(self._sender.settled_rows)
+        now = time.monotonic()
+        if now < self._log_at:
+            return
+        with self._lock:
+            lost = self._logged.news(self._sender, self.buffer)
+        if lost is not None:
+            self._log_at = now + _LOG_EVERY_S
+            _log.warning("streameval client of %s: %s", self._transport.address, lost)
 
     def _pause(self) -> None:
         """Wait until it is time to connect again, or to stop."""
@@ -309,11 +243,9 @@ class Worker:
         with self._lock:
             self._take()
             error = self._sender.error
-        _log.error("streameval client: %s; further rows are dropped", error)
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+        _log.error(
+            "streameval client of %s: %s; further rows are dropped", self._transport.address, error
+        )
 
 
 class _Pump:

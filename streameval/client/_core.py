@@ -1,0 +1,145 @@
+"""The client without its verbs: its parts, put together and tied to the process.
+
+A core has its thread and its connection from the first row on, until it is
+closed. Two things can happen to it from outside: the process forks (the child
+starts empty, as a producer of its own; the parent sends what it had) or ends
+(what is left is sent, for a bounded time).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+import weakref
+from typing import TYPE_CHECKING
+
+from streameval.client._buffer import Buffer, WhenFull
+from streameval.client._errors import ClientError
+from streameval.client._sender import Sender
+from streameval.client._worker import Worker
+
+if TYPE_CHECKING:
+    from streameval.client._transport import Transport
+
+_log = logging.getLogger("streameval.client")
+
+# How long the connection's orderly end may take once everything is durable, in seconds.
+_STOP_S = 1.0
+
+
+class Core:
+    """Buffer, sender, worker and transport of one client.
+
+    Parameters
+    ----------
+    transport : Transport
+    producer : str or None
+        A new UUID when None, and in each forked child.
+    when_full, max_buffered_rows, batch_rows, linger_s, timeout_s, exit_timeout_s
+        As of `Client`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        producer: str | None,
+        when_full: WhenFull,
+        max_buffered_rows: int,
+        batch_rows: int,
+        linger_s: float,
+        timeout_s: float,
+        exit_timeout_s: float,
+    ) -> None:
+        self.transport = transport
+        self.timeout_s = timeout_s
+        self.exit_timeout_s = exit_timeout_s
+        self._linger_s = linger_s
+        self.buffer = Buffer(
+            capacity=max_buffered_rows,
+            batch_rows=batch_rows,
+            when_full=when_full,
+            start=self._start,
+        )
+        self._begin(producer)
+        _cores.add(self)
+
+    def _begin(self, producer: str | None) -> None:
+        sender = Sender(producer or str(uuid.uuid4()), _next_epoch(), random=random.random)
+        self.worker = Worker(self.buffer, sender, self.transport, linger_s=self._linger_s)
+        self._closed = False
+
+    def _start(self) -> None:
+        self.worker.start()
+        _started.add(self)
+
+    def forked(self) -> None:
+        """Begin anew, in a forked child."""
+        closed = self._closed
+        self.transport.forked()
+        self.buffer.reset()
+        self._begin(None)
+        if closed:
+            self.close(None)
+
+    def close(self, timeout: float | None) -> None:
+        """Flush and stop; raises what the flush raises, when all is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self.buffer.close("the client is closed")
+        try:
+            self.worker.flush(timeout)
+        finally:
+            self.worker.stop(_STOP_S)
+            self.transport.close()
+            _started.discard(self)
+
+    def close_quietly(self) -> None:
+        """Close without raising: something else is ending already."""
+        try:
+            self.close(self.exit_timeout_s)
+        except ClientError as error:
+            _log.warning("streameval client of %s: %s", self.transport.address, error)
+
+
+_epoch_lock = threading.Lock()
+_last_epoch = 0
+
+
+def _next_epoch() -> int:
+    """Return the time in microseconds since 1970, higher each time it is called."""
+    global _last_epoch  # noqa: PLW0603 - one number for the process is its meaning
+    with _epoch_lock:
+        _last_epoch = max(_last_epoch + 1, time.time_ns() // 1000)
+        return _last_epoch
+
+
+# --- The process ------------------------------------------------------------------------------
+
+_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+# Those with a thread; kept until they are closed, because what they hold must be sent.
+_started: set[Core] = set()
+
+
+def _at_exit() -> None:
+    for core in list(_started):
+        core.close_quietly()
+
+
+def _in_forked_child() -> None:
+    global _epoch_lock  # noqa: PLW0603 - the parent's may be held by a thread that is not here
+    _epoch_lock = threading.Lock()
+    _started.clear()
+    for core in list(_cores):
+        core.forked()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
