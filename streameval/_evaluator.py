@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval import _codec
 from streameval._columns import check_columns, check_count, check_label, check_score
-from streameval._ledger import Ledger, not_there
+from streameval._ledger import PERMITS, Ledger, not_there
 from streameval._queries import At, EvaluatorQueries
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._state import State, empty_state, merge_states
@@ -89,7 +89,7 @@ class Evaluator(EvaluatorQueries):
         # The ledger's own lists, at hand for the scalar path.
         self._positives = self._ledger.positives
         self._negatives = self._ledger.negatives
-        self._permits: Iterator[object] = repeat(None, self._ledger.room)
+        self._permits: Iterator[object] = repeat(None, PERMITS)
         self._set_limits(state.scale)
 
     def _set_limits(self, scale: Scale) -> None:
@@ -141,13 +141,13 @@ class Evaluator(EvaluatorQueries):
         self._add_slowly(positive, score)
 
     def _add_slowly(self, positive: Any, score: Any) -> None:
-        """Add what is not plainly right, or say what is wrong; merge when much waits."""
+        """Add what is not plainly right, or say what is wrong; make room when it is used up."""
         label = check_label(positive)
         number = check_score(score, scale=self._ledger.state.scale)
         (self._positives if label else self._negatives).append(number)
         if next(self._permits, self) is self:
-            self._ledger.view()
-            self._permits = repeat(None, self._ledger.room)
+            self._ledger.spill()
+            self._permits = repeat(None, PERMITS)
 
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.

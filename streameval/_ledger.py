@@ -1,8 +1,8 @@
 """What an evaluator has counted: one immutable state, and the changes that wait.
 
 A change is checked, noted and done; sorting and merging come when somebody asks,
-or when what waits has grown in proportion to the state. So the merge costs
-O(log n) a case amortised, and what waits stays a fraction of the state.
+or when what waits has grown to half of the state. So the merge costs O(log n) a
+case amortised, and what waits takes less memory than the state, or 0.8 MB.
 
 Guarantee: one thread may write while any number read. Each reader gets the state
 of one moment: what it includes is a prefix of the writer's mutations. What is
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from streameval._groups import FloatArray, IntArray
     from streameval._state import State
 
-_ROOM = 8_192
-"""The fewest scalars that wait before they are merged unasked."""
+PERMITS = 8_192
+"""How many scalars may be appended before the writer calls `spill`."""
 
-_ROWS = 8
-"""Rows in columns are a quarter of a scalar's size and cheaper to merge: more may wait."""
+_ROOM = 65_536
+"""The fewest rows, and removals, that wait before they are merged unasked."""
 
 
 class Ledger:
@@ -41,8 +41,6 @@ class Ledger:
     positives, negatives : list of float
         Checked scores that wait. The writer only appends to them; whoever
         merges takes away a prefix.
-    room : int
-        How many scalars may wait before the writer asks for a merge.
     """
 
     def __init__(self, state: State) -> None:
@@ -54,8 +52,9 @@ class Ledger:
 
     def view(self) -> State:
         """Return the state that includes everything up to now. O(1) if nothing waits."""
-        # Unlocked: the state is replaced before the lists are emptied, so who
-        # finds nothing here finds the state that has it.
+        # Unlocked: what waits is nowhere missing on its way into the state, for it
+        # is put into the next place before it leaves the last. So who finds
+        # nothing waiting finds the state that has it all.
         if self._adds_wait() or self._removed:
             with self._lock:
                 self._merge()
@@ -71,6 +70,12 @@ class Ledger:
                 counts.positives.total + self._waiting[True] + positives,
                 counts.negatives.total + self._waiting[False] + negatives,
             )
+
+    def spill(self) -> None:
+        """Move the scalars that wait to where columns wait, in a quarter of their memory."""
+        with self._lock:
+            self._spill()
+            self._merge_if_much_waits()
 
     def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
         """Add checked columns as one mutation, or refuse what would be too many."""
@@ -94,8 +99,7 @@ class Ledger:
                 self._waiting[label] += added[label]
             self._mutations += 1
             self._rows += labels.size
-            if self._rows >= _ROWS * self.room:
-                self._merge()
+            self._merge_if_much_waits()
 
     def remove(self, label: bool, score: float) -> bool:
         """Take one case away; tell whether there was one. O(log n) amortised."""
@@ -106,6 +110,7 @@ class Ledger:
                 self._merge()
             # Most removals are of what was merged long ago.
             if self._note_removal(label, score):
+                self._merge_if_much_waits()
                 return True
             self._merge()
             return self._note_removal(label, score)
@@ -164,7 +169,7 @@ class Ledger:
     def _set(self, state: State) -> None:
         self.state = state
         # A merge is a pass over the state: the larger that is, the rarer.
-        self.room = max(_ROOM, len(state.counts) // 8)
+        self._room = max(_ROOM, len(state.counts) // 2)
 
     def _forget(self) -> None:
         """Begin anew with nothing that waits, scalars apart."""
@@ -196,25 +201,32 @@ class Ledger:
         if self.state.total + waiting + added >= LIMIT:
             raise too_many()
 
-    def _merge(self) -> None:
-        positives, negatives = self._lengths()
-        revision = self.state.revision + self._mutations + positives + negatives
-        if revision == self.state.revision:
+    def _merge_if_much_waits(self) -> None:
+        if self._rows + len(self._removed) >= self._room:
+            self._merge()
+
+    def _spill(self) -> None:
+        lengths = self._lengths()
+        if lengths == (0, 0):
             return
-        change = ScoreCounts(
-            self._change(True, self.positives[:positives]),
-            self._change(False, self.negatives[:negatives]),
-        )
-        self._set(self.state.changed(change, revision=revision))
-        del self.positives[:positives]
-        del self.negatives[:negatives]
+        self._mutations += sum(lengths)
+        self._rows += sum(lengths)  # before the buffers are emptied: see `view`
+        for label, buffer, length in zip((True, False), (self.positives, self.negatives), lengths):
+            self._columns[label].append(np.fromiter(buffer, np.float64, length))
+            self._waiting[label] += length
+            del buffer[:length]
+
+    def _merge(self) -> None:
+        self._spill()
+        if not self._mutations:
+            return
+        change = ScoreCounts(self._change(True), self._change(False))
+        self._set(self.state.changed(change, revision=self.state.revision + self._mutations))
         self._forget()
 
-    def _change(self, label: bool, scalars: list[float]) -> Run:
+    def _change(self, label: bool) -> Run:
         """Return what waits for one class as a signed run at the state's resolution."""
         columns = self._columns[label]
-        if scalars:
-            columns = [*columns, np.array(scalars, dtype=np.float64)]
         runs = self._runs[label]
         if columns:
             runs = [*runs, Run.of(columns[0] if len(columns) == 1 else np.concatenate(columns))]

@@ -32,8 +32,11 @@ BoolArray = npt.NDArray[np.bool_]
 LIMIT = 2**62
 """All counts together stay below this, so that doubled counts fit int64."""
 
-_FEW = 16
-"""A run this many times shorter than the other is inserted, not sorted in."""
+_FEW = 100
+"""A run this many times shorter than the other is inserted; else both are merge-sorted."""
+
+_FEW_RANKS = 16
+"""Ranks are carried through a change this many times shorter than the positives."""
 
 
 def too_many() -> InvalidInputError:
@@ -359,7 +362,7 @@ def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
 
 def _is_small(counts: ScoreCounts, change: ScoreCounts) -> bool:
     """Tell whether carrying the ranks along costs less than finding them anew."""
-    return (len(change.positives) + len(change.negatives)) * _FEW < len(counts.positives)
+    return len(change) * _FEW_RANKS < len(counts.positives)
 
 
 def _carried(

@@ -138,12 +138,20 @@ def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
         waiting.append(ledger._adds_wait())
         put(state)
 
+    class Emptied(list):
+        """Looks around while it is being emptied."""
+
+        def __delitem__(self, where) -> None:
+            super().__delitem__(where)
+            waiting.append(ledger._adds_wait())
+
     monkeypatch.setattr(ledger, "_set", watched)
-    ev.add_case(True, 0.5)
+    ledger.positives = Emptied()
+    ledger.positives.append(0.5)
     ev._view()
     ev.add_cases(labels=[0], scores=[0.5])
     ev._view()
-    assert waiting == [True, True]
+    assert waiting == [True, True, True]
 
 
 def test_a_state_outlives_its_revision():
