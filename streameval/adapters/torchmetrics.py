@@ -92,11 +92,11 @@ class BinaryArea(Metric):
         InvalidInputError
             With the first value at fault. Nothing has changed then.
         """
-        # The library checks numpy columns; numpy has no bfloat16.
-        scores = preds.double() if preds.is_floating_point() else preds
+        # Checked as numpy columns, on the CPU; numpy has no bfloat16.
+        scores, targets = (column.detach().flatten().cpu() for column in (preds, target))
         labels, values, _ = check_columns(
-            labels=target.detach().flatten().cpu().numpy(),
-            scores=scores.detach().flatten().cpu().numpy(),
+            labels=targets.numpy(),
+            scores=(scores.double() if scores.is_floating_point() else scores).numpy(),
         )
         self.positives.append(self._column(values[labels]))
         self.negatives.append(self._column(values[~labels]))

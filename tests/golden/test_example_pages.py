@@ -1,0 +1,117 @@
+"""What the pages show at a prompt is what happens.
+
+A ```pycon block is a doctest; its tag, if any, is the library that it needs. A
+```console block is run by bash: what follows a command is its output.
+"""
+
+from __future__ import annotations
+
+import doctest
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streameval import Evaluator
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"```(\w+) ?(\w*)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: str, language: str, tag: str = "") -> list[str]:
+    """Return a page's blocks in one language."""
+    text = (DOCS / f"{page}.md").read_text()
+    return [code for kind, needs, code in BLOCK.findall(text) if (kind, needs) == (language, tag)]
+
+
+def run(page: str, tag: str = "") -> None:
+    """Run a page's examples, one after the other in one namespace."""
+    examples = "".join(blocks(page, "pycon", tag))
+    test = doctest.DocTestParser().get_doctest(examples, {}, page, f"{page}.md", 0)
+    assert len(test.examples) >= 4
+    report: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(test, out=report.append)
+    assert not failed, "".join(report)
+
+
+@pytest.mark.parametrize("page", ["tuning-set", "worked-paper"])
+def test_examples(page: str) -> None:
+    """Every example prints what the page says."""
+    run(page)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the host libraries, at import
+@pytest.mark.parametrize("host", ["river", "sklearn", "torchmetrics"])
+def test_adapter_examples(host: str, require) -> None:
+    """Each adapter's example runs inside its host."""
+    require(host)
+    run("adapters", host)
+
+
+def test_the_true_area_of_the_tuning_page(require) -> None:
+    """0.538 is the integral of precision over recall at prevalence 0.05."""
+    integrate, stats = require("scipy.integrate"), require("scipy.stats")
+
+    def precision(score: float) -> float:
+        found, false = 0.05 * stats.norm.sf(score - 2), 0.95 * stats.norm.sf(score)
+        return stats.norm.pdf(score - 2) * found / (found + false)
+
+    area, _ = integrate.quad(precision, -8, 12)
+    assert round(area, 3) == 0.538
+    assert "true AUC-PR of 0.538" in (DOCS / "tuning-set.md").read_text()
+
+
+def test_commands(tmp_path: Path, require) -> None:
+    """Each command of the paper's page prints what the page says."""
+    require("typer")
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    (session,) = blocks("worked-paper", "console")
+    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
+    assert len(commands) >= 6
+    program = f'{sys.executable} -c "from streameval.cli import main; main()"'
+    for command, printed in commands:
+        script = f'streameval() {{ {program} "$@"; }}\n{command}'
+        done = subprocess.run(
+            [bash, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.stderr) == (printed, ""), command
+
+
+class Run:
+    """Stand in for mlflow and for a wandb run: floats by name, at a step."""
+
+    def __init__(self) -> None:
+        self.logged: dict[int, dict[str, float]] = {}
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        """Keep what is logged, if a server could."""
+        assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
+        self.logged[step] = metrics
+
+    log = log_metrics
+
+
+def test_two_lines_for_trackers() -> None:
+    """The page's two lines log every defined figure, with either tracker."""
+    (lines,) = blocks("adapters", "python")
+    first, second, _ = lines.split("\n")
+    second, _, other = second.partition("  # with wandb: ")
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+    snapshot = ev.snapshot()
+    for call in (second, other):
+        tracker = Run()
+        space: dict[str, Any] = {"ev": ev, "epoch": 3, "mlflow": tracker, "run": tracker}
+        exec(f"{first}\n{call}", space)
+        assert tracker.logged[3]["auc_pr"] == snapshot.auc_pr
+        assert len(tracker.logged[3]) == 6
+    empty = {"ev": Evaluator(), "epoch": 0, "mlflow": (tracker := Run())}
+    exec(f"{first}\n{second}", empty)
+    assert tracker.logged == {0: {}}
