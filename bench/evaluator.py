@@ -387,7 +387,7 @@ def main() -> int:
     if options.large:
         rows += [live(10_000_000, 0.05, 3, 50), live(10_000_000, 0.5, 3, 10)]
     rows += [bulk(size, repeats), *torch_metrics(size, 3)]
-    rows += scalars(min(size, 200_000), repeats)
+    rows += scalars(50_000, 31)
     rows += bounded(size, repeats)
     rows += memory(size)
     rows += merging(size, repeats)
