@@ -9,7 +9,6 @@ is immutable.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
@@ -19,36 +18,17 @@ from streameval_server._entries import Kind
 from streameval_server._errors import CorruptLogError
 from streameval_server._marks import Marks
 from streameval_server._stream_state import StreamInfo, StreamState
+from streameval_server._views import SliceView, StreamView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streameval._evaluator import Evaluator
     from streameval_server._entries import Entry
     from streameval_server._limits import Limits
 
 MARKS_PART = "marks"
 STREAM_PART = "stream/"
 """Begins the name of each stream's part."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamView:
-    """A stream's counts at one revision. Immutable: read it without a lock.
-
-    Attributes
-    ----------
-    info : StreamInfo
-    revision : int
-        Log revision that it includes (the engine's, not the stream's last change).
-    evaluator : Evaluator
-        All-time counts; the same object while the stream does not change, so
-        its cached answers are shared. Never mutate it.
-    """
-
-    info: StreamInfo
-    revision: int
-    evaluator: Evaluator
 
 
 class Engine:
@@ -155,7 +135,8 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        return StreamView(state.info, self._revision, state.frozen())
+        whole = SliceView(state.frozen())
+        return StreamView(state.info, self._revision, self._received_us, whole, {})
 
     def totals(self) -> dict[str, int]:
         """Return the references counted in each stream. O(streams)."""

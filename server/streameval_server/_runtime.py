@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from streameval_server._calls import Response
     from streameval_server._committer import StepResult
-    from streameval_server._engine import StreamView
     from streameval_server._limits import Limits
     from streameval_server._stream_state import StreamInfo
+    from streameval_server._views import StreamView
 
 _log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from streameval._errors import CorruptStateError
 from streameval._evaluator import Evaluator
 from streameval_server._batch import CaseRows
 from streameval_server._errors import CorruptLogError
+from streameval_server._stream_settings import DEFAULTS, StreamSettings
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,11 +36,14 @@ class StreamInfo:
         When it was made, in microseconds since 1970.
     create_revision : int
         Log revision at which it was made.
+    settings : StreamSettings
+        How it counts.
     """
 
     name: str
     create_us: int
     create_revision: int
+    settings: StreamSettings = DEFAULTS
 
 
 class StreamState:
