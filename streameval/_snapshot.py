@@ -86,7 +86,7 @@ class Snapshot:
       AUC-ROC              0.750000
       AUC-ROC of the hull  0.875000
       AUC-PR               0.797267
-      AUC-PR, achievable   0.916667
+      AUC-PR, achievable   0.887327
       Average precision    0.833333
       Prevalence           0.500000
     """
