@@ -84,9 +84,11 @@ def main() -> None:
     command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
     assert server.stdout is not None
-    address = server.stdout.readline().split()[-1]
+    line = server.stdout.readline()
+    if not line:
+        raise SystemExit("the server did not start")
     try:
-        with Client(address) as client:
+        with Client(line.split()[-1]) as client:
             _table(client, cases, rounds)
     finally:
         server.terminate()
