@@ -75,6 +75,70 @@ def tiers_of(pane_us: int, retention_us: int) -> tuple[Tier, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """Where panes begin and end at one moment. Immutable.
+
+    Attributes
+    ----------
+    tiers : tuple of Tier
+        From `tiers_of`.
+    edges : tuple of int
+        Where tiers begin, oldest first: the end of what is kept comes first.
+
+    Examples
+    --------
+    >>> minute = 60 * 1_000_000
+    >>> grid = Grid.at(tiers_of(minute, 30 * 24 * 60 * minute), 10_000 * 60 * minute)
+    >>> grid.snapped(599_999 * minute + 5, 600_000 * minute) == (599_999 * minute, 600_000 * minute)
+    True
+    >>> (grid.end_of(599_000 * minute) - grid.start_of(599_000 * minute)) // minute
+    60
+    """
+
+    tiers: tuple[Tier, ...]
+    edges: tuple[int, ...]
+
+    @classmethod
+    def at(cls, tiers: tuple[Tier, ...], now_us: int) -> Self:
+        """Return the grid at a time. O(tiers)."""
+        edges = []
+        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
+            edges.append(max(0, (now_us - tier.until_us) // coarser.width_us * coarser.width_us))
+        return cls(tiers, tuple(edges[::-1]))
+
+    @property
+    def oldest_us(self) -> int:
+        """The earliest time that is kept."""
+        return self.edges[0]
+
+    def width_at(self, time_us: int) -> int:
+        """Return the width of the pane that holds a time that is kept. O(tiers)."""
+        finer = sum(time_us >= edge for edge in self.edges[1:])
+        return self.tiers[len(self.tiers) - 1 - finer].width_us
+
+    def start_of(self, time_us: int) -> int:
+        """Return the start of the pane that holds a time. O(tiers)."""
+        width = self.width_at(time_us)
+        return time_us // width * width
+
+    def end_of(self, time_us: int) -> int:
+        """Return the end of the pane that holds a time. O(tiers)."""
+        width = self.width_at(time_us)
+        return time_us // width * width + width
+
+    def starts_of(self, times_us: IntArray) -> IntArray:
+        """Return the start of each time's pane. O(n tiers)."""
+        widths = np.array([tier.width_us for tier in reversed(self.tiers)])
+        width = widths[np.searchsorted(np.array(self.edges[1:]), times_us, side="right")]
+        starts: IntArray = times_us // width * width
+        return starts
+
+    def snapped(self, start_us: int, end_us: int) -> tuple[int, int]:
+        """Return [start, end) widened to whole panes. O(tiers)."""
+        return self.start_of(start_us), self.end_of(end_us - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Pane(Generic[T]):
     """One pane, [start_us, end_us), and what it holds."""
 
@@ -97,14 +161,16 @@ class Panes(Generic[T]):
     ----------
     now_us : int
         The latest time that `advance` was told.
+    grid : Grid
+        Where panes begin and end then.
     """
 
     def __init__(self, tiers: tuple[Tier, ...], make: Callable[[], T]) -> None:
         self.now_us = 0
         self.tiers = tiers
         self._make = make
+        self.grid = Grid.at(tiers, 0)
         self._contents: SortedDict[int, T] = SortedDict()
-        self._edges = self._edges_at(0)
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -112,28 +178,7 @@ class Panes(Generic[T]):
     def __iter__(self) -> Iterator[Pane[T]]:
         """Yield the panes, oldest first."""
         for start, content in self._contents.items():
-            yield Pane(start, start + self.width_at(start), content)
-
-    def oldest_us(self, now_us: int | None = None) -> int:
-        """Return the earliest time that is kept, now or at a later time. O(tiers)."""
-        return self._edges[0] if now_us is None else self._edges_at(now_us)[0]
-
-    def width_at(self, time_us: int) -> int:
-        """Return the width of the pane that holds a time that is kept. O(tiers)."""
-        finer = sum(time_us >= edge for edge in self._edges[1:])
-        return self.tiers[len(self.tiers) - 1 - finer].width_us
-
-    def start_of(self, time_us: int) -> int:
-        """Return the start of the pane that holds a time. O(tiers)."""
-        width = self.width_at(time_us)
-        return time_us // width * width
-
-    def starts_of(self, times_us: IntArray) -> IntArray:
-        """Return the start of each time's pane. O(n tiers)."""
-        widths = np.array([tier.width_us for tier in reversed(self.tiers)])
-        width = widths[np.searchsorted(np.array(self._edges[1:]), times_us, side="right")]
-        starts: IntArray = times_us // width * width
-        return starts
+            yield Pane(start, start + self.grid.width_at(start), content)
 
     def at(self, start_us: int) -> T:
         """Return what the pane that starts there holds; made if need be. O(log panes)."""
@@ -153,37 +198,32 @@ class Panes(Generic[T]):
 
     def between(self, start_us: int, end_us: int) -> list[Pane[T]]:
         """Return the panes that overlap [start, end), oldest first. O(log panes + panes)."""
-        first = self.start_of(max(start_us, self.oldest_us()))
+        first = self.grid.start_of(max(start_us, self.grid.oldest_us))
         return [
-            Pane(start, start + self.width_at(start), self._contents[start])
+            Pane(start, start + self.grid.width_at(start), self._contents[start])
             for start in self._contents.irange(first, end_us, inclusive=(True, False))
         ]
-
-    def snapped(self, start_us: int, end_us: int) -> tuple[int, int]:
-        """Return [start, end) widened to whole panes. O(tiers)."""
-        last = self.start_of(end_us - 1)
-        return self.start_of(start_us), last + self.width_at(last)
 
     def advance(self, now_us: int) -> bool:
         """Let time pass: panes coarsen and go. Return whether any did. O(panes that change)."""
         if now_us <= self.now_us:
             return False
         self.now_us = now_us
-        before, self._edges = self._edges, self._edges_at(now_us)
-        if before == self._edges:
+        before, self.grid = self.grid, Grid.at(self.tiers, now_us)
+        if before == self.grid:
             return False
         changed = False
-        while self._contents and self._contents.peekitem(0)[0] < self._edges[0]:
+        while self._contents and self._contents.peekitem(0)[0] < self.grid.oldest_us:
             self._contents.popitem(0)
             changed = True
         aged = [
             start
-            for old, new in zip(before[1:], self._edges[1:], strict=True)
+            for old, new in zip(before.edges[1:], self.grid.edges[1:], strict=True)
             for start in self._contents.irange(old, new, inclusive=(True, False))
         ]
         coarser: dict[int, list[int]] = {}
         for start in dict.fromkeys(aged):
-            coarser.setdefault(self.start_of(start), []).append(start)
+            coarser.setdefault(self.grid.start_of(start), []).append(start)
         for start, members in coarser.items():
             contents = [self._contents.pop(member) for member in members]
             # A new content, never one that a reader may hold.
@@ -193,18 +233,11 @@ class Panes(Generic[T]):
             changed = True
         return changed
 
-    def _edges_at(self, now_us: int) -> list[int]:
-        """Return where tiers begin, oldest first: the end of what is kept comes first."""
-        edges = []
-        for tier, coarser in zip(self.tiers, (*self.tiers[1:], self.tiers[-1]), strict=True):
-            edges.append(max(0, (now_us - tier.until_us) // coarser.width_us * coarser.width_us))
-        return edges[::-1]
-
     def _check(self) -> None:
         """Assert everything that must hold. O(panes)."""
-        end = self.oldest_us()
+        end = self.grid.oldest_us
         for pane in self:
             assert pane.start_us >= end, (pane, end)
-            assert pane.start_us == self.start_of(pane.start_us), pane
+            assert pane.start_us == self.grid.start_of(pane.start_us), pane
             assert pane.start_us % (pane.end_us - pane.start_us) == 0, pane
             end = pane.end_us

@@ -8,7 +8,7 @@ change costs nothing, and only what is asked for is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval._errors import InvalidInputError
 from streameval._groups import Groups
-from streameval._multiset import LIMIT, Run, ScoreCounts, merge_runs, too_many
+from streameval._multiset import LIMIT, NotThereError, Run, ScoreCounts, merge_runs, too_many
 from streameval._points import OperatingPoints
 from streameval._resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._scatter import merge_cells
@@ -237,14 +237,10 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
     """
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
-    scales = {state.scale for state in states if state.is_bounded}
-    if len(scales) > 1:
-        message = "evaluators on the plain and on the probability scale have no cells in common"
-        raise InvalidInputError(message, field="scale")
+    scale = _common_scale(states)
     if sum(state.total for state in states) >= LIMIT:
         raise too_many()
     resolution = min(bits, default=None)
-    scale: Scale = next(iter(scales), "plain")
     if scale == "probability":
         _check_probabilities(states)
     if len(states) == 2 and all(state.resolution == resolution for state in states):
@@ -264,6 +260,62 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
             revision=revision,
         )
     )
+
+
+def subtract_states(whole: State, part: State) -> State:
+    """Return what a state counts beyond one of its parts.
+
+    The result has the lower resolution of the two.
+
+    Raises
+    ------
+    InvalidInputError
+        When the part has counts that the whole has not.
+
+    Notes
+    -----
+    O(n).
+    """
+    bits = [state.resolution for state in (whole, part) if state.resolution is not None]
+    resolution, scale = min(bits, default=None), _common_scale((whole, part))
+    taken = _at(part, resolution, scale)
+    change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
+    try:
+        counts = _at(whole, resolution, scale).merged(change)
+    except NotThereError as error:
+        message = f"the part has cases that the whole has not, the first at score {error.score}"
+        raise InvalidInputError(message, field="part") from None
+    rest = replace(
+        whole,
+        counts=counts,
+        missed_positives=whole.missed_positives - part.missed_positives,
+        missed_negatives=whole.missed_negatives - part.missed_negatives,
+        resolution=resolution,
+        scale=scale,
+        _answers={},
+    )
+    if min(rest.missed_positives, rest.missed_negatives) < 0:
+        raise InvalidInputError("the part has misses that the whole has not", field="part")
+    return rest
+
+
+def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:
+    """Return the counts at a resolution that is not above the state's."""
+    if state.resolution == resolution:
+        return state.counts
+    return ScoreCounts(
+        _quantised(state.counts.positives, resolution, scale),
+        _quantised(state.counts.negatives, resolution, scale),
+    )
+
+
+def _common_scale(states: Sequence[State]) -> Scale:
+    """Return what the bits of all bounded states are counted of."""
+    scales = {state.scale for state in states if state.is_bounded}
+    if len(scales) > 1:
+        message = "evaluators on the plain and on the probability scale have no cells in common"
+        raise InvalidInputError(message, field="scale")
+    return next(iter(scales), "plain")
 
 
 def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:

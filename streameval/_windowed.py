@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval._columns import check_columns, check_count, check_label, check_score
+from streameval._decay import DecayedWindow, decayed_window
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._panes import Panes, tiers_of
+from streameval._panes import Grid, Panes, tiers_of
 from streameval._times import checked_us, column_us, span_us, to_datetime, to_us
-from streameval._window import DecayedWindow, Window, decayed_window, merged_window, weights_of
+from streameval._window import PaneState, Window, merged_window, newest_panes
+from streameval._window_cache import WindowCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from streameval._columns import BoolArray
     from streameval._groups import FloatArray, IntArray
     from streameval._panes import Pane
-    from streameval._state import State
 
-_CACHED_WINDOWS = 8
+_CACHED_CELLS = 1 << 18
 
 
 class _Rows(NamedTuple):
@@ -100,7 +100,7 @@ class WindowedEvaluator:
         )
         self._empty = self._make()
         self._panes: Panes[Evaluator] = Panes(tiers, self._make)
-        self._windows: dict[tuple[int, int], tuple[list[State], Window | None]] = {}
+        self._windows: WindowCache[tuple[int, int], Window] = WindowCache(_CACHED_CELLS)
 
     @property
     def now(self) -> datetime:
@@ -203,13 +203,8 @@ class WindowedEvaluator:
         where there are enough. O(panes + S log S).
         """
         wanted = check_count(count)
-        chosen: list[Pane[Evaluator]] = []
-        for pane in reversed(list(self._panes)):
-            if wanted <= 0:
-                break
-            chosen.insert(0, pane)
-            wanted -= pane.content.num_cases
-        return self._window(chosen, self._panes.now_us, self._panes.now_us + 1)
+        panes = newest_panes([_held(pane) for pane in self._panes], wanted)
+        return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
 
     def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
         """Return all that is kept, each pane weighted by 2^(-age / half_life).
@@ -227,13 +222,11 @@ class WindowedEvaluator:
         """
         half_life_us = span_us(half_life, field="half_life")
         now_us = self._panes.now_us if now is None else to_us(now, field="now")
-        panes = list(self._panes)
-        ages = [max(0, now_us - pane.end_us) for pane in panes]
         return decayed_window(
-            [pane.content._view() for pane in panes] or [self._empty._view()],
-            weights_of(ages, half_life_us) or [1],
-            start_us=panes[0].start_us if panes else now_us,
-            end_us=panes[-1].end_us if panes else now_us,
+            [_held(pane) for pane in self._panes],
+            half_life_us,
+            now_us=now_us,
+            empty=self._empty._view(),
         )
 
     def panes(self) -> Iterator[Window]:
@@ -256,10 +249,10 @@ class WindowedEvaluator:
                 "resolution, scale and max_cells must be the same to merge", field="resolution"
             )
         self._panes.advance(other._panes.now_us)
-        oldest = self._panes.oldest_us()
+        grid = self._panes.grid
         for pane in other._panes:
-            if pane.start_us >= oldest:
-                self._panes.at(self._panes.start_of(pane.start_us)).merge(pane.content)
+            if pane.start_us >= grid.oldest_us:
+                self._panes.at(grid.start_of(pane.start_us)).merge(pane.content)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WindowedEvaluator):
@@ -280,10 +273,11 @@ class WindowedEvaluator:
 
     def _pane(self, at_us: int) -> Evaluator:
         """Return the pane of a time; time passes if it must."""
-        if at_us < self._panes.oldest_us():
-            raise self._too_old(at_us, self._panes.oldest_us(), "")
+        oldest_us = self._panes.grid.oldest_us
+        if at_us < oldest_us:
+            raise self._too_old(at_us, oldest_us, "")
         self._panes.advance(at_us)
-        return self._panes.at(self._panes.start_of(at_us))
+        return self._panes.at(self._panes.grid.start_of(at_us))
 
     def _too_old(self, at_us: int, oldest_us: int, where: str) -> InvalidInputError:
         got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
@@ -297,7 +291,8 @@ class WindowedEvaluator:
         )
         times_us = column_us(at, values.size)
         if times_us.size:
-            oldest_us = self._panes.oldest_us(max(self._panes.now_us, int(times_us.max())))
+            latest_us = max(self._panes.now_us, int(times_us.max()))
+            oldest_us = Grid.at(self._panes.tiers, latest_us).oldest_us
             older = times_us < oldest_us
             if older.any():
                 index = int(older.argmax())
@@ -307,7 +302,7 @@ class WindowedEvaluator:
         return _Rows(positives, values, weights, times_us)
 
     def _each_pane(self, rows: _Rows, change: Callable[..., None]) -> None:
-        starts = self._panes.starts_of(rows.times_us)
+        starts = self._panes.grid.starts_of(rows.times_us)
         changed: list[tuple[int, Evaluator]] = []
         for start in np.unique(starts).tolist():
             here = starts == start
@@ -324,28 +319,27 @@ class WindowedEvaluator:
             self._panes.put(start, pane)
 
     def _between_us(self, start_us: int, end_us: int) -> Window:
-        start_us, end_us = self._panes.snapped(
+        start_us, end_us = self._panes.grid.snapped(
             checked_us(start_us, field="start"), checked_us(end_us, field="end")
         )
-        return self._window(self._panes.between(start_us, end_us), start_us, end_us)
+        panes = [_held(pane) for pane in self._panes.between(start_us, end_us)]
+        return self._window(panes, start_us, end_us)
 
-    def _window(self, panes: Sequence[Pane[Evaluator]], start_us: int, end_us: int) -> Window:
+    def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
         """Return the sum of panes; the same object while none of them changed."""
         if panes:
             start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
-        states = [pane.content._view() for pane in panes] or [self._empty._view()]
-        key = (start_us, end_us)
-        before, window = self._windows.pop(key, ([], None))
-        # States are immutable, so the same objects are the same counts.
-        if window is None or len(before) != len(states) or not all(map(is_, before, states)):
-            window = merged_window(states, start_us, end_us)
-        self._windows[key] = (states, window)
-        if len(self._windows) > _CACHED_WINDOWS:
-            del self._windows[next(iter(self._windows))]
-        return window
+        states = [pane.state for pane in panes] or [self._empty._view()]
+        return self._windows.get(
+            (start_us, end_us), states, lambda: merged_window(states, start_us, end_us)
+        )
 
     def _check(self) -> None:
         """Assert everything that must hold. O(S log S)."""
         self._panes._check()
         for pane in self._panes:
             pane.content._check()
+
+
+def _held(pane: Pane[Evaluator]) -> PaneState:
+    return PaneState(pane.start_us, pane.end_us, pane.content._view())

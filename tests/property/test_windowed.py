@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._panes import Panes, tiers_of
+from streameval._window import Window
+from streameval._window_cache import WindowCache
 from streameval._windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -253,12 +257,83 @@ def test_tiers_nest(pane: int, retention: int, now: int, ages: list[int]) -> Non
     """One time lies in one pane, panes do not overlap, and the vector form agrees."""
     panes: Panes[Evaluator] = Panes(tiers_of(pane * 10**6, retention * 10**6), Evaluator)
     panes.advance(now * 10**6)
-    times = [time for age in ages if (time := (now - age) * 10**6) >= panes.oldest_us()]
-    starts = panes.starts_of(np.array(times, dtype=np.int64)).tolist()
+    times = [time for age in ages if (time := (now - age) * 10**6) >= panes.grid.oldest_us]
+    starts = panes.grid.starts_of(np.array(times, dtype=np.int64)).tolist()
     for time, start in zip(times, starts, strict=True):
-        assert start == panes.start_of(time)
-        assert start <= time < start + panes.width_at(start)
+        assert start == panes.grid.start_of(time)
+        assert start <= time < start + panes.grid.width_at(start)
         panes.at(start)
     panes._check()
     panes.advance((now + 86_400) * 10**6)
     panes._check()
+
+
+@given(events=EVENTS, span=st.integers(1, 30 * 24 * 60))
+def test_without_is_the_sum_of_the_other_events(events: list[tuple], span: int) -> None:
+    """A window without a part of it holds exactly the events outside the part."""
+    windowed = filled(events)
+    whole, part = windowed.last(29 * DAY), windowed.last(min(span, 29 * 24 * 60) * MINUTE)
+    rest = whole.without(part)
+    outside = [event for event in events if whole.start <= at(event[2]) < part.start]
+    assert rest.evaluator() == evaluator_of(outside)
+    assert rest.num_cases == len(outside)
+    rest._view()._check()
+
+
+@given(events=EVENTS, taken=st.lists(st.booleans(), min_size=30, max_size=30))
+def test_without_of_decayed_windows_is_the_decayed_rest(events: list[tuple], taken: list) -> None:
+    """Weights are those of the panes, so what is left is weighted like the whole."""
+    of_part = [event for event, is_part in zip(events, taken) if is_part]
+    of_rest = [event for event, is_part in zip(events, taken) if not is_part]
+    whole, part, rest = (
+        filled(each).decayed(2 * DAY, now=NOON) for each in (events, of_part, of_rest)
+    )
+    left = whole.without(part)
+    assert left.evaluator() == rest.evaluator()
+    assert left.num_positive_ref == rest.num_positive_ref
+    assert left.num_cases == len(of_rest)
+    mine, its = left.interval("auc_pr"), rest.interval("auc_pr")
+    assert (mine.lower, mine.upper) == pytest.approx((its.lower, its.upper), nan_ok=True)
+
+
+def test_without_refuses_what_is_no_part() -> None:
+    """Cases and misses that are not there, and windows that are weighted differently."""
+    windowed, other = filled([(True, 0.9, 5)]), filled([(True, 0.5, 5)])
+    with pytest.raises(
+        InvalidInputError, match="the part has cases that the whole has not, the first at "
+    ):
+        windowed.last(HOUR).without(other.last(HOUR))
+    other = filled([])
+    other.add_misses(1, at=NOON)
+    with pytest.raises(InvalidInputError, match="the part has misses that the whole has not"):
+        windowed.last(HOUR).without(other.last(HOUR))
+    decayed = windowed.decayed(HOUR)
+    for whole, part in ((windowed.last(HOUR), decayed), (decayed, windowed.last(HOUR))):
+        with pytest.raises(InvalidInputError, match="a decayed window has no part"):
+            whole.without(part)
+
+
+def test_an_exact_whole_without_a_bounded_part() -> None:
+    """All-time counts are exact, panes are not: the rest is at the panes' resolution."""
+    exact, bounded = Evaluator(), Evaluator(resolution=3)
+    exact.add_cases(labels=[1, 0, 1, 0], scores=[0.91, 0.42, 0.33, 0.77])
+    bounded.add_cases(labels=[1, 0], scores=[0.91, 0.42])
+    rest = Window(exact._view(), 0, 1).without(Window(bounded._view(), 0, 1))
+    expected = Evaluator(resolution=3)
+    expected.add_cases(labels=[1, 0], scores=[0.33, 0.77])
+    assert rest.evaluator() == expected
+
+
+def test_cached_windows_leave_when_their_panes_do() -> None:
+    """The same window while no pane changed; no pane is held by a window's memory."""
+    cache: WindowCache = WindowCache(5)
+    panes = [evaluator_of([(True, 0.5, 0), (False, 0.25, 0)])._view() for _ in range(3)]
+    windows = [cache.get(i, [pane], lambda: Window(panes[0], 0, 1)) for i, pane in enumerate(panes)]
+    assert len(cache) == 2  # four cells of five
+    assert cache.get(2, [panes[2]], lambda: pytest.fail("it was there")) is windows[2]
+    assert cache.get(2, [panes[1]], lambda: Window(panes[1], 0, 1)) is not windows[2]
+    gone = weakref.ref(panes.pop(1))
+    del windows
+    cache.get(2, [panes[0]], lambda: Window(panes[0], 0, 1))
+    gc.collect()
+    assert gone() is None
