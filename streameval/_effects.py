@@ -160,7 +160,7 @@ class Effects:
         """Join tables, in order. O(n)."""
         parts = [part for part in parts if len(part)]
         if len(parts) <= 1:
-            return parts[0] if parts else cls()
+            return parts[0] if parts else NO_EFFECTS
         return cls(
             *(
                 np.concatenate([getattr(part, name) for part in parts])
@@ -176,3 +176,7 @@ class Effects:
             self.scores[rows],
             self.codes[rows],
         )
+
+
+NO_EFFECTS = Effects()
+"""The empty table."""

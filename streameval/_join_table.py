@@ -3,15 +3,17 @@
 An id maps to a slot; what is known of it stands in columns at that slot, and
 slots are used again. The dict is cut into shards, because a dict that grows
 copies itself whole: at 10 M entries that would stop everything for a second.
-Whatever falls due later stands in a bucket of slots by time, so expiry touches
-only what is due.
+Whatever falls due later is listed in a bucket of slots by time, so expiry
+touches only what is due.
 
-Cost: about 130 B an entry with 12-byte ids (`bench/join.py`); finding, adding
+Cost: about 150 B an entry with 12-byte ids (`bench/join.py`); finding, adding
 and dropping an id is one dict operation, everything else is vectorised.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -31,8 +33,27 @@ BucketArray = npt.NDArray[np.uint32]
 FREE = 255
 """The state of a slot that no id uses; other states are the joiner's."""
 
+LAST_BUCKET = 2**32 - 2
+"""What falls due later than this falls due then."""
+
+_UNLISTED = LAST_BUCKET + 1
 _FIRST_CAPACITY = 1024
 _SHARDS = 64
+_ROUNDS_UP = 16
+"""The allocator hands out so many bytes at a time."""
+
+
+class _Bucket:
+    """Slots that fall due together, and some that no longer do."""
+
+    __slots__ = ("live", "slots")
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.slots = array("i")
+
+    def distinct(self) -> SlotArray:
+        return np.unique(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
 
 
 class JoinTable:
@@ -50,15 +71,16 @@ class JoinTable:
     score : float64[capacity]
     event_us : int64[capacity]
     due : uint32[capacity]
-        The bucket in which the slot falls due.
+        The bucket in which the slot falls due. Change it with `schedule`.
     codes : uint16[capacity, keys]
     """
 
     def __init__(self, keys: int = 0) -> None:
         self._shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
         self._ids: list[bytes | None] = []
-        self._free: list[int] = []
-        self._buckets: SortedDict[int, list[npt.NDArray[np.int32]]] = SortedDict()
+        self._id_bytes = 0
+        self._free = array("i")
+        self._buckets: SortedDict[int, _Bucket] = SortedDict()
         self.state: KindArray = np.full(0, FREE, dtype=np.uint8)
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
@@ -68,93 +90,165 @@ class JoinTable:
     def __len__(self) -> int:
         return len(self._ids) - len(self._free)
 
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, to within a few percent. O(buckets)."""
+        int_bytes = 32
+        columns = (self.state, self.score, self.event_us, self.due, self.codes)
+        return (
+            sum(column.nbytes for column in columns)
+            + sum(map(sys.getsizeof, self._shards))
+            + sys.getsizeof(self._ids)
+            + sys.getsizeof(self._free)
+            + self._id_bytes
+            + int_bytes * len(self)
+            + sum(sys.getsizeof(each.slots) for each in self._buckets.values())
+        )
+
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """Return each id's slot, -1 where it is not there. O(n)."""
         shards = self._shards
         found = [shards[hash(id_) % _SHARDS].get(id_, -1) for id_ in ids]
         return np.array(found, dtype=np.int64)
 
+    def find_one(self, id_: bytes) -> int:
+        """Return an id's slot, -1 where it is not there. O(1)."""
+        return self._shards[hash(id_) % _SHARDS].get(id_, -1)
+
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids that stand at slots in use. O(n)."""
         return [self._ids[slot] or b"" for slot in slots.tolist()]
 
-    def add(
-        self,
-        ids: Sequence[bytes],
-        *,
-        state: KindArray | int,
-        score: FloatArray | float,
-        event_us: IntArray,
-        due: BucketArray,
-        codes: CodeArray,
-    ) -> None:
-        """Add ids that are not there yet and are distinct. O(n) amortised."""
-        count = len(ids)
-        slots = self._take_slots(count)
-        listed = slots.tolist()
+    def add(self, ids: Sequence[bytes]) -> SlotArray:
+        """Add distinct ids that are not there; return their slots. O(n) amortised.
+
+        The caller fills their columns and schedules them.
+        """
+        slots = self._take_slots(len(ids))
         shards = self._shards
-        for slot, id_ in zip(listed, ids, strict=True):
+        for slot, id_ in zip(slots.tolist(), ids, strict=True):
             self._ids[slot] = id_
             shards[hash(id_) % _SHARDS][id_] = slot
-        self.state[slots] = state
-        self.score[slots] = score
-        self.event_us[slots] = event_us
-        self.codes[slots] = codes
-        self.reschedule(slots, due)
+        self._id_bytes += sum(map(_size, ids))
+        return slots
 
-    def reschedule(self, slots: SlotArray, due: BucketArray) -> None:
-        """Let slots fall due in other buckets. O(n + buckets touched)."""
-        self.due[slots] = due
+    def schedule(self, slots: SlotArray, due: BucketArray) -> None:
+        """Let distinct slots fall due in these buckets. O(n log n)."""
         if not slots.size:
             return
-        compact = slots.astype(np.int32)
+        before = self.due[slots]
+        self.due[slots] = due
+        self._unlist(before)
+        compact = slots.astype(np.intc)
         if due[0] == due[-1] and (due == due[0]).all():
-            self._buckets.setdefault(int(due[0]), []).append(compact)
+            self._list(int(due[0]), compact)
             return
         order = np.argsort(due, kind="stable")
         ordered = due[order]
         cuts = np.flatnonzero(np.diff(ordered)) + 1
         firsts = ordered[np.concatenate(([0], cuts))].tolist()
         for bucket, part in zip(firsts, np.split(compact[order], cuts), strict=True):
-            self._buckets.setdefault(bucket, []).append(part)
+            self._list(bucket, part)
+
+    def schedule_one(self, slot: int, due: int) -> None:
+        """Let a slot fall due in a bucket. O(log buckets)."""
+        before = int(self.due[slot])
+        self.due[slot] = due
+        if before != _UNLISTED:
+            self._shrink(before, 1)
+        bucket = self._bucket(due)
+        bucket.slots.append(slot)
+        bucket.live += 1
 
     def drop(self, slots: SlotArray) -> None:
-        """Forget the ids at distinct slots. O(n)."""
+        """Forget the ids at distinct slots. O(n log n)."""
+        if not slots.size:
+            return
         listed = slots.tolist()
-        for slot, id_ in zip(listed, self.ids(slots), strict=True):
+        ids = self.ids(slots)
+        for slot, id_ in zip(listed, ids, strict=True):
             del self._shards[hash(id_) % _SHARDS][id_]
             self._ids[slot] = None
+        self._id_bytes -= sum(map(_size, ids))
+        before = self.due[slots]
+        self.due[slots] = _UNLISTED
         self.state[slots] = FREE
         self._free.extend(listed)
+        self._unlist(before)
 
     def pop_due(self, before: int) -> Iterator[SlotArray]:
         """Take what falls due in buckets below `before`, bucket by bucket, oldest first.
 
-        Each slot comes once, ascending; slots that were dropped or rescheduled
-        since do not come.
+        Each slot comes once, ascending. The caller drops them.
         """
         while self._buckets and self._buckets.peekitem(0)[0] < before:
-            bucket, parts = self._buckets.popitem(0)
-            slots = np.unique(np.concatenate(parts)).astype(np.int64)
-            yield slots[(self.due[slots] == bucket) & (self.state[slots] != FREE)]
+            due, bucket = self._buckets.popitem(0)
+            slots = bucket.distinct()
+            slots = slots[self.due[slots] == due]
+            self.due[slots] = _UNLISTED
+            yield slots
 
     def oldest_bucket(self) -> int | None:
-        """Return the first bucket in which something may fall due. O(log buckets)."""
+        """Return the first bucket in which something falls due. O(1)."""
         return self._buckets.peekitem(0)[0] if self._buckets else None
 
     def slots_by_id(self) -> SlotArray:
         """Return all slots in use in order of their ids: one order for equal tables. O(n log n)."""
         return self.find(sorted(id_ for id_ in self._ids if id_ is not None))
 
+    def copy(self) -> JoinTable:
+        """Return an independent table. O(n)."""
+        other = JoinTable(self.codes.shape[1])
+        other._shards = [dict(shard) for shard in self._shards]
+        other._ids = list(self._ids)
+        other._id_bytes = self._id_bytes
+        other._free = self._free[:]
+        for name in ("state", "score", "event_us", "due", "codes"):
+            setattr(other, name, getattr(self, name).copy())
+        for due, bucket in self._buckets.items():
+            twin = other._buckets[due] = _Bucket()
+            twin.live, twin.slots = bucket.live, bucket.slots[:]
+        return other
+
+    def _bucket(self, due: int) -> _Bucket:
+        bucket = self._buckets.get(due)
+        if bucket is None:
+            bucket = self._buckets[due] = _Bucket()
+        return bucket
+
+    def _list(self, due: int, slots: npt.NDArray[np.intc]) -> None:
+        bucket = self._bucket(due)
+        bucket.slots.frombytes(slots.tobytes())
+        bucket.live += slots.size
+
+    def _unlist(self, before: BucketArray) -> None:
+        """Note that slots have left these buckets."""
+        buckets, counts = np.unique(before, return_counts=True)
+        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
+            if bucket != _UNLISTED:
+                self._shrink(bucket, count)
+
+    def _shrink(self, due: int, count: int) -> None:
+        """Note that slots have left a bucket; forget those when they are the most of it."""
+        bucket = self._buckets[due]
+        bucket.live -= count
+        if not bucket.live:
+            del self._buckets[due]
+        elif len(bucket.slots) > 2 * bucket.live + _ROUNDS_UP:
+            slots = bucket.distinct()
+            bucket.slots = array("i", slots[self.due[slots] == due].astype(np.intc).tobytes())
+
     def _take_slots(self, count: int) -> SlotArray:
         again = min(count, len(self._free))
-        reused = self._free[len(self._free) - again :]
-        del self._free[len(self._free) - again :]
-        fresh = range(len(self._ids), len(self._ids) + count - again)
+        cut = len(self._free) - again
+        reused = np.array(self._free[cut:], dtype=np.int64)
+        del self._free[cut:]
+        fresh = np.arange(len(self._ids), len(self._ids) + count - again, dtype=np.int64)
         self._ids.extend(repeat(None, count - again))
         if len(self._ids) > self.state.size:
-            self._grow(max(_FIRST_CAPACITY, len(self._ids) * 5 // 4))
-        return np.concatenate((np.array(reused, dtype=np.int64), np.array(fresh, dtype=np.int64)))
+            # Sixteenths: a large column grows in place, by moving page tables only.
+            self._grow(max(_FIRST_CAPACITY, len(self._ids) * 17 // 16))
+        return np.concatenate((reused, fresh))
 
     def _grow(self, capacity: int) -> None:
         before = self.state.size
@@ -162,6 +256,7 @@ class JoinTable:
             column.resize(capacity, refcheck=False)
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
         self.state[before:] = FREE
+        self.due[before:] = _UNLISTED
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""
@@ -171,8 +266,16 @@ class JoinTable:
         assert all(self._ids[slot] == id_ for id_, slot in slots.items())
         assert sorted([*self._free, *used]) == list(range(len(self._ids)))
         assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
-        listed: dict[int, set[int]] = {
-            bucket: set(np.concatenate(parts).tolist()) for bucket, parts in self._buckets.items()
-        }
+        assert ((self.due != _UNLISTED).nonzero()[0] == sorted(used)).all()
+        assert self._id_bytes == sum(map(_size, slots))
+        live = np.unique(self.due[sorted(used)], return_counts=True)
+        counts = dict(zip(live[0].tolist(), live[1].tolist(), strict=True))
+        assert counts == {due: bucket.live for due, bucket in self._buckets.items()}
+        listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
-            assert slot in listed.get(int(self.due[slot]), ()), (slot, self.due[slot])
+            assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
+
+
+def _size(id_: bytes) -> int:
+    """Return the memory that an id takes, as the allocator rounds it."""
+    return (sys.getsizeof(id_) + _ROUNDS_UP - 1) // _ROUNDS_UP * _ROUNDS_UP

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from streameval._effects import Coverage, Effect
 from streameval._errors import InvalidInputError
-from streameval._joiner import Joiner, JoinSettings
+from streameval._join_rules import JoinSettings
+from streameval._joiner import Joiner
 
 S = 1_000_000
 IDS = st.sampled_from([b"a", b"b", b"c", b"d"])
@@ -74,13 +75,13 @@ class Oracle:
         while len(self.ids) > self.settings.max_pending:
             self.take_due(min(row["due"] for row in self.ids.values()) + 1)
 
-    def step(self, now: int, operation: tuple, *, first_of_batch: bool = True) -> None:
-        if first_of_batch:
-            self.take_due(self.bucket(now))
+    def step(self, now: int, operation: tuple) -> None:
+        self.take_due(self.bucket(now))
         kind, *rest = operation
         if kind != "wait":
             row = self.ids.get(rest[0])
             getattr(self, kind)(now, row, *rest)
+        self.take_due(self.bucket(now))
         self.make_room()
 
     def relabel_due(self, now: int) -> int:
@@ -106,7 +107,7 @@ class Oracle:
     def full(  # noqa: PLR0917 - the operation's own fields
         self, now: int, row: dict | None, key: bytes, positive: bool, score: int, event: int
     ) -> None:
-        if row is None:
+        if row is None or row["state"] == "early":
             self.ids[key] = {
                 "state": "labelled",
                 "positive": positive,
@@ -214,7 +215,7 @@ def test_batches_equal_single_calls(settings: JoinSettings, operations: list[tup
             tally(effects, joiner.advance(now))
         else:
             batch.append(absolute_operation)
-        oracle.step(now, absolute_operation, first_of_batch=first)
+        oracle.step(now, absolute_operation)
     assert effects == oracle.effects
     joiner._check()
 
