@@ -18,8 +18,9 @@ from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._points import OperatingPoints
 from streameval._space import pr_between, pr_to_roc
-from streameval.cli._files import BOOLEAN_LABELS, FileError
+from streameval.cli._files import FileError
 from streameval.cli._output import out
+from streameval.cli._rows import BOOLEAN_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
 from streameval._evaluator import Evaluator
-from streameval.cli._files import read_chunks
 from streameval.cli._output import print_json, print_snapshot, progress_bar
+from streameval.cli._rows import Layout, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,9 @@ def evaluate(
         raise StreamEvalError(f"--plot {plot}: use {', '.join(PLOT_SUFFIXES)}")
     evaluator = Evaluator(resolution=resolution)
     with progress_bar(f"reading {file.name}", show=True) as progress:
-        for chunk in read_chunks(file, score=score, label=label, positive=positive):
-            evaluator.add_cases(labels=chunk.labels, scores=chunk.scores)
-            progress(chunk.progress)
+        for rows in read_rows(file, Layout(score=score, label=label, positive=positive)):
+            evaluator.add_cases(labels=rows.labels, scores=rows.scores)
+            progress(rows.progress)
     if plot is not None:
         from streameval.cli._plot import draw  # noqa: PLC0415 - matplotlib is slow to import
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval.cli._files import read_chunks
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
+from streameval.cli._rows import Layout, read_rows
 from streameval.client import Client
 
 if TYPE_CHECKING:
@@ -15,16 +14,16 @@ if TYPE_CHECKING:
 
 def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: str | None) -> None:
     """Check a file from end to end, then push it; returns when it is durable."""
-    read = partial(read_chunks, file, score=score, label=label, positive=positive)
+    layout = Layout(score=score, label=label, positive=positive)
     rows = 0
     with progress_bar(f"checking {file.name}", show=True) as progress:
-        for chunk in read():
+        for chunk in read_rows(file, layout):
             rows += len(chunk.scores)
             progress(chunk.progress)
     with Client(to, when_full="block") as client:
         target = client.stream(stream)
         with progress_bar(f"pushing {file.name}", show=True) as progress:
-            for chunk in read():
+            for chunk in read_rows(file, layout):
                 target.add_cases(labels=chunk.labels, scores=chunk.scores)
                 progress(chunk.progress)
             revision = target.flush()

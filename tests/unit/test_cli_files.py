@@ -11,16 +11,15 @@ import pytest
 
 pytest.importorskip("pyarrow")
 from streameval.cli import _files
-from streameval.cli._files import FileError, read_chunks
+from streameval.cli._files import FileError
+from streameval.cli._rows import Layout, read_rows
 
 SCORES = [0.9, 0.25, -1.5, 3.0]
 LABELS = [1, 0, 1, 0]
 
 
 def read(path: Path, **options: str | None) -> tuple[list[float], list[bool], list[float]]:
-    chunks = list(
-        read_chunks(path, **{"score": "score", "label": "label", "positive": None, **options})
-    )
+    chunks = list(read_rows(path, Layout(**{"score": "score", "label": "label", **options})))
     return (
         [float(score) for chunk in chunks for score in chunk.scores],
         [bool(label) for chunk in chunks for label in chunk.labels],

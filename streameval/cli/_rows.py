@@ -1,0 +1,226 @@
+"""What a file's columns mean: scores, labels, ids, event times, segments.
+
+Rows are counted from 1, headers not counted, and every error names the file and
+the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.cli._files import FileError, read_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    Fail = Callable[[int, str], FileError]
+
+_NUMBER = r"^[0-9]+(\.[0-9]*)?$"
+
+BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": False, "0.0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns a file has; None for those that are not read.
+
+    Attributes
+    ----------
+    score, label, id, time : str or None
+        Names of columns.
+    segments : tuple of str
+        Names of the columns of segment values; they are the segment keys.
+    positive : str or None
+        The label that means positive; None for 0/1/true/false.
+    """
+
+    score: str | None = None
+    label: str | None = None
+    id: str | None = None
+    time: str | None = None
+    segments: tuple[str, ...] = ()
+    positive: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns."""
+        named = (self.score, self.label, self.id, self.time, *self.segments)
+        return [name for name in named if name is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a file, checked.
+
+    Attributes
+    ----------
+    scores : float64[n]
+        Finite; empty when the layout has none, like all that follow.
+    labels : bool[n]
+    ids : list of str
+    times : datetime64[us][n]
+        UTC.
+    segments : dict of str to list of str
+    count : int
+        How many rows.
+    progress : float
+        Share of the file that has been read, in [0, 1].
+    """
+
+    count: int
+    progress: float
+    scores: npt.NDArray[np.float64]
+    labels: npt.NDArray[np.bool_]
+    ids: list[str]
+    times: npt.NDArray[np.datetime64]
+    segments: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
+    """Yield the rows of a file, in chunks.
+
+    Raises
+    ------
+    FileError
+        For a file, column or row that cannot be read.
+    """
+    labels = LabelReader(layout.positive)
+    before = 0
+
+    def fail(index: int, what: str) -> FileError:
+        return FileError(f"{path}: row {before + index + 1}: {what}")
+
+    for chunk in read_columns(path, layout.columns):
+        columns = chunk.columns
+
+        def read(name: str | None, columns: dict[str, pa.Array] = columns) -> pa.Array:
+            return pa.array([], pa.string()) if name is None else columns[name]
+
+        count = len(columns[layout.columns[0]])
+        yield Rows(
+            count=count,
+            progress=chunk.progress,
+            scores=_scores(read(layout.score), fail),
+            labels=labels.read(read(layout.label), fail),
+            ids=_strings(read(layout.id), "id", fail),
+            times=_times(read(layout.time), fail),
+            segments={key: _strings(columns[key], key, fail) for key in layout.segments},
+        )
+        before += count
+
+
+class LabelReader:
+    """Turns columns of labels into booleans and refuses a third class.
+
+    Without `positive`, labels are 0/1, true/false (any case). With it, that
+    value is positive and the first other value that occurs is negative.
+    """
+
+    def __init__(self, positive: str | None) -> None:
+        self._classes = dict(BOOLEAN_LABELS) if positive is None else {positive: True}
+        self._positive = positive
+        self._negative: str | None = None
+
+    def read(self, column: pa.Array, fail: Fail) -> npt.NDArray[np.bool_]:
+        """Return whether each label is positive. O(n + distinct labels)."""
+        _refuse_missing(column, "label", fail)
+        encoded = column.dictionary_encode()
+        codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+        is_positive = np.zeros(len(encoded.dictionary), dtype=np.bool_)
+        for code, value in enumerate(encoded.dictionary.to_pylist()):
+            known = self._classify(str(value))
+            if known is None:
+                raise fail(int(np.argmax(codes == code)), self._refusal(value))
+            is_positive[code] = known
+        return is_positive[codes]
+
+    def _classify(self, label: str) -> bool | None:
+        if self._positive is None:
+            return self._classes.get(label.strip().lower())
+        if label not in self._classes and self._negative is None:
+            self._negative = label
+            self._classes[label] = False
+        return self._classes.get(label)
+
+    def _refusal(self, value: object) -> str:
+        if self._positive is None:
+            return f"label {value!r} is none of 0, 1, true, false; name the class with --positive"
+        return f"label {value!r} is neither {self._positive!r} nor {self._negative!r}"
+
+
+def _scores(column: pa.Array, fail: Fail) -> npt.NDArray[np.float64]:
+    if pa.types.is_boolean(column.type):
+        raise fail(0, "score is a boolean; is this the label column?")
+    values = _cast(column, pa.float64(), "score", "a number", fail)
+    scores: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+    finite = np.isfinite(scores)
+    if not finite.all():
+        bad = int(np.argmin(finite))
+        raise fail(bad, f"score must be finite, got {scores[bad]}")
+    return scores
+
+
+def _times(column: pa.Array, fail: Fail) -> npt.NDArray[np.datetime64]:
+    """Read ISO 8601 (UTC unless it says otherwise), timestamps, or seconds since 1970."""
+    wanted = "a time (ISO 8601, or seconds since 1970)"
+    shown = column
+    if (
+        pa.types.is_string(column.type)
+        and pc.all(pc.match_substring_regex(column, _NUMBER)).as_py()
+    ):
+        column = column.cast(pa.float64())
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        column = pc.multiply(column.cast(pa.float64()), 1e6).cast(pa.int64(), safe=False)
+    elif pa.types.is_string(column.type):
+        # Arrow wants a time of day and a zone: midnight and UTC where they are left out.
+        column = pc.replace_substring_regex(column, r"^(\d+-\d\d-\d\d)$", r"\1T00:00:00")
+        column = pc.replace_substring_regex(column, r"(T| )([\d:.]+)$", r"\1\2Z")
+    values = _cast(column, pa.timestamp("us", "UTC"), "time", wanted, fail, shown)
+    times: npt.NDArray[np.datetime64] = values.to_numpy(zero_copy_only=False)
+    return times
+
+
+def _strings(column: pa.Array, name: str, fail: Fail) -> list[str]:
+    values: list[str] = _cast(column, pa.string(), name, "text", fail).to_pylist()
+    return values
+
+
+def _cast(  # noqa: PLR0917 - what to cast, to what, and three words for the error
+    column: pa.Array,
+    to: pa.DataType,
+    name: str,
+    wanted: str,
+    fail: Fail,
+    shown: pa.Array | None = None,
+) -> pa.Array:
+    """Cast a column, or name the first value that cannot be, as it is `shown` in the file."""
+    shown = column if shown is None else shown
+    _refuse_missing(shown, name, fail)
+    try:
+        return column.cast(to)
+    except pa.ArrowInvalid:
+        bad = next(i for i, value in enumerate(column) if not _can_cast(value, to))
+        raise fail(bad, f"{name} {shown[bad].as_py()!r} is not {wanted}") from None
+    except pa.ArrowNotImplementedError:
+        raise fail(0, f"{name} is a {shown.type}, not {wanted}") from None
+
+
+def _can_cast(value: pa.Scalar, to: pa.DataType) -> bool:
+    try:
+        value.cast(to)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _refuse_missing(column: pa.Array, name: str, fail: Fail) -> None:
+    if column.null_count:
+        raise fail(int(pc.index(pc.is_null(column), True).as_py()), f"{name} is missing")
