@@ -79,7 +79,7 @@ def auc(
         out.print(
             f"rates were rounded to whole counts: the furthest moved by {moved:.2f} of a case",
         )
-    out.print(f"curves in {' and '.join(map(str, written))}")
+    out.print(f"curves in {' and '.join(map(str, written))}", soft_wrap=True)
 
 
 def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:

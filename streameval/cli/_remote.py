@@ -27,7 +27,9 @@ def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: 
                 target.add_cases(labels=chunk.labels, scores=chunk.scores)
                 progress(chunk.progress)
             revision = target.flush()
-    out.print(f"{rows:,} cases of {file} are durable in {stream} at revision {revision}")
+    out.print(
+        f"{rows:,} cases of {file} are durable in {stream} at revision {revision}", soft_wrap=True
+    )
 
 
 def query(address: str, stream: str, *, as_json: bool) -> None:
