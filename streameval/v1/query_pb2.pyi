@@ -157,6 +157,9 @@ class GetCurveResponse(_message.Message):
     NUM_POSITIVE_REF_FIELD_NUMBER: _builtins.int
     NUM_NEGATIVE_REF_FIELD_NUMBER: _builtins.int
     CURVE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     num_positive_ref: _builtins.int
@@ -165,7 +168,21 @@ class GetCurveResponse(_message.Message):
     """Negative references, misses included."""
     @_builtins.property
     def curve(self) -> _types_pb2.Curve:
-        """The points."""
+        """The points. With a half-life they count weighted cases, as do the two
+        numbers above.
+        """
+
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time that is covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels; absent when there were none."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
 
     def __init__(
         self,
@@ -174,10 +191,13 @@ class GetCurveResponse(_message.Message):
         num_positive_ref: _builtins.int = ...,
         num_negative_ref: _builtins.int = ...,
         curve: _types_pb2.Curve | None = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["curve", b"curve"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "curve", b"curve", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["curve", b"curve", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "curve", b"curve", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "revision", b"revision", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -218,22 +238,30 @@ class GetStateResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the state includes; the same in every piece."""
     total_bytes: _builtins.int
     """Length of the whole; the same in every piece."""
     data: _builtins.bytes
     """At most 1 MiB."""
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time that is covered, in whole panes; absent for all time. The same in
+        every piece.
+        """
+
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
         total_bytes: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        window: _types_pb2.TimeRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "revision", b"revision", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "revision", b"revision", "total_bytes", b"total_bytes", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -384,6 +412,11 @@ class CompareStreamsResponse(_message.Message):
     P_VALUE_FIELD_NUMBER: _builtins.int
     PREVALENCE_FIELD_NUMBER: _builtins.int
     COMPLEMENT_FIELD_NUMBER: _builtins.int
+    WINDOW_A_FIELD_NUMBER: _builtins.int
+    WINDOW_B_FIELD_NUMBER: _builtins.int
+    COVERAGE_A_FIELD_NUMBER: _builtins.int
+    COVERAGE_B_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     p_value: _builtins.float
@@ -406,6 +439,26 @@ class CompareStreamsResponse(_message.Message):
     def difference(self) -> _types_pb2.Metric:
         """a minus b, with its interval."""
 
+    @_builtins.property
+    def window_a(self) -> _types_pb2.TimeRange:
+        """The time that a covers, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def window_b(self) -> _types_pb2.TimeRange:
+        """The same of b, as it was asked for."""
+
+    @_builtins.property
+    def coverage_a(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels in a; absent when there were none."""
+
+    @_builtins.property
+    def coverage_b(self) -> _types_pb2.Coverage:
+        """The same of b, as it was asked for."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
     def __init__(
         self,
         *,
@@ -416,10 +469,15 @@ class CompareStreamsResponse(_message.Message):
         p_value: _builtins.float | None = ...,
         prevalence: _builtins.float | None = ...,
         complement: _builtins.bool = ...,
+        window_a: _types_pb2.TimeRange | None = ...,
+        window_b: _types_pb2.TimeRange | None = ...,
+        coverage_a: _types_pb2.Coverage | None = ...,
+        coverage_b: _types_pb2.Coverage | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "_prevalence", b"_prevalence", "a", b"a", "b", b"b", "complement", b"complement", "coverage_a", b"coverage_a", "coverage_b", b"coverage_b", "difference", b"difference", "p_value", b"p_value", "prevalence", b"prevalence", "revision", b"revision", "warnings", b"warnings", "window_a", b"window_a", "window_b", b"window_b"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
     _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
@@ -476,21 +534,41 @@ class RankSegmentsResponse(_message.Message):
 
     REVISION_FIELD_NUMBER: _builtins.int
     SEGMENTS_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the answer includes."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankedSegment]:
-        """By the upper limit of the difference from the rest."""
+        """By the upper limit of the difference from the rest; those without one come
+        last. Values without references in the window are left out.
+        """
+
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time that is covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Of the whole of it; absent when there were no predictions by id."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
 
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
         segments: _abc.Iterable[Global___RankedSegment] | None = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "segments", b"segments"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "revision", b"revision", "segments", b"segments", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -508,6 +586,7 @@ class RankedSegment(_message.Message):
     P_VALUE_FIELD_NUMBER: _builtins.int
     NUM_POSITIVE_REF_FIELD_NUMBER: _builtins.int
     NUM_NEGATIVE_REF_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
     p_value: _builtins.float
     """Two-sided, adjusted for the number of slices (Holm 1979)."""
     num_positive_ref: _builtins.int
@@ -526,6 +605,10 @@ class RankedSegment(_message.Message):
     def difference(self) -> _types_pb2.Metric:
         """The slice's figure minus that of the rest, with its interval."""
 
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Of the slice; absent when there were no predictions by id."""
+
     def __init__(
         self,
         *,
@@ -535,10 +618,11 @@ class RankedSegment(_message.Message):
         p_value: _builtins.float | None = ...,
         num_positive_ref: _builtins.int = ...,
         num_negative_ref: _builtins.int = ...,
+        coverage: _types_pb2.Coverage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "difference", b"difference", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "coverage", b"coverage", "difference", b"difference", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "difference", b"difference", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_p_value", b"_p_value", "coverage", b"coverage", "difference", b"difference", "num_negative_ref", b"num_negative_ref", "num_positive_ref", b"num_positive_ref", "p_value", b"p_value", "segment", b"segment", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__p_value: _TypeAlias = _typing.Literal["p_value"]  # noqa: Y015
     _WhichOneofArgType__p_value: _TypeAlias = _typing.Literal["_p_value", b"_p_value"]  # noqa: Y015
@@ -555,6 +639,12 @@ class WatchRequest(_message.Message):
     SELECTION_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
     MIN_INTERVAL_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    ANYTIME_FIELD_NUMBER: _builtins.int
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    anytime: _builtins.bool
+    """Intervals that hold however often one looks. All time only."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -573,10 +663,12 @@ class WatchRequest(_message.Message):
         selection: _types_pb2.Selection | None = ...,
         metrics: _abc.Iterable[_builtins.str] | None = ...,
         min_interval: _duration_pb2.Duration | None = ...,
+        level: _builtins.float = ...,
+        anytime: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anytime", b"anytime", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "selection", b"selection"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -119,8 +119,8 @@ class QueryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """A snapshot whenever the stream's revision moves; the latest only, never a
-        queue of old ones.
+        """A snapshot at once, and then whenever the stream or the time that the
+        selection covers moves; the latest only, never a queue of old ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,8 +46,8 @@ class QueryServiceStub:
     RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
     """The values of a segment key by how much worse each is than the rest."""
     Watch: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]
-    """A snapshot whenever the stream's revision moves; the latest only, never a
-    queue of old ones.
+    """A snapshot at once, and then whenever the stream or the time that the
+    selection covers moves; the latest only, never a queue of old ones.
     """
 
 @_typing.type_check_only
@@ -68,8 +68,8 @@ class QueryServiceAsyncStub(QueryServiceStub):
     RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
     """The values of a segment key by how much worse each is than the rest."""
     Watch: _aio.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]  # type: ignore[assignment]
-    """A snapshot whenever the stream's revision moves; the latest only, never a
-    queue of old ones.
+    """A snapshot at once, and then whenever the stream or the time that the
+    selection covers moves; the latest only, never a queue of old ones.
     """
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -129,8 +129,8 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchResponse], _abc.AsyncIterator[_query_pb2.WatchResponse]]:
-        """A snapshot whenever the stream's revision moves; the latest only, never a
-        queue of old ones.
+        """A snapshot at once, and then whenever the stream or the time that the
+        selection covers moves; the latest only, never a queue of old ones.
         """
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

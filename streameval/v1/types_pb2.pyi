@@ -37,6 +37,8 @@ class _UndefinedReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Undef
     """The figure needs negative references."""
     UNDEFINED_REASON_TOO_FEW: _UndefinedReason.ValueType  # 4
     """An interval needs two references of each class that it uses."""
+    UNDEFINED_REASON_NOT_PROBABILITIES: _UndefinedReason.ValueType  # 5
+    """The figure reads scores as probabilities, and some are outside [0, 1]."""
 
 class UndefinedReason(_UndefinedReason, metaclass=_UndefinedReasonEnumTypeWrapper):
     """Why a figure has no value."""
@@ -51,6 +53,8 @@ UNDEFINED_REASON_NO_NEGATIVES: UndefinedReason.ValueType  # 3
 """The figure needs negative references."""
 UNDEFINED_REASON_TOO_FEW: UndefinedReason.ValueType  # 4
 """An interval needs two references of each class that it uses."""
+UNDEFINED_REASON_NOT_PROBABILITIES: UndefinedReason.ValueType  # 5
+"""The figure reads scores as probabilities, and some are outside [0, 1]."""
 Global___UndefinedReason: _TypeAlias = UndefinedReason  # noqa: Y015
 
 @_typing.final

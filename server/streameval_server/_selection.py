@@ -1,0 +1,313 @@
+"""Which cases an answer covers: a Selection, checked, then applied to a view of its stream.
+
+Checking needs the message alone; applying needs the stream and the clock, and
+chooses panes. What is chosen is named by its [start, end) in whole panes:
+
+- ``last`` ends with the pane that the server's clock is in;
+- ``between`` begins no earlier than what is kept;
+- ``last_cases`` takes the newest panes that hold so many labelled cases of the
+  slice together, the oldest of them whole;
+- ``half_life`` takes all that is kept;
+- ``mature_after`` leaves out what ends later than that before the clock.
+
+A segment key must be declared. A value that was never seen is no error: nobody
+knows which values there will be, so the answer is empty and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from streameval._evaluator import Evaluator
+from streameval._panes import Grid, tiers_of
+from streameval._times import LAST_US, to_datetime
+from streameval._window import PaneState, newest_panes
+from streameval_server._errors import Code, RequestError
+from streameval_server._views import OTHER, SliceView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.v1 import types_pb2
+    from streameval_server._views import PaneView, StreamView
+
+MAX_PANE_CELLS = 16_384
+"""Distinct scores that an empty window may hold, as panes do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllTime:
+    """Everything since the stream was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The time up to the server's clock."""
+
+    span_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A span of time, [start, end)."""
+
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastCases:
+    """The newest panes with so many cases."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLife:
+    """All that is kept, weighted by age."""
+
+    half_life_us: int
+
+
+Span = AllTime | Last | Between | LastCases | HalfLife
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A Selection that was checked. Equal ones ask for the same."""
+
+    stream: str
+    span: Span = AllTime()
+    segment: tuple[str, str] | None = None
+    mature_after_us: int | None = None
+
+
+def invalid(field: str, problem: str) -> RequestError:
+    """Return the refusal of a field of a request."""
+    return RequestError(
+        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
+    )
+
+
+def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
+    """Check a Selection. O(1).
+
+    Parameters
+    ----------
+    message
+        As it came.
+    path
+        Its name in the request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    span = _span(message, path)
+    mature_after_us = None
+    if message.HasField("mature_after"):
+        mature_after_us = message.mature_after.ToMicroseconds()
+        field = f"{path}.mature_after"
+        if mature_after_us < 0:
+            raise invalid(
+                field, f"mature_after must not be negative, got {mature_after_us / 1e6:g} s"
+            )
+        if isinstance(span, AllTime):
+            raise invalid(
+                field,
+                "mature_after leaves out panes, and all time is not made of panes: set a "
+                "window, for instance last or between",
+            )
+    segment = None
+    if message.HasField("segment"):
+        segment = (message.segment.key, message.segment.value)
+        if not segment[0]:
+            raise invalid(f"{path}.segment.key", "segment.key must not be empty")
+    return Selected(message.stream, span, segment, mature_after_us)
+
+
+def _span(message: types_pb2.Selection, path: str) -> Span:
+    kind = message.WhichOneof("window")
+    if kind is None:
+        return AllTime()
+    field = f"{path}.{kind}"
+    if kind == "between":
+        return _between(message.between, field)
+    if kind == "last_cases":
+        if not message.last_cases:
+            raise invalid(field, "last_cases must be positive, got 0")
+        return LastCases(message.last_cases)
+    span = message.last if kind == "last" else message.half_life
+    span_us = span.ToMicroseconds()
+    if span_us <= 0:
+        raise invalid(field, f"{kind} must be positive, got {span_us / 1e6:g} s")
+    return Last(span_us) if kind == "last" else HalfLife(span_us)
+
+
+def _between(between: types_pb2.TimeRange, field: str) -> Between:
+    for name in ("start_time", "end_time"):
+        if not between.HasField(name):
+            raise invalid(f"{field}.{name}", f"between needs a {name}")
+    start_us = between.start_time.ToMicroseconds()
+    end_us = between.end_time.ToMicroseconds()
+    for name, time_us in (("start_time", start_us), ("end_time", end_us)):
+        if not 0 <= time_us <= LAST_US:
+            raise invalid(
+                f"{field}.{name}", f"{name} must lie between 1970 and 9999, got {time_us} us"
+            )
+    if start_us >= end_us:
+        raise invalid(
+            f"{field}.end_time",
+            f"start_time must be before end_time, got {iso(start_us)} and {iso(end_us)}",
+        )
+    return Between(start_us, end_us)
+
+
+def iso(time_us: int) -> str:
+    """Return a time as people read it."""
+    return to_datetime(time_us).isoformat().replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A selection of one revision of its stream. Immutable.
+
+    Attributes
+    ----------
+    selected : Selected
+    view : StreamView
+        The stream; its revision is the answer's.
+    now_us : int
+        The server's clock, not before the log's time.
+    slice : SliceView
+        The slice, or the whole; empty for a value that was never seen.
+    panes : tuple of PaneView
+        Those that are chosen, oldest first; none for all time.
+    span_us : (start, end) or None
+        What is covered, in whole panes; None is all time.
+    is_clipped : bool
+        Whether what was asked for begins before what is kept.
+    """
+
+    selected: Selected
+    view: StreamView
+    now_us: int
+    slice: SliceView
+    panes: tuple[PaneView, ...] = ()
+    span_us: tuple[int, int] | None = None
+    is_clipped: bool = False
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether no case of the slice was ever seen."""
+        return self.view.slice(self.selected.segment) is None
+
+    @cached_property
+    def states(self) -> tuple[PaneState, ...]:
+        """The counts of the panes."""
+        return tuple(
+            PaneState(pane.start_us, pane.end_us, pane.evaluator._view()) for pane in self.panes
+        )
+
+    def within(self, start_us: int, end_us: int) -> Applied:
+        """Return what of the chosen panes lies in [start, end), which are boundaries of panes."""
+        panes = tuple(pane for pane in self.panes if start_us <= pane.start_us < end_us)
+        return Applied(self.selected, self.view, self.now_us, self.slice, panes, (start_us, end_us))
+
+
+def grid_of(view: StreamView) -> Grid:
+    """Return where a stream's panes begin and end at its revision. O(1)."""
+    settings = view.info.settings
+    return Grid.at(tiers_of(settings.pane_us, settings.retention_us), view.now_us)
+
+
+def empty_slice(view: StreamView) -> SliceView:
+    """Return a slice without cases, with the stream's settings."""
+    return SliceView(Evaluator(max_cells=view.whole.all_time.max_cells))
+
+
+def empty_pane(view: StreamView) -> Evaluator:
+    """Return what a window without panes holds."""
+    settings = view.info.settings
+    return Evaluator(resolution=settings.resolution, scale=settings.scale, max_cells=MAX_PANE_CELLS)
+
+
+def applied(chosen: Selected, view: StreamView, clock_us: int, path: str = "selection") -> Applied:
+    """Apply a selection to its stream. O(panes).
+
+    Parameters
+    ----------
+    chosen, view
+        The selection, and its stream.
+    clock_us
+        The server's clock.
+    path
+        The selection's name in the request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when the segment key is not declared.
+    """
+    if chosen.segment is not None:
+        check_key(chosen.segment[0], view, f"{path}.segment.key")
+    part = view.slice(chosen.segment) or empty_slice(view)
+    now_us = max(clock_us, view.now_us)
+    if isinstance(chosen.span, AllTime):
+        return Applied(chosen, view, now_us, part)
+    grid = grid_of(view)
+    # Everything up to the clock's pane; rows may be dated a little ahead of it.
+    latest_us = max([grid.end_of(now_us), *(pane.end_us for pane in part.panes[-1:])])
+    if chosen.mature_after_us is not None:
+        latest_us = grid.start_of(max(0, now_us - chosen.mature_after_us))
+    is_clipped = False
+    match chosen.span:
+        case Last(span_us):
+            start_us, end_us = grid.snapped(max(0, now_us - span_us), now_us + 1)
+        case Between(start_us, end_us):
+            start_us, end_us = grid.snapped(start_us, end_us)
+        case LastCases(count):
+            start_us, end_us = _of_newest(part.panes, count, latest_us)
+        case HalfLife():
+            start_us, end_us = grid.oldest_us, latest_us
+    if chosen.mature_after_us is not None:
+        end_us = max(start_us, min(end_us, latest_us))
+    if start_us < grid.oldest_us:
+        is_clipped = True
+        # Where nothing is kept of all of it, it keeps its name.
+        start_us = grid.oldest_us if grid.oldest_us < end_us else start_us
+    panes = tuple(
+        pane for pane in part.panes if start_us <= pane.start_us and pane.end_us <= end_us
+    )
+    return Applied(chosen, view, now_us, part, panes, (start_us, end_us), is_clipped)
+
+
+def _of_newest(panes: Iterable[PaneView], count: int, latest_us: int) -> tuple[int, int]:
+    """Return the span of the newest panes that hold so many cases."""
+    kept = [
+        PaneState(pane.start_us, pane.end_us, pane.evaluator._view())
+        for pane in panes
+        if pane.end_us <= latest_us
+    ]
+    newest = newest_panes(kept, count)
+    return (newest[0].start_us if newest else latest_us), latest_us
+
+
+def check_key(key: str, view: StreamView, field: str) -> None:
+    """Refuse a segment key that the stream does not declare."""
+    declared = view.info.settings.segment_keys
+    if key not in declared:
+        known = f"it declares {', '.join(declared)}" if declared else "it declares none"
+        raise invalid(field, f"stream {view.info.name} has no segment key {key!r}: {known}")
+
+
+def unseen_warning(segment: tuple[str, str], view: StreamView) -> str:
+    """Say that a slice was never seen, and where its cases may be."""
+    key, value = segment
+    text = f"no case of {key}={value} has been seen"
+    if (key, OTHER) in view.slices:
+        text += f"; values that came after {key} had its most are counted in {OTHER}"
+    return text
