@@ -24,7 +24,7 @@ def auc(file: Path, *options: object) -> Result:
 
 def figures(result: Result) -> tuple[float, float]:
     assert result.exit_code == 0, result.output
-    lines = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if line}
+    lines = dict(line.replace(",", "").split()[:2] for line in result.stdout.splitlines())
     return float(lines["AUC-ROC"]), float(lines["AUC-PR"])
 
 
