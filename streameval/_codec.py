@@ -14,12 +14,11 @@ counts. Lengths are compared with the data before anything is allocated.
 from __future__ import annotations
 
 import struct
-import zlib
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._errors import CorruptStateError
+from streameval._frame import Frame, refuse
 from streameval._multiset import LIMIT, Run, ScoreCounts
 from streameval._resolution import MAX_BITS, MIN_BITS
 from streameval._state import State
@@ -27,13 +26,11 @@ from streameval._state import State
 if TYPE_CHECKING:
     from streameval._groups import FloatArray, IntArray
 
-MAGIC = b"SEVL"
-FORMAT = 1
+FRAME = Frame(b"SEVL", 1, "an evaluator")
 
-# magic, format, flags, resolution, max_cells (0: none), missed positives and
-# negatives; then for each class its distinct scores, bytes a score, bytes a count.
-_HEADER = struct.Struct("<4sHBbqqqqBBqBB")
-_CHECKSUM = struct.Struct("<I")
+# flags, resolution, max_cells (0: none), missed positives and negatives; then
+# for each class its distinct scores, bytes a score, bytes a count.
+_HEADER = struct.Struct("<BbqqqqBBqBB")
 _HAS_RESOLUTION = 1
 _IS_PROBABILITY = 2
 
@@ -51,8 +48,6 @@ def encode(state: State) -> bytes:
         shapes += [len(run), score_width, count_width]
         columns += [scores, counts]
     header = _HEADER.pack(
-        MAGIC,
-        FORMAT,
         flags,
         state.resolution or 0,
         state.max_cells or 0,
@@ -60,8 +55,7 @@ def encode(state: State) -> bytes:
         state.missed_negatives,
         *shapes,
     )
-    body = b"".join([header, *columns])
-    return body + _CHECKSUM.pack(zlib.crc32(body))
+    return FRAME.sealed(header, *columns)
 
 
 def decode(data: bytes | bytearray | memoryview) -> State:
@@ -72,32 +66,23 @@ def decode(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    view = memoryview(data).cast("B")
-    if len(view) < _HEADER.size + _CHECKSUM.size:
-        _refuse(f"{len(view)} bytes are too few for an evaluator: truncated?")
-    magic, form, flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(view)
-    if magic != MAGIC:
-        _refuse(f"not an evaluator: the bytes begin with {magic!r}, not with {MAGIC!r}")
-    if form != FORMAT:
-        _refuse(f"evaluator format {form} is unknown; this version reads format {FORMAT}")
+    body = FRAME.begun(data, _HEADER.size)
+    flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(body)
     sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
-    length = _HEADER.size + _CHECKSUM.size
+    length = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
         length += size * (score_width + count_width)
-    if min(sizes) < 0 or length != len(view):
-        _refuse(f"an evaluator of {length} bytes is announced, got {len(view)}: truncated?")
-    (checksum,) = _CHECKSUM.unpack_from(view, len(view) - _CHECKSUM.size)
-    if zlib.crc32(view[: -_CHECKSUM.size]) != checksum:
-        _refuse("the evaluator's bytes were altered: their checksum does not match")
+    FRAME.check_length(body, length if min(sizes) >= 0 else -1)
+    FRAME.check_sum(data)
     _check_header(flags, bits, max_cells, score_widths, count_widths)
     runs = []
     offset = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
-        scores = np.frombuffer(view, f"<f{score_width}", size, offset).astype(np.float64)
+        scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
         offset += size * score_width
         counts = None
         if count_width:
-            counts = np.frombuffer(view, f"<u{count_width}", size, offset)
+            counts = np.frombuffer(body, f"<u{count_width}", size, offset)
             offset += size * count_width
         runs.append(_unpacked(scores, counts))
     state = State(
@@ -109,7 +94,7 @@ def decode(data: bytes | bytearray | memoryview) -> State:
         max_cells=max_cells or None,
     )
     if not state.holds():
-        _refuse("the evaluator's counts contradict its settings")
+        refuse("the evaluator's counts contradict its settings")
     return state
 
 
@@ -118,11 +103,11 @@ def _check_header(
 ) -> None:
     """Refuse a header that no writer of this format leaves, though its checksum is right."""
     if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
-        _refuse(f"the evaluator has unknown flags {flags}")
+        refuse(f"the evaluator has unknown flags {flags}")
     if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
-        _refuse(f"the evaluator has columns of unknown widths {score_widths} and {count_widths}")
+        refuse(f"the evaluator has columns of unknown widths {score_widths} and {count_widths}")
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < LIMIT:
-        _refuse(f"the evaluator has unknown settings {bits} and {max_cells}")
+        refuse(f"the evaluator has unknown settings {bits} and {max_cells}")
 
 
 def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
@@ -147,16 +132,12 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
     """Return the run of columns that came from outside, or refuse them."""
     ascending = np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all()
     if not ascending or np.signbit(scores[scores == 0.0]).any():
-        _refuse("the evaluator's scores are not finite and ascending")
+        refuse("the evaluator's scores are not finite and ascending")
     if counts is not None:
         if not counts.size or counts.min() < 1 or counts.max() >= LIMIT:
-            _refuse("the evaluator has counts out of range")
+            refuse("the evaluator has counts out of range")
         # In floats the sum is right to far better than the factor of two that is left.
         if counts.sum(dtype=np.float64) >= LIMIT:
-            _refuse("the evaluator's counts together are out of range")
+            refuse("the evaluator's counts together are out of range")
         counts = counts.astype(np.int64)
     return Run.of_ordered(scores, counts)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise CorruptStateError(message)

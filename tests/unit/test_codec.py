@@ -144,7 +144,8 @@ def header(**changes) -> bytes:
         "score_width_n": 8,
         "count_width_n": 0,
     } | changes
-    return _codec._HEADER.pack(*fields.values())
+    magic, form, *rest = fields.values()
+    return struct.pack("<4sH", magic, form) + _codec._HEADER.pack(*rest)
 
 
 def doubles(*values: float) -> bytes:
