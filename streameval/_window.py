@@ -159,6 +159,11 @@ class Window(EvaluatorQueries):
         )
 
 
+def cells_of(window: Window) -> int:
+    """Return how many distinct scores of each class a window keeps. O(1)."""
+    return len(window._view().counts)
+
+
 def merged_window(states: Sequence[State], start_us: int, end_us: int) -> Window:
     """Return the window that is the sum of some states. O(S log S)."""
     return Window(merge_states(states, revision=0), start_us, end_us)

@@ -19,9 +19,9 @@ from streameval._decay import DecayedWindow, decayed_window
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._panes import Grid, Panes, tiers_of
+from streameval._parts_cache import PartsCache
 from streameval._times import checked_us, column_us, span_us, to_datetime, to_us
-from streameval._window import PaneState, Window, merged_window, newest_panes
-from streameval._window_cache import WindowCache
+from streameval._window import PaneState, Window, cells_of, merged_window, newest_panes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +100,7 @@ class WindowedEvaluator:
         )
         self._empty = self._make()
         self._panes: Panes[Evaluator] = Panes(tiers, self._make)
-        self._windows: WindowCache[tuple[int, int], Window] = WindowCache(_CACHED_CELLS)
+        self._windows: PartsCache[tuple[int, int], Window] = PartsCache(_CACHED_CELLS, cells_of)
 
     @property
     def now(self) -> datetime:
