@@ -8,19 +8,28 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval_server._batch import decode
 from streameval_server._entries import Format, Item, Kind
-from streameval_server._errors import Code, RefusedError, RequestError
+from streameval_server._errors import Code, Refused, RefusedError, RequestError
 from streameval_server._names import MAX_UINT, id_problem, stream_name_problem
 
+M = TypeVar("M", bound=Message)
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval.v1 import ingest_pb2
     from streameval_server._entries import Owner
     from streameval_server._limits import Limits
 
-M = TypeVar("M", bound=Message)
+    Forbids = Callable[[str], str | None]
+    """Says why whoever sends must not write to a stream; None when it may."""
 
 
 def nothing() -> None:
     """Do nothing: for whoever need not be woken."""
+
+
+def nowhere(_stream: str) -> None:
+    """Forbid no stream."""
 
 
 def parsed(message: type[M], frame: bytes) -> M:
@@ -45,32 +54,40 @@ def batch_item(
     epoch: int,
     now_us: int,
     limits: Limits,
+    forbids: Forbids = nowhere,
 ) -> Item:
     """Return a batch on its way into the log.
 
     A batch that breaks a rule is on its way too, as the refusal that consumes
-    its sequence.
+    its sequence. One for a stream that its sender must not write to is logged
+    without the stream's name: it leaves no trace there.
     """
-    nbytes = len(frame)
-    try:
-        rows = decode(batch, nbytes, now_us, limits)
-    except RefusedError as error:
-        refused = error.refused
-        payload = refused.to_message().SerializeToString()
-        known = stream_name_problem(batch.stream, limits.max_stream_name) is None
+
+    def refused(refusal: Refused, stream: str) -> Item:
+        payload = refusal.to_message().SerializeToString()
         return Item(
             owner,
             Kind.REFUSED,
             Format.REFUSAL,
-            batch.stream if known else "",
+            stream,
             producer,
             epoch,
             batch.sequence,
             payload,
             None,
-            refused,
+            refusal,
             len(payload),
         )
+
+    known = stream_name_problem(batch.stream, limits.max_stream_name) is None
+    problem = forbids(batch.stream) if known else None
+    if problem is not None:
+        return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
+    nbytes = len(frame)
+    try:
+        rows = decode(batch, nbytes, now_us, limits)
+    except RefusedError as error:
+        return refused(error.refused, batch.stream if known else "")
     return Item(
         owner,
         Kind.BATCH,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._admission import batch_item, check_producer, nothing, parsed
+from streameval_server._admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._entries import Format, Item, Kind, Status
 from streameval_server._errors import Code, RequestError
 from streameval_server._names import MAX_UINT, stream_name_problem
@@ -15,6 +15,7 @@ from streameval_server._names import MAX_UINT, stream_name_problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval_server._admission import Forbids
     from streameval_server._committer import Committer
     from streameval_server._entries import Outcome
     from streameval_server._limits import Limits
@@ -46,10 +47,11 @@ class UnaryCall:
         self._wake = wake
         self._outcome: Outcome | None = None
 
-    def ingest_batch(self, frame: bytes, now_us: int) -> None:
+    def ingest_batch(self, frame: bytes, now_us: int, *, forbids: Forbids = nowhere) -> None:
         """Submit an encoded IngestBatchRequest.
 
-        With a producer, a refused batch consumes its sequence here too.
+        With a producer, a refused batch consumes its sequence here too;
+        `forbids` as in IngestSession.
 
         Raises
         ------
@@ -75,6 +77,7 @@ class UnaryCall:
             epoch=request.epoch,
             now_us=now_us,
             limits=self._limits,
+            forbids=forbids,
         )
         if item.refused is not None and not item.producer:
             raise item.refused.to_error()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.v1 import ingest_pb2
-from streameval_server._admission import batch_item, check_producer, nothing, parsed
+from streameval_server._admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._draft import fenced, gap
 from streameval_server._entries import Format, Status
 from streameval_server._errors import Code, RequestError
@@ -19,6 +19,7 @@ from streameval_server._errors import Code, RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval_server._admission import Forbids
     from streameval_server._committer import Committer
     from streameval_server._entries import Outcome
     from streameval_server._limits import Limits
@@ -34,11 +35,19 @@ class IngestSession:
     wake
         Called when there is something new: replies, room, or an error. It
         runs in the thread that calls `feed` or delivers outcomes.
+    forbids
+        Says why the client must not write to a stream: such a batch is refused.
     """
 
     def __init__(
-        self, committer: Committer, limits: Limits, wake: Callable[[], None] = nothing
+        self,
+        committer: Committer,
+        limits: Limits,
+        wake: Callable[[], None] = nothing,
+        *,
+        forbids: Forbids = nowhere,
     ) -> None:
+        self._forbids = forbids
         self._committer = committer
         self._limits = limits
         self._wake = wake
@@ -87,6 +96,7 @@ class IngestSession:
             epoch=self._epoch,
             now_us=now_us,
             limits=self._limits,
+            forbids=self._forbids,
         )
         self._committer.submit(item)
         self._next = sequence + 1
