@@ -9,16 +9,15 @@ hides (`bounds`), and merging sixty of them takes milliseconds.
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-
+from streameval._changes import rows_by_group
 from streameval._columns import check_columns, check_count, check_label, check_score
 from streameval._decay import DecayedWindow, decayed_window
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._panes import Grid, Panes, tiers_of
+from streameval._evaluator_panes import EvaluatorPanes
+from streameval._panes import Grid
 from streameval._parts_cache import PartsCache
 from streameval._times import checked_us, column_us, span_us, to_datetime, to_us
 from streameval._window import PaneState, Window, cells_of, merged_window, newest_panes
@@ -94,12 +93,17 @@ class WindowedEvaluator:
         scale: str | None = None,
         max_cells: int = 16_384,
     ) -> None:
-        tiers = tiers_of(span_us(pane, field="pane"), span_us(retention, field="retention"))
-        self._make: Callable[[], Evaluator] = partial(
-            Evaluator, resolution=resolution, scale=scale, max_cells=max_cells
+        self._begin(
+            EvaluatorPanes(
+                span_us(pane, field="pane"),
+                span_us(retention, field="retention"),
+                Evaluator(resolution=resolution, scale=scale, max_cells=max_cells),
+            )
         )
-        self._empty = self._make()
-        self._panes: Panes[Evaluator] = Panes(tiers, self._make)
+
+    def _begin(self, panes: EvaluatorPanes) -> None:
+        self._panes = panes
+        self._empty = panes.empty
         self._windows: PartsCache[tuple[int, int], Window] = PartsCache(_CACHED_CELLS, cells_of)
 
     @property
@@ -125,7 +129,7 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
-        self._pane(to_us(at)).add_case(checked_label, checked_score)
+        self._pane(to_us(at), added=1).add_case(checked_label, checked_score)
 
     def add_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.
@@ -144,8 +148,24 @@ class WindowedEvaluator:
         """
         rows = self._checked(labels, scores, at, counts)
         if rows.times_us.size:
+            added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
+            self._panes.check_room(added)
             self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
             self._each_pane(rows, Evaluator.add_cases)
+
+    def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
+        """Take one case back.
+
+        Raises
+        ------
+        InvalidInputError
+            When no such case is there.
+        """
+        checked_label = check_label(positive)
+        checked_score = check_score(score, scale=self._empty.scale)
+        at_us = self._kept_us(to_us(at))
+        pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
+        pane.remove_case(checked_label, checked_score)
 
     def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
         """Take columns of cases back, all or none; as `add_cases`.
@@ -160,12 +180,12 @@ class WindowedEvaluator:
     def add_misses(self, count: int, *, at: datetime) -> None:
         """Add positive references that were never scored."""
         checked = check_count(count)
-        self._pane(to_us(at)).add_misses(checked)
+        self._pane(to_us(at), added=checked).add_misses(checked)
 
     def add_negative_misses(self, count: int, *, at: datetime) -> None:
         """Add negative references that were never scored."""
         checked = check_count(count)
-        self._pane(to_us(at)).add_negative_misses(checked)
+        self._pane(to_us(at), added=checked).add_negative_misses(checked)
 
     def last(self, span: timedelta, *, now: datetime | None = None) -> Window:
         """Return the window of the last `span`, up to `now`.
@@ -242,42 +262,84 @@ class WindowedEvaluator:
         InvalidInputError
             When the two cut time differently. Nothing has changed then.
         """
-        if other._panes.tiers != self._panes.tiers:
-            raise InvalidInputError("pane and retention must be the same to merge", field="pane")
-        if other._empty != self._empty:
-            raise InvalidInputError(
-                "resolution, scale and max_cells must be the same to merge", field="resolution"
-            )
-        self._panes.advance(other._panes.now_us)
-        grid = self._panes.grid
-        for pane in other._panes:
-            if pane.start_us >= grid.oldest_us:
-                self._panes.at(grid.start_of(pane.start_us)).merge(pane.content)
+        self._panes.merge(other._panes)
+
+    def copy(self) -> Self:
+        """Return an independent evaluator with the same content. O(panes)."""
+        return self._of(self._panes.copy())
+
+    def to_bytes(self) -> bytes:
+        """Return the content as bytes: versioned, checksummed, the same on every machine.
+
+        Equal evaluators have equal bytes, whatever the order in which their
+        cases came. O(cells).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timezone
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_case(True, 0.9, at=datetime(2026, 1, 1, 12, tzinfo=timezone.utc))
+        >>> WindowedEvaluator.from_bytes(ev.to_bytes()) == ev
+        True
+        """
+        return self._panes.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Return the evaluator that `to_bytes` wrote. O(cells).
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are truncated, altered, or of an unknown format.
+        """
+        return cls._of(EvaluatorPanes.from_bytes(data))
+
+    @classmethod
+    def _of(cls, panes: EvaluatorPanes) -> Self:
+        """Return an evaluator that begins with these panes."""
+        self = cls.__new__(cls)
+        self._begin(panes)
+        return self
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WindowedEvaluator):
             return NotImplemented
-        return self._panes.tiers == other._panes.tiers and self._counted() == other._counted()
+        return self._panes.same_content(other._panes)
 
     __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
 
     def __repr__(self) -> str:
         return f"<WindowedEvaluator: {len(self._panes)} panes, now {self.now.isoformat()}>"
 
-    def _counted(self) -> list[tuple[int, Evaluator]]:
-        return [
-            (pane.start_us, pane.content) for pane in self._panes if pane.content != self._empty
-        ]
-
     # -- the machinery -----------------------------------------------------
 
-    def _pane(self, at_us: int) -> Evaluator:
-        """Return the pane of a time; time passes if it must."""
+    def _view(self) -> EvaluatorPanes:
+        """Return the panes, for a joiner that counts in them."""
+        return self._panes
+
+    def _pane(self, at_us: int, *, added: int) -> Evaluator:
+        """Return the pane of a time, to which references are added; time passes if it must."""
+        self._kept_us(at_us)
+        self._panes.check_room(added)
+        self._panes.advance(at_us)
+        return self._panes.at(self._panes.grid.start_of(at_us))
+
+    def _kept_us(self, at_us: int) -> int:
+        """Return a time, unless it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
             raise self._too_old(at_us, oldest_us, "")
-        self._panes.advance(at_us)
-        return self._panes.at(self._panes.grid.start_of(at_us))
+        return at_us
 
     def _too_old(self, at_us: int, oldest_us: int, where: str) -> InvalidInputError:
         got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
@@ -302,10 +364,8 @@ class WindowedEvaluator:
         return _Rows(positives, values, weights, times_us)
 
     def _each_pane(self, rows: _Rows, change: Callable[..., None]) -> None:
-        starts = self._panes.grid.starts_of(rows.times_us)
         changed: list[tuple[int, Evaluator]] = []
-        for start in np.unique(starts).tolist():
-            here = starts == start
+        for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
             # A copy shares its state, and takes its place only when all rows went well.
             pane = (self._panes.get(start) or self._empty).copy()
             change(
