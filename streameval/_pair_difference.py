@@ -1,9 +1,11 @@
 """The difference of two models' figures on the same cases, with its limits.
 
-The half-width is Student's t times the standard error of the per-case
-differences, widened by as much as the two figures' own stabilised intervals
-are wider than plain ones. (Square-and-add with a correlation, Zou 2007, was
-tried: where two models nearly agree it is several times too wide.)
+The figures are those of the two models' own scores. The variance is that of
+the per-case differences of influence over the grid of cells, which may be a
+sample. The half-width is Student's t times the standard error, widened by as
+much as the two figures' own stabilised intervals are wider than plain ones.
+(Square-and-add with a correlation, Zou 2007, was tried: where two models
+nearly agree it is several times too wide.)
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ import numpy as np
 
 from streameval._estimates import influence_of, limits_of
 from streameval._influence import scatter
-from streameval._intervals import PR_NAMES
 from streameval._limits import UNDEFINED, Figure
 from streameval._multiset import Run, ScoreCounts
+from streameval._resolution import quantise
 from streameval._state import State
 from streameval._student import normal_quantile, student_quantile
 
@@ -27,100 +29,108 @@ if TYPE_CHECKING:
     from streameval._influence import Influence
     from streameval._limits import Limits
     from streameval._pair_cells import PairCells
+    from streameval._resolution import Scale
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two figures of the same cases, and the variance of a's minus b's."""
+    """Two figures of the same cases, and the variance of a's minus b's.
+
+    Attributes
+    ----------
+    metric : str
+        What the figures are.
+    a, b : Figure
+        Each with its own variance.
+    variance : float
+        Of the difference; nan when a class has too few cases in the grid.
+    sampled : int
+        Cases of the smaller class that the variance rests on.
+    """
 
     metric: str
     a: Figure
     b: Figure
     variance: float
+    sampled: int
+
+    @property
+    def estimate(self) -> float:
+        """The figure of a minus that of b."""
+        return self.a.estimate - self.b.estimate
 
     def limits(self, alpha: float) -> Limits:
         """Return the limits of the difference that miss with probability `alpha`. O(1)."""
-        smaller = min(self.a.positives, self.a.negatives)
         if math.isnan(self.variance):
             return UNDEFINED
-        quantile = student_quantile(alpha / 2, smaller - 1)
         if self.variance > 0:
             widening = (self._widening(self.a, alpha) + self._widening(self.b, alpha)) / 2
+            quantile = student_quantile(alpha / 2, self.sampled - 1)
             half = quantile * math.sqrt(self.variance) * max(1.0, widening)
         else:
             # No case tells the two apart; as for a share of which none was seen.
             square = normal_quantile(alpha / 2) ** 2
-            half = square / (smaller + square)
-        difference = self.a.estimate - self.b.estimate
-        return max(-1.0, difference - half), min(1.0, difference + half)
+            half = square / (self.sampled + square)
+        return max(-1.0, self.estimate - half), min(1.0, self.estimate + half)
 
     def _widening(self, figure: Figure, alpha: float) -> float:
         """Return how much wider the figure's stabilised interval is than the plain one."""
-        plain = 2 * student_quantile(alpha / 2, min(figure.positives, figure.negatives) - 1)
-        plain *= math.sqrt(figure.variance)
+        if figure.variance == 0:
+            return 1.0
+        plain = student_quantile(alpha / 2, min(figure.positives, figure.negatives) - 1)
         if plain == 0:
             return 1.0
         lower, upper = limits_of(figure, self.metric, alpha)
-        return (upper - lower) / plain
+        return (upper - lower) / (2 * plain * math.sqrt(figure.variance))
 
 
-def difference_of(
-    positives: PairCells, negatives: PairCells, metric: str, prevalence: float | None
-) -> Difference:
-    """Compute both figures and the variance of their difference. O(n log n)."""
+def variance_of_difference(
+    positives: PairCells,
+    negatives: PairCells,
+    models: tuple[State, State],
+    resolution: int,
+    *,
+    metric: str,
+    prevalence: float | None,
+) -> float:
+    """Return the variance of a's figure minus b's. O(n log n).
+
+    Influences are those among all cases of a model, in the grid's cells; what
+    may be a sample is only whose differences are looked at.
+    """
     P, N = positives.sampled, negatives.sampled
     if min(P, N) < 2:
-        missing = Figure(math.nan, math.nan, P, N)
-        return Difference(metric, missing, missing, math.nan)
-    fixed = prevalence is not None or metric not in PR_NAMES
-    at = prevalence
-    if at is None and (positives.total, negatives.total) != (P, N):
-        at = positives.total / (positives.total + negatives.total)  # the sample has another
-    sides = []
-    for name in ("a", "b"):
-        scores = getattr(positives, name), getattr(negatives, name)
+        return math.nan
+    of_positives, of_negatives, slope = np.zeros(len(positives)), np.zeros(len(negatives)), 0.0
+    for state, name, sign in zip(models, ("a", "b"), (1, -1)):
+        bits = resolution if state.resolution is None else min(resolution, state.resolution)
         groups = State(
             counts=ScoreCounts(
-                Run.of(scores[0], positives.counts), Run.of(scores[1], negatives.counts)
+                _coarser(state.counts.positives, bits, state.scale),
+                _coarser(state.counts.negatives, bits, state.scale),
             )
         ).groups
-        influence = influence_of(groups, metric, at)
-        sides.append(_Side(influence, *_of_cases(influence, groups, *scores)))
-    odds = 0.0 if fixed else 1 / positives.total + 1 / negatives.total
-
-    def variance(of_positives: FloatArray, of_negatives: FloatArray, slope: float) -> float:
-        return (
-            scatter(of_positives, positives.counts, P) / P
-            + scatter(of_negatives, negatives.counts, N) / N
-            + odds * slope**2
+        influence = influence_of(groups, metric, prevalence)
+        of_each = _of_cases(
+            influence,
+            groups,
+            quantise(getattr(positives, name), bits, state.scale),
+            quantise(getattr(negatives, name), bits, state.scale),
         )
-
-    a, b = sides
-    first, second = (
-        Figure(
-            side.influence.estimate,
-            variance(side.positives, side.negatives, side.influence.prevalence_slope),
-            P,
-            N,
-        )
-        for side in sides
+        of_positives += sign * of_each[0]
+        of_negatives += sign * of_each[1]
+        slope += sign * influence.prevalence_slope
+    variance = (
+        scatter(of_positives, positives.counts, P) / positives.total
+        + scatter(of_negatives, negatives.counts, N) / negatives.total
     )
-    slope = a.influence.prevalence_slope - b.influence.prevalence_slope
-    return Difference(
-        metric,
-        first,
-        second,
-        variance(a.positives - b.positives, a.negatives - b.negatives, slope),
-    )
+    if prevalence is None:
+        variance += (1 / positives.total + 1 / negatives.total) * slope**2
+    return variance
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Side:
-    """One model: its influence, and the value of it for each entry."""
-
-    influence: Influence
-    positives: FloatArray
-    negatives: FloatArray
+def _coarser(run: Run, bits: int, scale: Scale) -> Run:
+    return Run.of_ordered(quantise(run.scores, bits, scale), run.counts)
 
 
 def _of_cases(

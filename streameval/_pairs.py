@@ -7,8 +7,9 @@ the per-case *differences* of influence (DeLong et al. 1988 for AUC-ROC), so it
 can never be negative, as a sum of variances minus covariances of different
 populations can.
 
-Scores keep few bits (7 by default); ties inside a cell count half, so what
-they cost is of second order: docs/intervals.md has it measured.
+The figures themselves come from the models' own scores, kept apart in two
+evaluators; only the grid, which the variance is computed from, keeps few bits
+of a score (7 by default) and, above its cap, a sample of the ids.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import numpy as np
 from streameval._columns import check_label, check_labels, check_length, check_score, check_scores
 from streameval._compare import Comparison, p_value_of
 from streameval._errors import InvalidInputError
-from streameval._estimates import limits_of
-from streameval._intervals import Interval, check_level, check_prevalence
+from streameval._evaluator import Evaluator
+from streameval._intervals import check_level, check_prevalence, uncertain_of
 from streameval._pair_cells import PairCells, levels_of
-from streameval._pair_difference import difference_of
+from streameval._pair_difference import Difference, variance_of_difference
 from streameval._resolution import MAX_BITS, Scale, quantise
 
+_MODEL_CELLS = 65_536
 METRICS = ("auc_pr", "auc_roc", "average_precision")
 
 
@@ -35,13 +37,14 @@ class PairedEvaluator:
     Parameters
     ----------
     resolution : int
-        Significant bits of a score that are kept, 1 to 53; 6 to 8 are enough
-        for the uncertainty of a difference.
+        Significant bits of a score that the grid keeps, 1 to 53; 6 to 8 are
+        enough for the uncertainty of a difference.
     scale : {"probability"} or None
         As for `Evaluator`.
     max_cells : int
-        The most pairs of cells that are kept for each class (25 B each).
-        Above it the ids are sampled, each class by itself.
+        The most pairs of cells that the grid keeps for each class (25 B
+        each); above it the ids are sampled, each class by itself. Of each
+        model's own scores 65,536 distinct ones are kept, then fewer bits.
     seed : int
         Of the sampling. Only evaluators of one seed can be merged.
 
@@ -90,6 +93,10 @@ class PairedEvaluator:
         self._max_cells = max_cells
         self._seed = seed
         self._cells = (PairCells(), PairCells())  # negatives, positives
+        self._models = (
+            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
+        )
 
     # -- mutations ---------------------------------------------------------
 
@@ -140,8 +147,7 @@ class PairedEvaluator:
         Raises
         ------
         InvalidInputError
-            Also when a case is not there. One that sampling has dropped can
-            not be told from one that never was.
+            Also when a case is not there.
         """
         self._change(labels, scores_a, scores_b, ids, sign=-1)
 
@@ -153,16 +159,19 @@ class PairedEvaluator:
         InvalidInputError
             When settings differ. Nothing has changed then.
         """
-        settings, cells = self._view()
+        settings, cells, models = self._view()
+        models = (models[0].copy(), models[1].copy())
         for other in others:
-            other_settings, other_cells = other._view()
+            other_settings, other_cells, other_models = other._view()
             if other_settings != settings:
                 raise InvalidInputError(
                     "only pairs of the same resolution, scale, max_cells and seed can be merged",
                     field="other",
                 )
             cells = self._added(cells, other_cells)
-        self._cells = cells
+            for model, other_model in zip(models, other_models):
+                model.merge(other_model)
+        self._cells, self._models = cells, models
 
     def __add__(self, other: PairedEvaluator) -> Self:
         total = type(self).__new__(type(self))
@@ -180,12 +189,12 @@ class PairedEvaluator:
     @property
     def num_positive_ref(self) -> int:
         """All positives."""
-        return self._cells[True].total
+        return self._models[0].num_positive_ref
 
     @property
     def num_negative_ref(self) -> int:
         """All negatives."""
-        return self._cells[False].total
+        return self._models[0].num_negative_ref
 
     @property
     def sampled(self) -> tuple[float, float]:
@@ -210,8 +219,8 @@ class PairedEvaluator:
         Returns
         -------
         Comparison
-            Figures are those of the cells, and of the sample above the cap.
-            nan with fewer than two of a class.
+            ``a`` and ``b`` are the models' own intervals. nan with fewer than
+            two of a class.
 
         Raises
         ------
@@ -228,31 +237,53 @@ class PairedEvaluator:
                 f"pairs are compared by {', '.join(METRICS)}; got {metric!r}", field="metric"
             )
         check_prevalence(prevalence, metric)
-        difference = difference_of(self._cells[True], self._cells[False], metric, prevalence)
-        lower, upper = difference.limits(1 - level)
-        a, b = (
-            Interval(*limits_of(side, metric, 1 - level), level, "paired", side.estimate)
-            for side in (difference.a, difference.b)
+        a, b = (uncertain_of(model, metric, prevalence) for model in self._models)
+        difference = Difference(
+            metric,
+            a.figure,
+            b.figure,
+            self._variance(metric, prevalence),
+            min(cells.sampled for cells in self._cells),
         )
+        lower, upper = difference.limits(1 - level)
         return Comparison(
             metric=metric,
-            difference=difference.a.estimate - difference.b.estimate,
+            difference=difference.estimate,
             lower=lower,
             upper=upper,
             level=level,
-            p_value=p_value_of(difference.a.estimate - difference.b.estimate, difference.limits),
+            p_value=p_value_of(difference.estimate, difference.limits),
             prevalence=prevalence,
-            a=a,
-            b=b,
+            a=a.interval(level),
+            b=b.interval(level),
         )
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n log n)."""
         for cells in self._cells:
             cells._check(self._max_cells)
+        for model in self._models:
+            model._check()
+            assert model.num_positive_ref == self._cells[True].total
+            assert model.num_negative_ref == self._cells[False].total
 
-    def _view(self) -> tuple[tuple[object, ...], tuple[PairCells, PairCells]]:
-        return (self._resolution, self._scale, self._max_cells, self._seed), self._cells
+    def _variance(self, metric: str, prevalence: float | None) -> float:
+        """Return the variance of the difference. O(n log n)."""
+        negatives, positives = self._cells
+        return variance_of_difference(
+            positives,
+            negatives,
+            (self._models[0]._view(), self._models[1]._view()),
+            self._resolution,
+            metric=metric,
+            prevalence=prevalence,
+        )
+
+    def _view(
+        self,
+    ) -> tuple[tuple[object, ...], tuple[PairCells, PairCells], tuple[Evaluator, Evaluator]]:
+        settings = (self._resolution, self._scale, self._max_cells, self._seed)
+        return settings, self._cells, self._models
 
     def _change(self, labels: Any, scores_a: Any, scores_b: Any, ids: Any, *, sign: int) -> None:
         positive = check_labels(labels)
@@ -261,6 +292,12 @@ class PairedEvaluator:
         levels = levels_of(ids, self._seed)
         for name, column in (("scores_a", a), ("scores_b", b), ("ids", levels)):
             check_length(name, column.size, like="labels", length=positive.size)
+        models = (self._models[0].copy(), self._models[1].copy())
+        for model, scores in zip(models, (a, b)):
+            if sign > 0:
+                model.add_cases(labels=positive, scores=scores)
+            else:
+                model.remove_cases(labels=positive, scores=scores)
         a, b = (quantise(scores, self._resolution, self._scale) for scores in (a, b))
         change = []
         for rows in (~positive, positive):
@@ -269,6 +306,7 @@ class PairedEvaluator:
                 PairCells(a[rows], b[rows], levels[rows], counts, total=int(counts.sum()))
             )
         self._cells = self._added(self._cells, (change[0], change[1]))
+        self._models = models
 
     def _added(
         self, cells: tuple[PairCells, PairCells], change: tuple[PairCells, PairCells]
