@@ -1,27 +1,23 @@
-"""The library's answers as messages: absent with a reason where undefined, never NaN.
+"""Curves as messages, thinned to what a plot can show.
 
-Curves are thinned to what a plot can show. The hull's vertices always stay,
-and between them points stay at even steps along the curve (its length counted
-as false positive rate plus true positive rate), so that neither a long flat
-tail nor a steep start loses its shape.
+The hull's vertices always stay, and between them points stay at even steps along
+the curve (its length counted as false positive rate plus true positive rate), so
+that neither a long flat tail nor a steep start loses its shape.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._snapshot import FIGURES
 from streameval.v1 import types_pb2
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._evaluator import Evaluator
     from streameval._groups import FloatArray, IntArray
-    from streameval._snapshot import Snapshot
+    from streameval._queries import EvaluatorQueries
 
     class CountCurve(Protocol):
         """Operating points and hulls alike."""
@@ -36,46 +32,14 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_POINTS = 2048
 
-_Reason = types_pb2.UndefinedReason
 
-
-def snapshot_message(snapshot: Snapshot, *, stream: str, revision: int) -> types_pb2.Snapshot:
-    """Return the answer to GetSnapshot. O(vertices of the hull).
-
-    Parameters
-    ----------
-    snapshot
-        The library's.
-    revision
-        The log revision that it includes; its own counts an evaluator's changes.
-    """
-    return types_pb2.Snapshot(
-        revision=revision,
-        stream=stream,
-        num_positive_ref=snapshot.num_positive_ref,
-        num_negative_ref=snapshot.num_negative_ref,
-        num_misses=snapshot.num_misses,
-        num_negative_misses=snapshot.num_negative_misses,
-        metrics=[_metric(snapshot, name) for name in FIGURES],
-        hull=None if snapshot.hull is None else curve_message(snapshot.hull),
-    )
-
-
-def _metric(snapshot: Snapshot, name: str) -> types_pb2.Metric:
-    value: float = getattr(snapshot, name)
-    if math.isnan(value):
-        reason = _Reason.Value(f"UNDEFINED_REASON_{snapshot.reasons[name]}")
-        return types_pb2.Metric(name=name, undefined_reason=reason)
-    return types_pb2.Metric(name=name, value=value)
-
-
-def points_message(evaluator: Evaluator, max_points: int) -> types_pb2.Curve:
+def points_message(queries: EvaluatorQueries, max_points: int) -> types_pb2.Curve:
     """Return the operating points, thinned to about `max_points`; 0 means 2,048."""
-    points = evaluator.operating_points()
+    points = queries.operating_points()
     limit = max_points or DEFAULT_MAX_POINTS
     if len(points.fp) <= limit:
         return curve_message(points)
-    hull = evaluator.roc_hull()
+    hull = queries.roc_hull()
     return curve_message(points, thinned(points, hull.fp + hull.tp, max_points=limit))
 
 

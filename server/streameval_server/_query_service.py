@@ -1,34 +1,39 @@
-"""QueryService over gRPC: which counts, which answer, as messages."""
+"""QueryService over gRPC: requests are checked on the event loop, answered in query threads.
+
+Each method translates, no more: what a request means stands in the module of
+its answer.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
-from streameval_server._convert import curve_message, points_message, snapshot_message
-from streameval_server._errors import Code, RequestError
+from streameval.v1 import query_pb2, query_pb2_grpc
+from streameval_server._answers import Answers
+from streameval_server._comparison import compare_asked, comparison
+from streameval_server._counts import curve, curve_asked, state
+from streameval_server._errors import RequestError
+from streameval_server._ranking import rank_asked, ranking
+from streameval_server._runtime import now_us
+from streameval_server._selection import selected
+from streameval_server._series import series, series_asked
+from streameval_server._snapshots import snapshot, snapshot_asked
 from streameval_server._status import abort
+from streameval_server._watching import interval_s, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
-    from typing import Any, TypeVar
+    from typing import Any
 
     import grpc
-    from google.protobuf.message import Message
 
     from streameval_server._runtime import Runtime
 
-    T = TypeVar("T")
     Context = grpc.aio.ServicerContext[Any, Any]
 
-STATE_PIECE_BYTES = 1 << 20
-"""Longest piece of a state."""
-
-_Kind = query_pb2.CurveKind
-
-_NOT_SELECTED_BY = ("last", "between", "last_cases", "half_life", "segment", "mature_after")
-"""Fields of a Selection that this version does not serve."""
+Q = TypeVar("Q", bound="Hashable")
+T = TypeVar("T")
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -36,6 +41,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._answers = Answers(runtime.view, now_us)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -44,128 +50,84 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def GetSnapshot(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetSnapshotRequest, context: Context
     ) -> query_pb2.GetSnapshotResponse:
-        """Return the figures of a stream."""
-        stream = request.selection.stream
-        await _refuse_set(context, request, "metrics", "level", "anytime")
-        return await self._answer(
-            context, request.selection, ("snapshot", stream), partial(self._snapshot, stream)
+        """Return the figures of a selection."""
+        found = await self._answer(
+            context, request.selection.min_revision, lambda: snapshot_asked(request), snapshot
         )
+        return query_pb2.GetSnapshotResponse(snapshot=found)
 
     async def GetCurve(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetCurveRequest, context: Context
     ) -> query_pb2.GetCurveResponse:
         """Return a curve's points, thinned."""
-        stream, kind, most = request.selection.stream, request.kind, request.max_points
-        if kind not in {_Kind.CURVE_KIND_OPERATING_POINTS, _Kind.CURVE_KIND_HULL}:
-            await abort(context, _unknown_kind(kind))
         return await self._answer(
-            context,
-            request.selection,
-            ("curve", stream, kind, most),
-            partial(self._curve, stream, kind, most),
+            context, request.selection.min_revision, lambda: curve_asked(request), curve
         )
 
     async def GetState(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetStateRequest, context: Context
     ) -> AsyncIterator[query_pb2.GetStateResponse]:
         """Yield the state in pieces."""
-        stream = request.selection.stream
-        revision, data = await self._answer(
-            context, request.selection, ("state", stream), partial(self._state, stream)
+        found = await self._answer(
+            context, request.selection.min_revision, lambda: selected(request.selection), state
         )
-        for start in range(0, len(data), STATE_PIECE_BYTES):
-            yield query_pb2.GetStateResponse(
-                revision=revision,
-                total_bytes=len(data),
-                data=data[start : start + STATE_PIECE_BYTES],
-            )
+        for piece in found.pieces():
+            yield piece
 
     async def ListWindows(  # noqa: N802 - the contract's name
         self, request: query_pb2.ListWindowsRequest, context: Context
     ) -> query_pb2.ListWindowsResponse:
-        """Refuse: not served yet."""
-        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+        """Return a page of a time series."""
+        return await self._answer(
+            context, request.selection.min_revision, lambda: series_asked(request), series
+        )
 
     async def CompareStreams(  # noqa: N802 - the contract's name
         self, request: query_pb2.CompareStreamsRequest, context: Context
     ) -> query_pb2.CompareStreamsResponse:
-        """Refuse: not served yet."""
-        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+        """Return how much two selections differ."""
+        min_revision = max(request.a.min_revision, request.b.min_revision)
+        return await self._answer(context, min_revision, lambda: compare_asked(request), comparison)
 
     async def RankSegments(  # noqa: N802 - the contract's name
         self, request: query_pb2.RankSegmentsRequest, context: Context
     ) -> query_pb2.RankSegmentsResponse:
-        """Refuse: not served yet."""
-        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
+        """Return the slices of a key, the worst first."""
+        return await self._answer(
+            context, request.selection.min_revision, lambda: rank_asked(request), ranking
+        )
 
     async def Watch(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchRequest, context: Context
     ) -> AsyncIterator[query_pb2.WatchResponse]:
-        """Refuse: not served yet."""
-        await abort(context, _not_served(request.DESCRIPTOR.name.removesuffix("Request")))
-        yield query_pb2.WatchResponse()
+        """Yield the newest figures whenever they move."""
+        try:
+            async for found in watched(
+                self._runtime,
+                self._answers,
+                snapshot_asked(request),
+                pause_s=interval_s(request),
+                min_revision=request.selection.min_revision,
+            ):
+                yield query_pb2.WatchResponse(snapshot=found)
+        except RequestError as error:
+            await abort(context, error)
 
     async def _answer(
         self,
         context: Context,
-        selection: types_pb2.Selection,
-        question: Hashable,
-        compute: Callable[[], T],
+        min_revision: int,
+        check: Callable[[], Q],
+        compute: Callable[[Answers, Q], T],
     ) -> T:
-        """Wait for the revision, then for a query thread's answer."""
+        """Check the request, wait for the revision, then for a query thread's answer."""
         runtime = self._runtime
-        await _refuse_set(context, selection, *_NOT_SELECTED_BY, prefix="selection.")
         try:
+            asked = check()
             with runtime.calls.call():
-                await runtime.visible(selection.min_revision)
-                return await runtime.queries.run(question, compute)
+                await runtime.visible(min_revision)
+                return await runtime.queries.run(
+                    (compute.__name__, asked), partial(compute, self._answers, asked)
+                )
         except RequestError as error:
             await abort(context, error)
-
-    # --- In query threads ---------------------------------------------------------------------
-
-    def _snapshot(self, stream: str) -> query_pb2.GetSnapshotResponse:
-        view = self._runtime.view(stream)
-        return query_pb2.GetSnapshotResponse(
-            snapshot=snapshot_message(
-                view.evaluator.snapshot(), stream=stream, revision=view.revision
-            )
-        )
-
-    def _curve(
-        self, stream: str, kind: query_pb2.CurveKind.ValueType, most: int
-    ) -> query_pb2.GetCurveResponse:
-        view = self._runtime.view(stream)
-        evaluator = view.evaluator
-        if kind == _Kind.CURVE_KIND_HULL:
-            curve = curve_message(evaluator.roc_hull())
-        else:
-            curve = points_message(evaluator, most)
-        return query_pb2.GetCurveResponse(
-            revision=view.revision,
-            num_positive_ref=evaluator.num_positive_ref,
-            num_negative_ref=evaluator.num_negative_ref,
-            curve=curve,
-        )
-
-    def _state(self, stream: str) -> tuple[int, bytes]:
-        view = self._runtime.view(stream)
-        return view.revision, view.evaluator.to_bytes()
-
-
-async def _refuse_set(context: Context, message: Message, *names: str, prefix: str = "") -> None:
-    """End the call if a field is set that this version does not serve."""
-    for field, _ in message.ListFields():
-        if field.name in names:
-            await abort(context, _not_served(prefix + field.name))
-
-
-def _not_served(what: str) -> RequestError:
-    return RequestError(Code.UNIMPLEMENTED, f"{what} is not served yet", reason="NOT_SERVED")
-
-
-def _unknown_kind(kind: int) -> RequestError:
-    message = f"kind must be CURVE_KIND_OPERATING_POINTS or CURVE_KIND_HULL, got {kind}"
-    return RequestError(
-        Code.INVALID_ARGUMENT, message, reason="UNKNOWN_CURVE", violations=(("kind", message),)
-    )

@@ -16,7 +16,7 @@ knows which values there will be, so the answer is empty and says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,10 @@ from streameval._panes import Grid, tiers_of
 from streameval._times import LAST_US, to_datetime
 from streameval._window import PaneState, newest_panes
 from streameval_server._errors import Code, RequestError
-from streameval_server._views import OTHER, SliceView
+from streameval_server._views import SliceView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
     from streameval.v1 import types_pb2
     from streameval_server._views import PaneView, StreamView
@@ -188,8 +188,10 @@ class Applied:
         Those that are chosen, oldest first; none for all time.
     span_us : (start, end) or None
         What is covered, in whole panes; None is all time.
+    oldest_us : int
+        Since when cases are kept.
     is_clipped : bool
-        Whether what was asked for begins before what is kept.
+        Whether what was asked for begins before that.
     """
 
     selected: Selected
@@ -198,12 +200,8 @@ class Applied:
     slice: SliceView
     panes: tuple[PaneView, ...] = ()
     span_us: tuple[int, int] | None = None
+    oldest_us: int = 0
     is_clipped: bool = False
-
-    @property
-    def is_unseen(self) -> bool:
-        """Whether no case of the slice was ever seen."""
-        return self.view.slice(self.selected.segment) is None
 
     @cached_property
     def states(self) -> tuple[PaneState, ...]:
@@ -212,10 +210,45 @@ class Applied:
             PaneState(pane.start_us, pane.end_us, pane.evaluator._view()) for pane in self.panes
         )
 
-    def within(self, start_us: int, end_us: int) -> Applied:
-        """Return what of the chosen panes lies in [start, end), which are boundaries of panes."""
-        panes = tuple(pane for pane in self.panes if start_us <= pane.start_us < end_us)
-        return Applied(self.selected, self.view, self.now_us, self.slice, panes, (start_us, end_us))
+    @cached_property
+    def parts(self) -> tuple[object, ...]:
+        """Immutable parts that the answer is made of, and of nothing else."""
+        if self.span_us is None:
+            return (self.slice.all_time._view(), self.slice.coverage)
+        return (*(each.state for each in self.states), *(pane.coverage for pane in self.panes))
+
+    @property
+    def half_life_us(self) -> int | None:
+        """The half-life; None where all cases count the same."""
+        span = self.selected.span
+        return span.half_life_us if isinstance(span, HalfLife) else None
+
+    @property
+    def key(self) -> Hashable:
+        """Names what is covered, whoever asks for it and how."""
+        chosen = self.selected
+        return (
+            chosen.stream,
+            self.view.info.create_revision,
+            chosen.segment,
+            self.half_life_us,
+            self.span_us,
+        )
+
+    def of_segment(self, segment: tuple[str, str]) -> Applied:
+        """Return a slice of the same window of the whole. O(panes)."""
+        part = self.view.slice(segment) or empty_slice(self.view)
+        panes: tuple[PaneView, ...] = ()
+        if self.span_us is not None:
+            span_us = self.span_us
+            panes = tuple(pane for pane in part.panes if _is_within(pane, span_us))
+        return replace(
+            self, selected=replace(self.selected, segment=segment), slice=part, panes=panes
+        )
+
+    def of_panes(self, panes: tuple[PaneView, ...], span_us: tuple[int, int]) -> Applied:
+        """Return the same for some of the panes, which are all that lie in [start, end)."""
+        return replace(self, panes=panes, span_us=span_us, is_clipped=False)
 
 
 def grid_of(view: StreamView) -> Grid:
@@ -282,7 +315,13 @@ def applied(chosen: Selected, view: StreamView, clock_us: int, path: str = "sele
     panes = tuple(
         pane for pane in part.panes if start_us <= pane.start_us and pane.end_us <= end_us
     )
-    return Applied(chosen, view, now_us, part, panes, (start_us, end_us), is_clipped)
+    return Applied(
+        chosen, view, now_us, part, panes, (start_us, end_us), grid.oldest_us, is_clipped
+    )
+
+
+def _is_within(pane: PaneView, span_us: tuple[int, int]) -> bool:
+    return span_us[0] <= pane.start_us and pane.end_us <= span_us[1]
 
 
 def _of_newest(panes: Iterable[PaneView], count: int, latest_us: int) -> tuple[int, int]:
@@ -302,12 +341,3 @@ def check_key(key: str, view: StreamView, field: str) -> None:
     if key not in declared:
         known = f"it declares {', '.join(declared)}" if declared else "it declares none"
         raise invalid(field, f"stream {view.info.name} has no segment key {key!r}: {known}")
-
-
-def unseen_warning(segment: tuple[str, str], view: StreamView) -> str:
-    """Say that a slice was never seen, and where its cases may be."""
-    key, value = segment
-    text = f"no case of {key}={value} has been seen"
-    if (key, OTHER) in view.slices:
-        text += f"; values that came after {key} had its most are counted in {OTHER}"
-    return text
