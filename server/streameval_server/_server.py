@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server._handlers import Decoding
 from streameval_server._ingest_service import IngestService
 from streameval_server._query_service import QueryService
 from streameval_server._runtime import Runtime
@@ -93,12 +94,14 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             )
         )
-        IngestService(self._runtime, self._settings.limits).add_to(server)
-        QueryService(self._runtime).add_to(server)
-        StreamService(self._runtime).add_to(server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection(
-            (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        decoding: Any = Decoding(server)  # to which services are added as to a server
+        IngestService(self._runtime, self._settings.limits).add_to(decoding)
+        QueryService(self._runtime).add_to(decoding)
+        StreamService(self._runtime).add_to(decoding)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, decoding)
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
+            reflection.aio.ReflectionServicer(names), decoding
         )
         host, _ = split_address(self._settings.listen)
         try:

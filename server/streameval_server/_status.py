@@ -2,6 +2,7 @@
 
 ErrorInfo is always there: its reason is stable, its domain is ours. BadRequest
 lists the fields at fault with their rows, RetryInfo says when a retry may help.
+All of it travels in headers, which may not be long: texts are cut.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ DOMAIN = "streameval"
 
 _NANOS = 1_000_000_000
 
+_LONGEST_TEXT_BYTES = 400
+_MOST_VIOLATIONS = 3
+"""A client that gets more than 8 KiB of headers loses the status. The message is
+among them twice, once at up to 3 bytes for a byte; details take 4/3."""
+
 
 def status_message(error: RequestError) -> status_pb2.Status:
     """Return what goes over the wire for `error`."""
@@ -33,15 +39,27 @@ def status_message(error: RequestError) -> status_pb2.Status:
         box = any_pb2.Any()
         box.Pack(detail)
         packed.append(box)
-    return status_pb2.Status(code=error.code, message=error.message, details=packed)
+    return status_pb2.Status(code=error.code, message=_cut(error.message), details=packed)
+
+
+def _cut(text: str) -> str:
+    """Return a text without its middle when it is too long."""
+    data = text.encode()
+    if len(data) <= _LONGEST_TEXT_BYTES:
+        return text
+    half = _LONGEST_TEXT_BYTES // 2
+    start, end = (part.decode(errors="ignore") for part in (data[:half], data[-half:]))
+    return f"{start} [...] {end}"
 
 
 def _details(error: RequestError) -> Iterator[Message]:
     if error.violations:
         yield error_details_pb2.BadRequest(
             field_violations=[
-                error_details_pb2.BadRequest.FieldViolation(field=path, description=text)
-                for path, text in error.violations
+                error_details_pb2.BadRequest.FieldViolation(
+                    field=_cut(path), description=_cut(text)
+                )
+                for path, text in error.violations[:_MOST_VIOLATIONS]
             ]
         )
     yield error_details_pb2.ErrorInfo(
