@@ -26,7 +26,7 @@ from streameval._effects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streameval._columns import BoolArray
     from streameval._effects import Effects
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 _CASES = POSITIVE_CASES + NEGATIVE_CASES
 _BANDED = (ASKED != 0) | (LABELLED != 0)
+
+
+_LABELS = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASES[kind]}
+_ADDS = {kind: label for kind, label in _LABELS.items() if _CASES[kind] > 0}
+_REMOVES = {kind: label for kind, label in _LABELS.items() if _CASES[kind] < 0}
 
 
 class Cases(NamedTuple):
@@ -130,6 +135,18 @@ def changes_by_group(
         if bands[0].size:
             cell.add_bands(*bands)
         yield key, Change(added, removed, positives, negatives, cell)
+
+
+def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
+    """Do what one effect does to an evaluator, which is asked for only then. O(log n)."""
+    if kind in _ADDS:
+        evaluator().add_case(_ADDS[kind], score)
+    elif kind in _REMOVES:
+        evaluator().remove_case(_REMOVES[kind], score)
+    elif kind == Effect.MISSED_POSITIVE:
+        evaluator().add_misses(1)
+    elif kind == Effect.MISSED_NEGATIVE:
+        evaluator().add_negative_misses(1)
 
 
 def rows_by_group(groups: IntArray) -> Iterator[tuple[int, IntArray]]:

@@ -142,16 +142,17 @@ class CoverageCell:
 
     def by_score(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
         """Return bands with about as many predictions each, lowest scores first. O(bands)."""
-        asked, labelled = self.bands
-        total = int(asked.sum())
-        if not total:
+        used = np.flatnonzero(self.bands[0])
+        if not used.size:
             return ()
+        asked, labelled = self.bands[:, used]
+        total = int(asked.sum())
         # By the middle of each fine band, in integers: the same everywhere.
         middles = 2 * np.cumsum(asked) - asked
         groups = middles * at_most // (2 * total)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         edges = EDGES[self.scale]
-        inner = edges[self.first + starts[1:] - 1].tolist()
+        inner = edges[self.first + used[starts[1:]] - 1].tolist()
         return tuple(
             ScoreBand(*row)
             for row in zip(

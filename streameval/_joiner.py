@@ -228,7 +228,7 @@ class Joiner:
         stored = np.flatnonzero(rules.stores[rule])
         if stored.size:
             at = slots[stored]
-            table.score[at] = scores[stored]
+            table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
             table.event_us[at] = event_us[stored]
             table.codes[at] = codes[stored]
         effects = Effects.concat(
@@ -270,7 +270,7 @@ class Joiner:
                 return []
             slot = int(table.add([id_])[0])
         if rule.stores:
-            table.score[slot] = score
+            table.score[slot] = score + 0.0
             table.event_us[slot] = event_us
             table.codes[slot] = codes
         event_us, score = int(table.event_us[slot]), float(table.score[slot])

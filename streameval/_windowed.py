@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streameval._columns import BoolArray
     from streameval._groups import FloatArray, IntArray
     from streameval._panes import Pane
+    from streameval._resolution import Scale
 
 _CACHED_CELLS = 1 << 18
 
@@ -110,6 +111,11 @@ class WindowedEvaluator:
     def now(self) -> datetime:
         """The latest time that was seen or told; 1970 before any."""
         return to_datetime(self._panes.now_us)
+
+    @property
+    def scale(self) -> Scale:
+        """What the bits of a score are counted of: "plain" or "probability"."""
+        return self._empty.scale
 
     def advance(self, now: datetime) -> None:
         """Let time pass: panes coarsen, and those past retention go. O(panes that change)."""
