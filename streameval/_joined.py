@@ -20,7 +20,7 @@ from streameval._evaluator import Evaluator
 from streameval._evaluator_panes import references_of
 from streameval._frame import refuse
 from streameval._multiset import LIMIT, too_many
-from streameval._panes import Grid, Panes
+from streameval._panes import Panes
 from streameval._times import to_datetime
 from streameval._windowed import WindowedEvaluator
 
@@ -132,7 +132,7 @@ class JoinedPanes(Joined):
         self._panes.check_room(added)
 
     def check_kept(self, first_us: int, last_us: int) -> None:
-        oldest_us = Grid.at(self._panes.tiers, max(last_us, self._panes.now_us)).oldest_us
+        oldest_us = self._panes.grid_at(max(last_us, self._panes.now_us)).oldest_us
         if first_us < oldest_us:
             got, kept = to_datetime(first_us).isoformat(), to_datetime(oldest_us).isoformat()
             message = f"at is older than retention: got {got}, kept since {kept}"

@@ -111,6 +111,15 @@ class Grid:
         """The earliest time that is kept."""
         return self.edges[0]
 
+    @property
+    def until_us(self) -> int:
+        """When the next pane coarsens or goes: before that the grid stays as it is. O(tiers)."""
+        coarser = (*self.tiers[1:], self.tiers[-1])
+        return min(
+            edge + above.width_us + tier.until_us
+            for edge, tier, above in zip(reversed(self.edges), self.tiers, coarser, strict=True)
+        )
+
     def width_at(self, time_us: int) -> int:
         """Return the width of the pane that holds a time that is kept. O(tiers)."""
         finer = sum(time_us >= edge for edge in self.edges[1:])
@@ -170,6 +179,7 @@ class Panes(Generic[T]):
         self.tiers = tiers
         self._make = make
         self.grid = Grid.at(tiers, 0)
+        self._until_us = self.grid.until_us
         self._contents: SortedDict[int, T] = SortedDict()
 
     def __len__(self) -> int:
@@ -179,6 +189,10 @@ class Panes(Generic[T]):
         """Yield the panes, oldest first."""
         for start, content in self._contents.items():
             yield Pane(start, start + self.grid.width_at(start), content)
+
+    def grid_at(self, now_us: int) -> Grid:
+        """Return the grid at this time or a later one. O(tiers)."""
+        return self.grid if now_us < self._until_us else Grid.at(self.tiers, now_us)
 
     def at(self, start_us: int) -> T:
         """Return what the pane that starts there holds; made if need be. O(log panes)."""
@@ -209,9 +223,10 @@ class Panes(Generic[T]):
         if now_us <= self.now_us:
             return False
         self.now_us = now_us
-        before, self.grid = self.grid, Grid.at(self.tiers, now_us)
-        if before == self.grid:
+        if now_us < self._until_us:
             return False
+        before, self.grid = self.grid, self.grid_at(now_us)
+        self._until_us = self.grid.until_us
         changed = False
         while self._contents and self._contents.peekitem(0)[0] < self.grid.oldest_us:
             self._contents.popitem(0)
@@ -235,6 +250,8 @@ class Panes(Generic[T]):
 
     def _check(self) -> None:
         """Assert everything that must hold. O(panes)."""
+        assert self.grid == Grid.at(self.tiers, self.now_us), self.now_us
+        assert self.now_us < self._until_us == self.grid.until_us
         end = self.grid.oldest_us
         for pane in self:
             assert pane.start_us >= end, (pane, end)

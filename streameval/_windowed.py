@@ -17,7 +17,6 @@ from streameval._decay import DecayedWindow, decayed_window
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._evaluator_panes import EvaluatorPanes
-from streameval._panes import Grid
 from streameval._parts_cache import PartsCache
 from streameval._times import checked_us, column_us, span_us, to_datetime, to_us
 from streameval._window import PaneState, Window, cells_of, merged_window, newest_panes
@@ -360,7 +359,7 @@ class WindowedEvaluator:
         times_us = column_us(at, values.size)
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
-            oldest_us = Grid.at(self._panes.tiers, latest_us).oldest_us
+            oldest_us = self._panes.grid_at(latest_us).oldest_us
             older = times_us < oldest_us
             if older.any():
                 index = int(older.argmax())
