@@ -231,15 +231,17 @@ class Committer:
 
     def _advance(self, entries: Sequence[Entry], nbytes: int) -> None:
         """Note that entries are durable, and hand them over."""
+        if not entries:
+            return
+        # First, so that who reads a mark and then the revision has one that includes it.
+        self._revision = entries[-1].revision
+        self._received_us = entries[-1].received_us
         record = self.marks.record
         totals = self._totals
         for entry in entries:
             record(entry.producer, entry.epoch, entry.sequence, entry.received_us)
             Draft.count(totals, entry)
-        if entries:
-            self._revision = entries[-1].revision
-            self._received_us = entries[-1].received_us
-            self._applier.push(entries, nbytes)
+        self._applier.push(entries, nbytes)
 
     def _write_checkpoint(self, result: StepResult) -> None:
         try:

@@ -74,7 +74,7 @@ class IngestSession:
             raise self._error
         request = parsed(ingest_pb2.IngestRequest, frame)
         if not self._producer:
-            self._open(request)
+            self._open(request, now_us)
             return
         if not request.HasField("batch"):
             raise RequestError(
@@ -102,7 +102,7 @@ class IngestSession:
         self._next = sequence + 1
         self._inflight_bytes += item.nbytes
 
-    def _open(self, request: ingest_pb2.IngestRequest) -> None:
+    def _open(self, request: ingest_pb2.IngestRequest, now_us: int) -> None:
         if not request.HasField("open"):
             raise RequestError(
                 Code.INVALID_ARGUMENT, "the first message must be open", reason="OPEN_EXPECTED"
@@ -110,7 +110,9 @@ class IngestSession:
         producer, epoch = request.open.producer, request.open.epoch
         check_producer(producer, epoch, self._limits, prefix="open.")
         self._committer.check_serving()
+        # Read in this order, the revision includes the sequence.
         mark = self._committer.marks.get(producer)
+        revision = self._committer.revision
         if mark is not None and mark.epoch > epoch:
             raise fenced(producer, epoch, mark.epoch)
         last = 0 if mark is None or mark.epoch < epoch else mark.last_sequence
@@ -125,6 +127,8 @@ class IngestSession:
                     max_batch_rows=limits.max_batch_rows,
                     max_batch_bytes=limits.max_batch_bytes,
                     max_inflight_bytes=limits.max_inflight_bytes,
+                    revision=revision,
+                    time_us=now_us,
                 )
             )
         )

@@ -129,6 +129,8 @@ class Resume(_message.Message):
     MAX_BATCH_ROWS_FIELD_NUMBER: _builtins.int
     MAX_BATCH_BYTES_FIELD_NUMBER: _builtins.int
     MAX_INFLIGHT_BYTES_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    TIME_US_FIELD_NUMBER: _builtins.int
     last_sequence: _builtins.int
     """The last durable sequence of this (producer, epoch); 0 when there is none.
     Send the one after it next.
@@ -139,6 +141,12 @@ class Resume(_message.Message):
     """A batch larger than this, in encoded bytes, is refused."""
     max_inflight_bytes: _builtins.int
     """The server reads no further while more than this is unacknowledged."""
+    revision: _builtins.int
+    """Log revision that includes last_sequence."""
+    time_us: _builtins.int
+    """The server's clock, in microseconds since 1970, for producers that date
+    their rows.
+    """
     def __init__(
         self,
         *,
@@ -146,10 +154,12 @@ class Resume(_message.Message):
         max_batch_rows: _builtins.int = ...,
         max_batch_bytes: _builtins.int = ...,
         max_inflight_bytes: _builtins.int = ...,
+        revision: _builtins.int = ...,
+        time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes", "revision", b"revision", "time_us", b"time_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -56,11 +56,13 @@ def core() -> Core:
 
 
 def test_resume_tells_the_limits():
-    """The first message says where to go on from, and how much at a time."""
+    """The first message says where to go on from, how much at a time, and what time it is."""
     limits = Limits(max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
     session = IngestSession(open_core(MemoryStorage(), limits).committer, limits)
     session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(), NOW)
-    expected = pb.Resume(last_sequence=0, max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
+    expected = pb.Resume(
+        last_sequence=0, max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9, time_us=NOW
+    )
     assert session.replies() == [pb.IngestResponse(resume=expected)]
 
 
