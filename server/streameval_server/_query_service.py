@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from streameval.v1 import query_pb2, query_pb2_grpc
 from streameval_server._answers import Answers
 from streameval_server._comparison import compare_asked, comparison
-from streameval_server._counts import curve, curve_asked, state
+from streameval_server._curve_state import curve, curve_asked, state
 from streameval_server._errors import RequestError
 from streameval_server._ranking import rank_asked, ranking
 from streameval_server._runtime import now_us
