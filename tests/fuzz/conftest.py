@@ -362,3 +362,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(
             "method", METHODS.values(), ids=[path.lstrip("/") for path in METHODS], scope="module"
         )
+
+
+@pytest.fixture(scope="session")
+def texts() -> tuple[str, ...]:
+    """Return names, ids and values that something may stumble over."""
+    return TEXTS
+
+
+@pytest.fixture(scope="session")
+def floats() -> tuple[float, ...]:
+    """Return scores that are hard to bear, and some that are none."""
+    return FLOATS

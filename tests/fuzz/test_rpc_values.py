@@ -1,0 +1,235 @@
+"""Hostile values in sound messages: refused by field, or counted as the library counts them."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+
+from streameval import Evaluator, InvalidInputError
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import query_pb2, stream_pb2, types_pb2
+
+INGEST = "/streameval.v1.IngestService/Ingest"
+BATCH = "/streameval.v1.IngestService/IngestBatch"
+STATE = "/streameval.v1.QueryService/GetState"
+STREAM = "/streameval.v1.StreamService/"
+
+COUNTS = (0, 1, 1, 1, 2, 3, 100, 2**31, 2**53 + 1, 2**60, 2**62 - 1, 2**62, 2**63, 2**64 - 1)
+
+
+def state(target, stream: str) -> Evaluator:
+    """Return a stream's counts; empty where there is no such stream."""
+    request = query_pb2.GetStateRequest(selection=types_pb2.Selection(stream=stream))
+    answer = target.call(STATE, [request.SerializeToString()])
+    target.check(STATE, answer)
+    if answer.code is grpc.StatusCode.NOT_FOUND:
+        return Evaluator()
+    pieces = [query_pb2.GetStateResponse.FromString(reply).data for reply in answer.replies]
+    return Evaluator.from_bytes(b"".join(pieces))
+
+
+def content(evaluator: Evaluator) -> tuple[object, ...]:
+    """Return everything that was counted."""
+    points = evaluator.operating_points()
+    columns = (points.thresholds.tolist(), points.fp.tolist(), points.tp.tolist())
+    return *columns, evaluator.num_misses, evaluator.num_negative_misses
+
+
+def hostile_cases(hostile, floats) -> pb.Cases:
+    """Return columns that are mostly right, with something wrong now and then."""
+    rng = hostile.rng
+    size = rng.choice((0, 1, 1, 2, 3, 7, 8, 9, 40))
+    scores = [rng.choice(floats) for _ in range(size)]
+    labels = [rng.random() < 0.5 for _ in range(size)]
+    cases = pb.Cases()
+    if rng.random() < 0.5:
+        cases.scores.extend(scores)
+    else:
+        cases.scores_f64le = np.array(scores, dtype="<f8").tobytes()
+    if rng.random() < 0.5:
+        cases.positives.extend(labels)
+    else:
+        cases.positives_bits = np.packbits(np.array(labels, np.bool_), bitorder="little").tobytes()
+    if rng.random() < 0.4:
+        cases.counts.extend(rng.choice(COUNTS[: rng.choice((6, 9, 14))]) for _ in range(size))
+    wrong = rng.random()
+    if wrong < 0.05:
+        cases.scores.append(0.5)
+    elif wrong < 0.1:
+        cases.counts.append(1)
+    elif wrong < 0.15:
+        cases.positives_bits += b"\x80"
+    elif wrong < 0.2:
+        cases.scores_f64le += b"\0\0\0"
+    elif wrong < 0.25:
+        cases.event_times_us.append(rng.choice((2**63 - 1, -(2**63), 0, 4 * 10**15)))
+    return cases
+
+
+def columns_of(cases: pb.Cases) -> dict[str, object]:
+    """Read the columns as a client in another language would have written them."""
+    scores = list(np.frombuffer(cases.scores_f64le, "<f8")) or list(cases.scores)
+    bits = np.unpackbits(np.frombuffer(cases.positives_bits, np.uint8), bitorder="little")
+    labels = [bool(bit) for bit in bits[: len(scores)]] or list(cases.positives)
+    return {"labels": labels, "scores": scores, "counts": list(cases.counts) or None}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_accepted_is_counted_as_the_library_counts_it(target, hostile, floats, seed):
+    """After every batch; a refused one has changed nothing, and says which field."""
+    stream, local = f"values/{seed}", Evaluator()
+    accepted = refused = 0
+    for _ in range(60):
+        cases = hostile_cases(hostile, floats)
+        request = pb.IngestBatchRequest(batch=pb.Batch(stream=stream, cases=cases))
+        answer = target.call(BATCH, [request.SerializeToString()])
+        target.check(BATCH, answer)
+        if answer.code is grpc.StatusCode.OK:
+            local.add_cases(**columns_of(cases))
+            accepted += 1
+        else:
+            assert answer.code in {
+                grpc.StatusCode.INVALID_ARGUMENT,
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+            }
+            assert answer.details >= 2, "a refusal names its field"
+            refused += 1
+            plain = not (cases.event_times_us or (cases.scores and cases.scores_f64le))
+            if plain and answer.code is grpc.StatusCode.INVALID_ARGUMENT:
+                assert_the_library_refuses_it_too(cases, answer.message)
+        assert content(state(target, stream)) == content(local)
+    assert accepted > 10
+    assert refused > 5
+
+
+def assert_the_library_refuses_it_too(cases: pb.Cases, message: str) -> None:
+    bits = len(cases.positives_bits)
+    size = len(cases.scores) or len(cases.scores_f64le) // 8
+    if bits and (cases.positives or bits != (size + 7) // 8):
+        return  # wrong in a way that only bits can be
+    if len(cases.scores_f64le) % 8 or "zeros after the last row" in message:
+        return
+    with pytest.raises(InvalidInputError) as refused:
+        Evaluator().add_cases(**columns_of(cases))
+    assert message == str(refused.value)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_messages_keeps_the_count_of_sequences(target, hostile, seed):
+    """Opens again and again, batches before them, sequences out of order: as a model says."""
+    rng = hostile.rng
+    stream = f"order/{seed}"
+    producers = (f"p{seed}", f"é\0\N{RIGHT-TO-LEFT OVERRIDE}{seed}", f"{seed}" * 128)
+    marks: dict[str, tuple[int, int]] = {}
+    cases = pb.Cases(scores=[0.5], positives=[True])
+    counted = 0
+    for _ in range(40):
+        producer, epoch = rng.choice(producers), rng.choice((0,) * 40 + (1,) * 9 + (2, 2**63 - 1))
+        frames = [pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))]
+        known, last = marks.get(producer, (epoch, 0))
+        fenced = known > epoch
+        last = last if known == epoch else 0
+        ok = not fenced
+        for _ in range(rng.choice((0, 1, 3, 6))):
+            if rng.random() < 0.06:
+                frames.append(rng.choice((frames[0], pb.IngestRequest())))
+                ok = False
+                continue
+            offset = rng.choice((1, 1, 1, 1, 0, -1, 2, 2**63 - 1))
+            sequence = max(last + offset, 0) % 2**64
+            frames.append(
+                pb.IngestRequest(batch=pb.Batch(sequence=sequence, stream=stream, cases=cases))
+            )
+            if not ok:
+                continue
+            if sequence == last + 1:
+                last, counted = sequence, counted + 1
+                marks[producer] = epoch, last
+            ok = 1 <= sequence <= last
+        answer = target.call(INGEST, [frame.SerializeToString() for frame in frames])
+        target.check(INGEST, answer)
+        assert (answer.code is grpc.StatusCode.OK) == ok, answer
+        if fenced:
+            assert answer.code is grpc.StatusCode.FAILED_PRECONDITION
+        else:
+            resume = pb.IngestResponse.FromString(answer.replies[0])
+            assert resume.HasField("resume")
+    assert state(target, stream).num_cases == counted > 10
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("sequence", [0, 1, 2, 2**63 - 1, 2**63, 2**64 - 1])
+def test_epochs_and_sequences_at_their_ends(target, epoch, sequence):
+    """Only sequence 1 of an epoch that the log can hold is the first."""
+    producer = f"ends-{epoch}-{sequence}"
+    cases = pb.Cases(scores=[0.5], positives=[True])
+    batch = pb.Batch(sequence=sequence, stream="ends", cases=cases)
+    request = pb.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
+    before = state(target, "ends").num_cases
+    answer = target.call(BATCH, [request.SerializeToString()])
+    target.check(BATCH, answer)
+    good = sequence == 1 and epoch < 2**63
+    assert (answer.code is grpc.StatusCode.OK) == good
+    assert state(target, "ends").num_cases == before + good
+
+
+def test_any_text_names_a_stream_or_is_refused(target, texts):
+    """A stream that was made is listed by exactly its name; two names are two streams."""
+    made = set()
+    for text in texts:
+        request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=text))
+        answer = target.call(STREAM + "CreateStream", [request.SerializeToString()])
+        target.check(STREAM, answer)
+        if answer.code is grpc.StatusCode.OK:
+            made.add(text)
+        else:
+            refusals = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ALREADY_EXISTS
+            assert answer.code in refusals
+    assert made
+    assert all(name.isascii() and name.isprintable() for name in made)
+    for prefix in texts:
+        request = stream_pb2.ListStreamsRequest(prefix=prefix, page_size=1000)
+        answer = target.call(STREAM + "ListStreams", [request.SerializeToString()])
+        target.check(STREAM, answer)
+        listed = stream_pb2.ListStreamsResponse.FromString(answer.replies[0]).streams
+        names = {stream.name for stream in listed}
+        assert {name for name in made if name.startswith(prefix)} <= names
+        assert all(name.startswith(prefix) for name in names)
+    for name in made - {"healthy"}:
+        request = stream_pb2.DeleteStreamRequest(name=name)
+        answer = target.call(STREAM + "DeleteStream", [request.SerializeToString()])
+        assert answer.code is grpc.StatusCode.OK
+
+
+def test_any_text_is_a_producer_of_its_own(target, texts):
+    """No two of them are taken for one: not by case, normal form or a zero byte."""
+    cases = pb.Cases(scores=[0.5], positives=[True])
+    batch = pb.Batch(sequence=1, stream="producers", cases=cases)
+    expected = 0
+    for text in texts:
+        request = pb.IngestBatchRequest(producer=text, epoch=1, batch=batch)
+        answer = target.call(BATCH, [request.SerializeToString()])
+        target.check(BATCH, answer)
+        good = 0 < len(text.encode()) <= 128
+        assert (answer.code is grpc.StatusCode.OK) == good
+        expected += good
+        if good:
+            assert not pb.IngestBatchResponse.FromString(answer.replies[0]).duplicate
+    assert state(target, "producers").num_cases == expected > 20
+
+
+def test_misses_at_their_ends(target, hostile):
+    """Their sum stays below 2**62 with all that the stream holds, or nothing changes."""
+    stream, local = "misses", [0, 0]
+    for _ in range(60):
+        counts = [hostile.rng.choice(COUNTS) for _ in range(2)]
+        misses = pb.Misses(positives=counts[0], negatives=counts[1])
+        request = pb.IngestBatchRequest(batch=pb.Batch(stream=stream, misses=misses))
+        answer = target.call(BATCH, [request.SerializeToString()])
+        target.check(BATCH, answer)
+        assert (answer.code is grpc.StatusCode.OK) == (sum(counts) + sum(local) < 2**62)
+        if answer.code is grpc.StatusCode.OK:
+            local = [before + count for before, count in zip(local, counts, strict=True)]
+        there = state(target, stream)
+        assert [there.num_misses, there.num_negative_misses] == local
