@@ -89,7 +89,8 @@ def auc_prg_value(groups: Groups) -> float:
     width = P * (p / (tp * end))
     lost = fp / tp + (fp + n) / end
     ratio = P / N
-    return ratio * float(np.dot(width, 1 - ratio * lost / 2))
+    # A perfect ranking has 1, which rounding must not pass.
+    return min(1.0, ratio * float(np.dot(width, 1 - ratio * lost / 2)))
 
 
 class SkewQueries(Queries):

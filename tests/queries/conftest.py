@@ -1,0 +1,134 @@
+"""Views made from a list of events, and what a list of events amounts to: the oracle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+
+from streameval._evaluator import Evaluator
+from streameval._panes import Grid, tiers_of
+from streameval_server._answers import Answers
+from streameval_server._coverage import PaneCoverage
+from streameval_server._errors import Code, RequestError
+from streameval_server._stream_settings import StreamSettings
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+NOW = 20_000 * DAY + 12 * HOUR + 30 * SECOND
+SETTINGS = StreamSettings(segment_keys=("country", "device"))
+
+
+class Event(NamedTuple):
+    """One case."""
+
+    positive: bool
+    score: float
+    at_us: int
+    country: str = "US"
+    device: str = "ios"
+
+    def is_in(self, segment: tuple[str, str] | None) -> bool:
+        return segment is None or getattr(self, segment[0]) == segment[1]
+
+
+@dataclass(frozen=True)
+class Pane:
+    """Stands in for a PaneView."""
+
+    start_us: int
+    end_us: int
+    evaluator: Evaluator
+    coverage: PaneCoverage = field(default_factory=PaneCoverage)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Stands in for a SliceView."""
+
+    all_time: Evaluator
+    panes: tuple[Pane, ...]
+    coverage: PaneCoverage = field(default_factory=PaneCoverage)
+
+
+class View:
+    """Stands in for a StreamView: everything counted anew from a list of events."""
+
+    def __init__(self, events, *, stream="s", now_us=NOW, settings=SETTINGS, revision=7):
+        self.events = list(events)
+        self.revision = revision
+        self.now_us = now_us
+        self.info = SimpleNamespace(
+            name=stream, create_us=now_us - 40 * DAY, create_revision=1, settings=settings
+        )
+        self.grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), now_us)
+        named = {None, *(("country", e.country) for e in events)}
+        named |= {("device", e.device) for e in events}
+        self._slices = {segment: self._made(segment) for segment in named}
+
+    def _made(self, segment) -> Slice:
+        mine = [event for event in self.events if event.is_in(segment)]
+        by_pane = defaultdict(list)
+        for event in mine:
+            if event.at_us >= self.grid.oldest_us:
+                by_pane[self.grid.start_of(event.at_us)].append(event)
+        panes = tuple(
+            Pane(start, self.grid.end_of(start), counted(events, self.info.settings))
+            for start, events in sorted(by_pane.items())
+        )
+        return Slice(counted(mine), panes)
+
+    @property
+    def whole(self) -> Slice:
+        return self._slices[None]
+
+    def slice(self, segment):
+        return self._slices.get(segment)
+
+    def segments(self, key: str) -> list[str]:
+        return sorted(segment[1] for segment in self._slices if segment and segment[0] == key)
+
+    def between(self, start_us: int, end_us: int, segment=None) -> list[Event]:
+        """Return the events of a window."""
+        return [e for e in self.events if e.is_in(segment) and start_us <= e.at_us < end_us]
+
+
+def counted(events, settings=None) -> Evaluator:
+    """Return the events in a plain evaluator: exact, or as a pane keeps them."""
+    evaluator = Evaluator(max_cells=262_144)
+    if settings is not None:
+        evaluator = Evaluator(
+            resolution=settings.resolution, scale=settings.scale, max_cells=16_384
+        )
+    if events:
+        evaluator.add_cases(
+            labels=[event.positive for event in events], scores=[event.score for event in events]
+        )
+    return evaluator
+
+
+def answers_of(*views: View, clock_us: int | None = None) -> Answers:
+    """Return what answers from some views."""
+    named = {view.info.name: view for view in views}
+    return Answers(named.__getitem__, lambda: views[0].now_us if clock_us is None else clock_us)
+
+
+def refused(call) -> RequestError:
+    """Return how a call is refused."""
+    with pytest.raises(RequestError) as caught:
+        call()
+    return caught.value
+
+
+def invalid_field(call) -> tuple[str, str]:
+    """Return the field at fault, and the message."""
+    error = refused(call)
+    assert (error.code, error.reason) == (Code.INVALID_ARGUMENT, "INVALID_FIELD")
+    ((field_name, text),) = error.violations
+    assert text == error.message
+    return field_name, text
