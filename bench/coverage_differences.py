@@ -111,7 +111,7 @@ def main() -> None:
             for first, second in itertools.pairwise(POPULATIONS)
         ]
         print_row(prevalence, positives, rows)
-    print(f"\ntwo models on the same cases, scores at 7 bits\n{heading}")
+    print(f"\ntwo models on the same cases, a grid of 7 bits\n{heading}")
     for prevalence, positives in itertools.product(PREVALENCES[:2], POSITIVES):
         rows = [
             paired(shifts, agreement, prevalence, positives, seed=seed, n=n)

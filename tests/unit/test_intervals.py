@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -406,6 +407,12 @@ def test_holm_refuses_what_is_no_probability(p_values):
     """With the index of the first."""
     with pytest.raises(InvalidInputError, match=r"p.values?"):
         holm(p_values)
+
+
+def test_the_page_runs():
+    """The examples of docs/intervals.md give what it shows."""
+    page = Path(__file__).parents[2] / "docs" / "intervals.md"
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
 @pytest.mark.parametrize("module", [_intervals, _compare, _limits])
