@@ -187,25 +187,25 @@ OVERLAPS = [
         selection(segment="country=US"),
         selection(segment="device=ios"),
         (
-            "slices of two keys may share cases: country=US and device=ios; compare two values of one "
-            "key, or one with the whole"
+            "slices of two keys may share cases: country=US and device=ios; compare two values "
+            "of one key, or one with the whole"
         ),
     ),
     (
         selection(between=minutes(30, 10)),
         selection(between=minutes(20, 5)),
         (
-            "a and b share some of their time: a is from 2024-10-04T11:30:00Z to 2024-10-04T11:51:00Z, "
-            "b is from 2024-10-04T11:40:00Z to 2024-10-04T11:56:00Z; choose windows apart, or one "
-            "within the other"
+            "a and b share some of their time: a is from 2024-10-04T11:30:00Z to "
+            "2024-10-04T11:51:00Z, b is from 2024-10-04T11:40:00Z to 2024-10-04T11:56:00Z; choose windows "
+            "apart, or one within the other"
         ),
     ),
     (
         selection(segment="country=US"),
         HOUR_AGO,
         (
-            "a and b share cases, and neither contains the other: a is country=US of all time, b is "
-            "the whole from 2024-10-04T11:00:00Z to 2024-10-04T12:01:00Z"
+            "a and b share cases, and neither contains the other: a is country=US of all time, b "
+            "is the whole from 2024-10-04T11:00:00Z to 2024-10-04T12:01:00Z"
         ),
     ),
     (
