@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streameval._exact import dot
 from streameval._pr_areas import closed_area
 from streameval._resolution import upper_edge
 
@@ -100,7 +101,7 @@ def least_average_precision(groups: Groups, *, factor: float = 1.0) -> float:
         above += 0.5
         y = above + false
         total += closed_area(above, false, p, np.zeros_like(p))
-        total += float(np.dot(false, _beyond_midpoint(y) - _beyond_midpoint(y + p)))
+        total += dot(false, _beyond_midpoint(y) - _beyond_midpoint(y + p))
     return total / groups.P
 
 

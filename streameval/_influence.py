@@ -61,7 +61,7 @@ def auc_roc_influence(groups: Groups) -> Influence:
     positive = 1.0 - (groups.fp + 0.5 * groups.n) / groups.N
     tied = (groups.tp + 0.5 * groups.p) / groups.P
     between = np.append(groups.tp, groups.P) / groups.P
-    estimate = _total(groups.p, positive) / groups.P
+    estimate = dot(groups.p, positive) / groups.P
     return Influence(positive, tied, between, estimate, 0.0)
 
 
@@ -148,9 +148,9 @@ def negatives_between(groups: Groups) -> IntArray:
 
 def scatter(values: FloatArray, counts: IntArray, total: int) -> float:
     """Return the unbiased variance of `values` that occur `counts` times, `total` in all."""
-    mean = _total(counts, values) / total
+    mean = dot(counts, values) / total
     centred = values - mean
-    return _total(counts, centred * centred) / (total - 1)
+    return dot(counts, centred * centred) / (total - 1)
 
 
 def _accumulate(
@@ -175,16 +175,11 @@ def _accumulate(
     positive = value + own_tp + below_tp[1:]
     tied = scale * (own_fp + below_fp[1:])
     between = scale * below_fp
-    estimate = _total(groups.p, value) / groups.P
+    estimate = dot(groups.p, value) / groups.P
     # The figure depends on ratios of counts only, so by Euler's theorem the
     # mean influence of the positives is the figure plus this slope.
-    slope = (_total(groups.p, own_tp) + _total(groups.tp, per_tp)) / groups.P
+    slope = (dot(groups.p, own_tp) + dot(groups.tp, per_tp)) / groups.P
     return Influence(positive, tied, between, estimate, slope)
-
-
-def _total(counts: IntArray, values: FloatArray) -> float:
-    # Not np.dot: it sums less accurately, and its threads cost 20 ms on a busy machine.
-    return float((counts * values).sum())
 
 
 def _sums_from(values: FloatArray) -> FloatArray:

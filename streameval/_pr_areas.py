@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._errors import InvalidInputError
+from streameval._exact import dot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
         called = (groups.fp[part] + groups.n[part]) * factor
         called += tp
         tp /= called
-        total += float(np.dot(tp, p))
+        total += dot(tp, p)
     return total / groups.P
 
 
@@ -222,7 +223,7 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
     w *= p
     q += w
     q /= d
-    return area + float(np.dot(q, p))
+    return area + dot(q, p)
 
 
 def _steep(tp: FloatArray, p: FloatArray, s: FloatArray, above: FloatArray) -> float:
@@ -274,7 +275,7 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
     total = np.zeros(left.size)
     for order, bernoulli in _EULER_MACLAURIN:
         total += bernoulli * (right ** -float(order) - left ** -float(order))
-    return excess + float(np.dot(total, weight))
+    return excess + dot(total, weight)
 
 
 def _first_units(nodes: FloatArray, fp: float, a: float) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._errors import InvalidInputError
-from streameval._exact import exact_dot
+from streameval._exact import dot, exact_dot
 
 if TYPE_CHECKING:
     from streameval._groups import Groups
@@ -96,7 +96,7 @@ def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
     p, n, fp = groups.p[begun], groups.n[begun], groups.fp[begun]
     inside = np.minimum(limit - fp, n)  # what the limit leaves of a tie
     gained = p * np.divide(inside, n, out=np.ones(n.size), where=n > 0)
-    area = float(np.dot(gained, limit - fp - inside / 2))
+    area = dot(gained, limit - fp - inside / 2)
     return area / groups.N / groups.P
 
 
@@ -107,4 +107,4 @@ def _from_recall(groups: Groups, min_recall: float) -> float:
     p, n, tp = groups.p[kept], groups.n[kept], groups.tp[kept]
     inside = np.minimum(tp + p - limit, p)  # what the limit leaves of a tie
     above = groups.N - groups.fp[kept] - n + n * (inside / p) / 2
-    return float(np.dot(inside, above)) / groups.P / groups.N
+    return dot(inside, above) / groups.P / groups.N

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._exact import dot
 from streameval._pr_areas import auc_pr_value, phi
 from streameval._view import Queries
 
@@ -45,7 +46,7 @@ class PrecisionRecallGainCurve:
         if self.recall_gain.size == 0:
             return math.nan
         heights = (self.precision_gain[1:] + self.precision_gain[:-1]) / 2
-        return float(np.dot(np.diff(self.recall_gain), heights))
+        return dot(np.diff(self.recall_gain), heights)
 
 
 def auc_pr_minimum_value(P: int, N: int) -> float:
@@ -90,7 +91,7 @@ def auc_prg_value(groups: Groups) -> float:
     lost = fp / tp + (fp + n) / end
     ratio = P / N
     # A perfect ranking has 1, which rounding must not pass.
-    return min(1.0, ratio * float(np.dot(width, 1 - ratio * lost / 2)))
+    return min(1.0, ratio * dot(width, 1 - ratio * lost / 2))
 
 
 class SkewQueries(Queries):
