@@ -19,10 +19,10 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 from streameval._compare import Comparison, compare, holm
 from streameval._confusion import Confusion
 from streameval._costs import CostCurve
+from streameval._coverage import Coverage, ScoreBand
 from streameval._curves import PrHull, RocHull
 from streameval._errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
-from streameval._coverage import Coverage, ScoreBand
 from streameval._intervals import Interval
 from streameval._label_joiner import LabelJoiner
 from streameval._pairs import PairedEvaluator

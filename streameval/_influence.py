@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._exact import dot
 from streameval._pr_areas import negatives_factor
 
 if TYPE_CHECKING:
