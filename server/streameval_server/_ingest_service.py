@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
+from streameval_server._current import current_access
 from streameval_server._errors import RequestError
 from streameval_server._open_calls import stopping_error
 from streameval_server._runtime import now_us
 from streameval_server._session import IngestSession
 from streameval_server._status import abort
+from streameval_server._tokens import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from streameval_server._limits import Limits
     from streameval_server._runtime import Runtime
+    from streameval_server._security import Access
 
 _FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
 
@@ -58,7 +61,7 @@ class IngestService:
 
     async def ingest(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Serve one stream of batches until its end, its error or the server's stop."""
-        stream = _Stream(self._runtime, self._limits)
+        stream = _Stream(self._runtime, self._limits, current_access())
         reading = asyncio.create_task(stream.read(requests))
         try:
             with self._runtime.calls.call(stream.wake):
@@ -71,8 +74,11 @@ class IngestService:
 
     async def ingest_batch(self, frame: bytes, context: Context) -> ingest_pb2.IngestBatchResponse:
         """Answer once the batch is durable."""
+        access = current_access()
         try:
-            response = await self._runtime.settled(lambda call: call.ingest_batch(frame, now_us()))
+            response = await self._runtime.settled(
+                lambda call: call.ingest_batch(frame, now_us(), forbids=access.forbids)
+            )
         except RequestError as error:
             await abort(context, error)
         assert isinstance(response, ingest_pb2.IngestBatchResponse)
@@ -82,11 +88,14 @@ class IngestService:
 class _Stream:
     """One Ingest stream's two tasks and what they tell each other."""
 
-    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+    def __init__(self, runtime: Runtime, limits: Limits, access: Access) -> None:
         self._runtime = runtime
+        self._access = access
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
-        self._session = IngestSession(runtime.core.committer, limits, self.wake)
+        self._session = IngestSession(
+            runtime.core.committer, limits, self.wake, forbids=access.forbids
+        )
         self._ended = False
         self._writing = False
         self._fed_since_write = 0
@@ -109,6 +118,7 @@ class _Stream:
             async for frame in requests:
                 if runtime.calls.stopping:
                     return
+                self._access.need(Scope.INGEST)  # a token may have been taken away
                 session.feed(frame, now_us())
                 runtime.submitted()
                 self._fed_since_write += 1

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streameval_server._calls import Response
     from streameval_server._committer import StepResult
     from streameval_server._limits import Limits
-    from streameval_server._stream_state import StreamInfo
+    from streameval_server._stream_info import StreamInfo
     from streameval_server._views import StreamView
 
 _log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class Runtime:
         Where the log is kept; None for memory only.
     limits
         What may be held.
+    auto_create
+        Whether a batch for a stream that does not exist makes it.
 
     Attributes
     ----------
@@ -82,11 +84,12 @@ class Runtime:
 
     core: Core
 
-    def __init__(self, directory: Path | None, limits: Limits) -> None:
+    def __init__(self, directory: Path | None, limits: Limits, *, auto_create: bool = True) -> None:
         self.calls = OpenCalls()
         self.queries = QueryThreads(self.visible_revision)
         self.visibility = Visibility(self.visible_revision)
         self._limits = limits
+        self._auto_create = auto_create
         self._directory = directory
         self._lock: DirectoryLock | None = None
         self._engine_turn = FairLock()
@@ -137,9 +140,12 @@ class Runtime:
             thread.start()
 
     def _open(self) -> Core:
-        if self._directory is None:
-            return open_core(NullStorage(), self._limits)
-        return open_core(SqliteStorage(self._directory / "streameval.db"), self._limits)
+        storage = (
+            NullStorage()
+            if self._directory is None
+            else SqliteStorage(self._directory / "streameval.db")
+        )
+        return open_core(storage, self._limits, auto_create=self._auto_create)
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
@@ -236,7 +242,7 @@ class Runtime:
                 # see that somebody waits for it.
                 self._commit_blocked = True
             elif result.blocked or not result.more:
-                self._commit_bell.wait()
+                self._commit_bell.wait(self._limits.tick_us / 1e6)
                 self._commit_blocked = False
 
     def _hand_over(self, result: StepResult) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
 from streameval._errors import StreamEvalError
 from streameval_server._limits import Limits
+
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class SettingsError(StreamEvalError, ValueError):
@@ -24,7 +28,8 @@ class Settings:
     ------
     SettingsError
         When `listen` is not ``HOST:PORT``, or names an address that other
-        machines can reach while `insecure` is False.
+        machines can reach without both TLS and tokens while `insecure` is
+        False; when settings exclude or lack one another.
     """
 
     listen: str = "127.0.0.1:50051"
@@ -37,7 +42,28 @@ class Settings:
     """Keep everything in memory: nothing survives a stop."""
 
     insecure: bool = False
-    """Listen on addresses that other machines can reach, without encryption."""
+    """Listen on addresses that other machines can reach without TLS and tokens."""
+
+    tls_certificate: Path | None = None
+    """The server's certificate, and those between it and its authority, in PEM."""
+
+    tls_key: Path | None = None
+    """Its private key, in PEM, without a password."""
+
+    tls_client_ca: Path | None = None
+    """Authorities that each client's certificate must come from (mTLS), in PEM."""
+
+    tokens: Path | None = None
+    """The tokens file; without one everybody who reaches the server may do everything."""
+
+    auto_create: bool = True
+    """Whether a batch for a stream that does not exist makes it."""
+
+    log_format: LogFormat = "text"
+    """Lines for people, or one JSON object a line."""
+
+    log_level: LogLevel = "warning"
+    """The least that is logged."""
 
     stop_grace_s: float = 10.0
     """Seconds that requests in progress get to finish when the server stops."""
@@ -49,11 +75,25 @@ class Settings:
         host, _ = split_address(self.listen)
         if self.memory and self.data is not None:
             raise SettingsError("a server in memory has no data directory: give one of the two")
-        if not self.insecure and not is_loopback(host):
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SettingsError("tls_certificate and tls_key need each other: give both")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise SettingsError("tls_client_ca needs tls_certificate and tls_key")
+        secured = self.tls_certificate is not None and self.tokens is not None
+        if not (secured or self.insecure or is_loopback(host)):
             raise SettingsError(
-                f"refusing to listen on {host or 'every address'}: other machines could reach it "
-                "without encryption or a password. Listen on 127.0.0.1, or allow it with --insecure"
+                f"refusing to listen on {host or 'every address'}: other machines could reach it, "
+                f"and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
+                "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
             )
+
+    def _lacking(self) -> str:
+        lacking = []
+        if self.tls_certificate is None:
+            lacking.append("TLS")
+        if self.tokens is None:
+            lacking.append("tokens file")
+        return " and no ".join(lacking)
 
     def directory(self) -> Path | None:
         """Return where the log is kept; None in memory."""

@@ -1,7 +1,8 @@
 """A RequestError as a gRPC status with google.rpc details.
 
 ErrorInfo is always there: its reason is stable, its domain is ours. BadRequest
-lists the fields at fault with their rows, RetryInfo says when a retry may help.
+lists the fields at fault with their rows, RetryInfo says when a retry may help,
+RequestInfo names the call as the server's log does.
 All of it travels in headers, which may not be long: texts are cut.
 """
 
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
+
+from streameval_server._current import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +35,10 @@ _MOST_VIOLATIONS = 3
 among them twice, once at up to 3 bytes for a byte; details take 4/3."""
 
 
-def status_message(error: RequestError) -> status_pb2.Status:
+def status_message(error: RequestError, request_id: str = "") -> status_pb2.Status:
     """Return what goes over the wire for `error`."""
     packed = []
-    for detail in _details(error):
+    for detail in _details(error, request_id):
         box = any_pb2.Any()
         box.Pack(detail)
         packed.append(box)
@@ -52,7 +55,7 @@ def _cut(text: str) -> str:
     return f"{start} [...] {end}"
 
 
-def _details(error: RequestError) -> Iterator[Message]:
+def _details(error: RequestError, request_id: str) -> Iterator[Message]:
     if error.violations:
         yield error_details_pb2.BadRequest(
             field_violations=[
@@ -69,10 +72,16 @@ def _details(error: RequestError) -> Iterator[Message]:
         nanos = round(error.retry_after_s * _NANOS)
         delay = duration_pb2.Duration(seconds=nanos // _NANOS, nanos=nanos % _NANOS)
         yield error_details_pb2.RetryInfo(retry_delay=delay)
+    if request_id:
+        yield error_details_pb2.RequestInfo(request_id=request_id)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: RequestError) -> NoReturn:
     """End the call with `error`."""
-    status = rpc_status.to_status(status_message(error))
+    call = current.get(None)
+    if call is not None:
+        call.reason = error.reason
+    request_id = "" if call is None else call.request_id
+    status = rpc_status.to_status(status_message(error, request_id))
     await context.abort(status.code, status.details, status.trailing_metadata)
     raise AssertionError("abort returned")  # it raises; the types do not say so

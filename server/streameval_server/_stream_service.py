@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._calls import UnaryCall, info_message
-from streameval_server._draft import no_stream
+from streameval_server._calls import UnaryCall, counters_message, info_message
+from streameval_server._current import current_access
 from streameval_server._errors import Code, RequestError
 from streameval_server._status import abort
+from streameval_server._tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._runtime import Runtime
+    from streameval_server._stream_info import StreamInfo
+
+    Administered = (
+        stream_pb2.CreateStreamResponse
+        | stream_pb2.UpdateStreamResponse
+        | stream_pb2.DeleteStreamResponse
+    )
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
 _DEFAULT_PAGE = 100
@@ -43,6 +51,10 @@ class StreamService:
             "DeleteStream": unary(
                 self.delete,
                 response_serializer=stream_pb2.DeleteStreamResponse.SerializeToString,
+            ),
+            "UpdateStream": unary(
+                self.update,
+                response_serializer=stream_pb2.UpdateStreamResponse.SerializeToString,
             ),
             "GetStream": unary(
                 self.get,
@@ -71,9 +83,16 @@ class StreamService:
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
-    async def _logged(
-        self, context: Context, submit: Callable[[UnaryCall], None]
-    ) -> stream_pb2.CreateStreamResponse | stream_pb2.DeleteStreamResponse:
+    async def update(self, frame: bytes, context: Context) -> stream_pb2.UpdateStreamResponse:
+        """Change settings; they count for whatever is sent after the answer."""
+        response = await self._logged(context, lambda call: call.update_stream(frame))
+        assert isinstance(response, stream_pb2.UpdateStreamResponse)
+        info = self._runtime.core.engine.stream(response.stream.name)
+        if info is not None:
+            response.stream.CopyFrom(info_message(info))
+        return response
+
+    async def _logged(self, context: Context, submit: Callable[[UnaryCall], None]) -> Administered:
         try:
             response = await self._runtime.settled(submit)
             assert not isinstance(response, ingest_pb2.IngestBatchResponse)
@@ -86,28 +105,28 @@ class StreamService:
         self, request: stream_pb2.GetStreamRequest, context: Context
     ) -> stream_pb2.GetStreamResponse:
         """Describe one stream."""
-        engine = self._runtime.core.engine
-        # The revision first: the description is at least as new.
-        revision = engine.revision
-        info = engine.stream(request.name)
-        if info is None:
-            await abort(context, no_stream(request.name))
-        return stream_pb2.GetStreamResponse(stream=info_message(info), revision=revision)
+        runtime, name = self._runtime, request.name
+        try:
+            with runtime.calls.call():
+                view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
+        except RequestError as error:
+            await abort(context, error)
+        stream = info_message(view.info)
+        stream.counters.CopyFrom(counters_message(view.counters))
+        return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
 
     async def list(
         self, request: stream_pb2.ListStreamsRequest, context: Context
     ) -> stream_pb2.ListStreamsResponse:
-        """Describe a page of streams."""
-        runtime = self._runtime
+        """Describe a page of streams, of those that the caller's token is for."""
+        runtime, streams = self._runtime, current_access().streams
         try:
             size = _page_size(request.page_size)
             after = _read_token(request.page_token)
             with runtime.calls.call():
                 infos, revision = await runtime.queries.run(
-                    ("streams", request.prefix, after, size),
-                    lambda: runtime.list_streams(
-                        prefix=request.prefix, after=after, limit=size + 1
-                    ),
+                    ("streams", request.prefix, after, size, streams),
+                    lambda: _page(runtime, request.prefix, after, size + 1, streams),
                 )
         except RequestError as error:
             await abort(context, error)
@@ -116,6 +135,21 @@ class StreamService:
             next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
             revision=revision,
         )
+
+
+def _page(
+    runtime: Runtime, prefix: str, after: str, limit: int, streams: tuple[str, ...] | None
+) -> tuple[list[StreamInfo], int]:
+    """Return so many streams of a token's, looking at all in between. For query threads."""
+    if streams is None:
+        return runtime.list_streams(prefix=prefix, after=after, limit=limit)
+    found: list[StreamInfo] = []
+    while True:
+        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_LONGEST_PAGE)
+        found += [info for info in infos if covers(streams, info.name)]
+        if len(found) >= limit or len(infos) < _LONGEST_PAGE:
+            return found[:limit], revision
+        after = infos[-1].name
 
 
 def _page_size(asked: int) -> int:

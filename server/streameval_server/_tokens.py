@@ -87,9 +87,14 @@ class Grant:
         >>> grant.covers("fraud"), grant.covers("fraud/v3"), grant.covers("fraudulent")
         (True, True, False)
         """
-        return self.streams is None or any(
-            stream == name or stream.startswith(name + "/") for name in self.streams
-        )
+        return covers(self.streams, stream)
+
+
+def covers(streams: tuple[str, ...] | None, stream: str) -> bool:
+    """Whether a stream is one of these or below one; None is all streams."""
+    return streams is None or any(
+        stream == name or stream.startswith(name + "/") for name in streams
+    )
 
 
 def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:

@@ -63,7 +63,12 @@ def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process])
     assert errors.startswith("streameval_server: refusing to listen on 0.0.0.0: other machines")
     server = start(*command, "--insecure")
     assert server.address.startswith("0.0.0.0:")
-    assert server.terminate() == (0, "")
+    code, said = server.terminate()
+    assert code == 0
+    assert [line.partition("this server ")[2] for line in said.splitlines()] == [
+        "without TLS: they can be listened to",
+        "without tokens: all may do everything",
+    ]
 
 
 def test_a_port_has_one_server(start: Callable[..., Process]) -> None:

@@ -19,6 +19,7 @@ from streameval_server._errors import StorageError
 from streameval_server._ingest_service import _MOST_UNREAD, _Stream
 from streameval_server._log import SqliteStorage
 from streameval_server._runtime import Runtime
+from streameval_server._security import Guard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -214,7 +215,7 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         runtime = Runtime(None, Limits())
         await runtime.start(on_serving=lambda _: None)
         context = DeafContext()
-        stream = _Stream(runtime, Limits())
+        stream = _Stream(runtime, Limits(), Guard(None).authorise(None))
         reading = asyncio.create_task(stream.read(requests()))
         writing = asyncio.create_task(stream.write(context))
         # It stops reading by itself: wait until it has, and everything is settled.

@@ -32,10 +32,26 @@ def test_other_addresses_need_insecure(listen: str, host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings(listen=listen)
     assert str(caught.value) == (
-        f"refusing to listen on {host}: other machines could reach it without encryption or a "
-        "password. Listen on 127.0.0.1, or allow it with --insecure"
+        f"refusing to listen on {host}: other machines could reach it, and there is no TLS and no "
+        "tokens file. Give --tls-certificate, --tls-key and --tokens, listen on 127.0.0.1, or "
+        "allow everybody in with --insecure"
     )
     assert Settings(listen=listen, insecure=True).insecure
+
+
+def test_other_addresses_are_served_with_tls_and_tokens() -> None:
+    """Both are needed, and the message names the one that is missing; mTLS needs TLS."""
+    pem, anywhere = Path("x.pem"), "0.0.0.0:50051"
+    Settings(listen=anywhere, tls_certificate=pem, tls_key=pem, tokens=pem)
+    with pytest.raises(SettingsError, match="could reach it, and there is no tokens file. Give"):
+        Settings(listen=anywhere, tls_certificate=pem, tls_key=pem, tls_client_ca=pem)
+    with pytest.raises(SettingsError, match="could reach it, and there is no TLS. Give"):
+        Settings(listen=anywhere, tokens=pem)
+    for half in ({"tls_certificate": pem}, {"tls_key": pem}):
+        with pytest.raises(SettingsError, match="need each other: give both"):
+            Settings(**half)
+    with pytest.raises(SettingsError, match="tls_client_ca needs tls_certificate"):
+        Settings(tls_client_ca=pem)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,407 @@
+"""Who is let in, to what: every scope against every method, streams, rotation."""
+
+from __future__ import annotations
+
+import queue
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+
+from streameval.v1 import ingest_pb2, query_pb2, status_pb2, stream_pb2
+from streameval_server import Settings
+from streameval_server._rules import RULES
+from streameval_server._tokens import Scope, create_token
+from streameval_server.testing import running_server
+
+from .conftest import Failure, Wire, failure, selection
+from .security import Certificates, bearer, secure_channel, secured, tokens_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SERVICES = (
+    (ingest_pb2, "IngestService"),
+    (query_pb2, "QueryService"),
+    (stream_pb2, "StreamService"),
+)
+METHODS = [
+    method
+    for module, service in SERVICES
+    for method in module.DESCRIPTOR.services_by_name[service].methods
+]
+DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+NOT_THERE = "Method not found!"
+"""What gRPC answers to everybody for a method that the server does not have."""
+
+NAMES = {
+    "ingest": ("ingest",),
+    "query": ("query",),
+    "admin": ("admin",),
+    "all": ("admin", "ingest", "query"),
+}
+
+
+def full_name(method: Any) -> str:
+    """Return a method's name as it is called."""
+    return f"{method.containing_service.full_name}/{method.name}"
+
+
+def outcome(channel: grpc.Channel, method: Any, metadata: Any) -> Failure | None:
+    """Call a method with an empty request; return how it failed; None when it did not."""
+    kind = {
+        (False, False): channel.unary_unary,
+        (False, True): channel.unary_stream,
+        (True, False): channel.stream_unary,
+        (True, True): channel.stream_stream,
+    }[method.client_streaming, method.server_streaming]
+    request = iter([b""]) if method.client_streaming else b""
+    try:
+        answer = kind(f"/{full_name(method)}")(request, metadata=metadata, timeout=20)
+        if method.server_streaming:
+            list(answer)
+    except grpc.RpcError as error:
+        return Failure(error)
+    return None
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Return files of an authority."""
+    return Certificates.made(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return tokens by the names of what they may do; `file` is their file."""
+    path = tmp_path_factory.mktemp("tokens") / "tokens.toml"
+    made = tokens_for(path, **NAMES)
+    made["fraud"] = create_token(path, "fraud", NAMES["all"], ["fraud", "spam/v1"])
+    return made | {"file": str(path)}
+
+
+@pytest.fixture(scope="module")
+def channel(certificates: Certificates, tokens: dict[str, str]) -> Iterator[grpc.Channel]:
+    """Return a channel to a server with TLS and tokens."""
+    with (
+        secured(certificates, Path(tokens["file"])) as address,
+        secure_channel(certificates, address) as channel,
+    ):
+        yield channel
+
+
+def batch(stream: str, sequence: int = 0) -> ingest_pb2.Batch:
+    """Return a batch of one case."""
+    cases = ingest_pb2.Cases(scores=[0.5], positives=[True])
+    return ingest_pb2.Batch(stream=stream, sequence=sequence, cases=cases)
+
+
+# --- Scopes -----------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_rule_of_its_own() -> None:
+    """Whoever adds a method says what it needs; until then it is closed to all but admins."""
+    assert {full_name(method) for method in METHODS} <= RULES.keys()
+
+
+@pytest.mark.parametrize("method", METHODS, ids=full_name)
+def test_each_scope_opens_its_methods_and_no_others(
+    channel: grpc.Channel, tokens: dict[str, str], method: Any
+) -> None:
+    """A call gets past the gate if and only if its token has the method's scope."""
+    needed = RULES[full_name(method)].scope
+    assert needed is not None
+    for name, scopes in NAMES.items():
+        ended = outcome(channel, method, bearer(tokens[name]))
+        if needed in scopes:
+            assert ended is None or ended.code not in DENIED
+        elif ended.message != NOT_THERE:
+            assert ended.code == grpc.StatusCode.PERMISSION_DENIED
+            assert ended.message == (
+                f"this needs the scope {needed}; the token {name} has {', '.join(scopes)}"
+            )
+            assert ended.reason == "SCOPE_MISSING"
+
+
+@pytest.mark.parametrize("method", METHODS, ids=full_name)
+def test_without_a_token_nothing_is_answered(
+    channel: grpc.Channel, tokens: dict[str, str], method: Any
+) -> None:
+    """No token, a wrong one, another scheme, two at once: each is UNAUTHENTICATED."""
+    good = tokens["all"]
+    wrong = good[:-2] + ("AA" if good[-2:] != "AA" else "BB")
+    for metadata, reason in (
+        ((), "TOKEN_MISSING"),
+        ((("authorization", "Basic dXNlcjpwYXNz"),), "TOKEN_MISSING"),
+        (bearer(good) + bearer(good), "TOKEN_MISSING"),
+        (bearer(""), "TOKEN_UNKNOWN"),
+        (bearer(wrong), "TOKEN_UNKNOWN"),
+        (bearer("sv1.all"), "TOKEN_UNKNOWN"),
+        (bearer(good.replace("sv1.all.", "sv1.query.")), "TOKEN_UNKNOWN"),
+    ):
+        ended = outcome(channel, method, metadata)
+        if ended.message == NOT_THERE:
+            continue
+        assert (ended.code, ended.reason) == (grpc.StatusCode.UNAUTHENTICATED, reason)
+        assert good not in ended.message
+
+
+def test_health_is_open_and_reflection_wants_a_token(
+    channel: grpc.Channel, tokens: dict[str, str]
+) -> None:
+    """Whoever watches a server need not be trusted by it; who explores it must be known."""
+    health = health_pb2_grpc.HealthStub(channel)
+    answer = health.Check(health_pb2.HealthCheckRequest(), timeout=20)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+
+    def services(metadata: Any) -> list[str]:
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = stub.ServerReflectionInfo(iter([request]), metadata=metadata, timeout=20)
+        return [service.name for service in answer.list_services_response.service]
+
+    assert failure(lambda: services(())).code == grpc.StatusCode.UNAUTHENTICATED
+    assert reflection.SERVICE_NAME in services(bearer(tokens["ingest"]))
+
+
+def test_a_refusal_names_the_call(channel: grpc.Channel) -> None:
+    """The error carries the id that the log has; a caller may give its own."""
+    call = channel.unary_unary("/streameval.v1.QueryService/GetSnapshot")
+    mine = failure(lambda: call(b"", metadata=(("x-request-id", "job-7"),), timeout=20))
+    assert mine.detail(error_details_pb2.RequestInfo).request_id == "job-7"
+    evil = failure(lambda: call(b"", metadata=(("x-request-id", "a b " * 99),), timeout=20))
+    assert len(evil.detail(error_details_pb2.RequestInfo).request_id) == 16
+
+
+def test_tokens_on_loopback_need_no_tls(tmp_path: Path) -> None:
+    """For a proxy on the same machine that ends TLS."""
+    path = tmp_path / "tokens.toml"
+    token = create_token(path, "proxy", [Scope.QUERY])
+    settings = Settings(listen="127.0.0.1:0", memory=True, tokens=path)
+    with running_server(settings) as address, grpc.insecure_channel(address) as channel:
+        wire = Wire(channel)
+        request = stream_pb2.ListStreamsRequest()
+        ended = failure(lambda: wire.streams.ListStreams(request, timeout=20))
+        assert ended.reason == "TOKEN_MISSING"
+        wire.streams.ListStreams(request, metadata=bearer(token), timeout=20)
+
+
+# --- Streams ----------------------------------------------------------------------------------
+
+
+def naming(stream: str) -> list[tuple[str, Any]]:
+    """Return each call that names a stream, in each place where it can."""
+    chosen, mine, named = selection(stream), selection("fraud/v1"), stream_pb2.Stream(name=stream)
+    return [
+        ("query.GetSnapshot", query_pb2.GetSnapshotRequest(selection=chosen)),
+        ("query.GetCurve", query_pb2.GetCurveRequest(selection=chosen)),
+        ("query.GetState", query_pb2.GetStateRequest(selection=chosen)),
+        ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),
+        ("query.RankSegments", query_pb2.RankSegmentsRequest(selection=chosen)),
+        ("query.Watch", query_pb2.WatchRequest(selection=chosen)),
+        ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=chosen, b=mine)),
+        ("query.CompareStreams", query_pb2.CompareStreamsRequest(a=mine, b=chosen)),
+        ("streams.GetStream", stream_pb2.GetStreamRequest(name=stream)),
+        ("streams.CreateStream", stream_pb2.CreateStreamRequest(stream=named)),
+        ("streams.UpdateStream", stream_pb2.UpdateStreamRequest(stream=named)),
+        ("streams.DeleteStream", stream_pb2.DeleteStreamRequest(name=stream)),
+    ]
+
+
+def called(wire: Wire, name: str, request: Any, token: str) -> Any:
+    """Make a call; of a stream of answers return the list."""
+    service, _, method = name.partition(".")
+    call = getattr(getattr(wire, service), method)
+    answer = call(request, metadata=bearer(token), timeout=20)
+    return list(answer) if hasattr(answer, "__next__") else answer
+
+
+@pytest.mark.parametrize(
+    "stream", ["spam/v2", "fraudulent", "fraud.x", "spam", "", "x" * 1_000_000]
+)
+def test_requests_for_other_streams_are_refused(
+    channel: grpc.Channel, tokens: dict[str, str], stream: str
+) -> None:
+    """Nothing that names a stream gets past unless it is one of the token's, or below one."""
+    wire = Wire(channel)
+    for name in ("fraud/v1", "spam/v2", "fraudulent"):
+        request = ingest_pb2.IngestBatchRequest(batch=batch(name))
+        called(wire, "ingest.IngestBatch", request, tokens["all"])
+    for name, request in naming(stream):
+        ended = failure(
+            lambda name=name, request=request: called(wire, name, request, tokens["fraud"])
+        )
+        if ended.message != NOT_THERE:
+            assert ended.code == grpc.StatusCode.PERMISSION_DENIED, name
+            assert ended.reason == "STREAM_FORBIDDEN"
+            assert ended.message.startswith(f"the token fraud is not for the stream '{stream[:99]}")
+            assert ended.message.endswith(", but for fraud, spam/v1 and below")
+            assert len(ended.message) < 300
+    request = query_pb2.GetSnapshotRequest(selection=selection("fraud/v1"))
+    called(wire, "query.GetSnapshot", request, tokens["fraud"])
+
+
+def test_a_list_shows_what_the_token_is_for(channel: grpc.Channel, tokens: dict[str, str]) -> None:
+    """Pages leave out what belongs to others, whatever their size."""
+    wire = Wire(channel)
+    names = [f"{kind}/{number}" for kind in ("fraud", "list") for number in range(5)]
+    for name in names:
+        request = ingest_pb2.IngestBatchRequest(batch=batch(name))
+        called(wire, "ingest.IngestBatch", request, tokens["all"])
+
+    def listed(token: str, size: int) -> list[str]:
+        found: list[str] = []
+        request = stream_pb2.ListStreamsRequest(page_size=size)
+        while True:
+            page = called(wire, "streams.ListStreams", request, token)
+            found += [stream.name for stream in page.streams]
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return found
+
+    everything = listed(tokens["all"], 100)
+    assert set(names) <= set(everything)
+    mine = [name for name in everything if name.startswith("fraud/") or name == "spam/v1"]
+    assert listed(tokens["fraud"], 100) == listed(tokens["fraud"], 2) == mine
+
+
+def test_a_batch_for_another_stream_is_refused_and_the_stream_lives(
+    channel: grpc.Channel, tokens: dict[str, str]
+) -> None:
+    """Its sequence is consumed, the others count, and nothing of it is left anywhere."""
+    wire = Wire(channel)
+    names = ["fraud/mixed", "other/mixed", "fraud/mixed", "fraudulent", "spam/v1/x"]
+    requests = [
+        ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="mixed", epoch=1)),
+        *(ingest_pb2.IngestRequest(batch=batch(n, i)) for i, n in enumerate(names, 1)),
+    ]
+    answers = called(wire, "ingest.Ingest", iter(requests), tokens["fraud"])
+    refused = [answer.refused for answer in answers if answer.HasField("refused")]
+    assert [one.sequence for one in refused] == [2, 4]
+    text = "the token fraud is not for the stream 'other/mixed', but for fraud, spam/v1 and below"
+    assert refused[0].refusal == status_pb2.Refusal(
+        code=grpc.StatusCode.PERMISSION_DENIED.value[0],
+        message=text,
+        violations=[status_pb2.FieldViolation(field="stream", description=text)],
+    )
+    assert answers[-1].ack.last_sequence == 5
+    chosen = selection("fraud/mixed", answers[-1].ack.revision)
+    request = query_pb2.GetSnapshotRequest(selection=chosen)
+    snapshot = called(wire, "query.GetSnapshot", request, tokens["all"]).snapshot
+    assert snapshot.num_positive_ref == 2
+    gone = stream_pb2.GetStreamRequest(name="other/mixed")
+    ended = failure(lambda: called(wire, "streams.GetStream", gone, tokens["all"]))
+    assert ended.code == grpc.StatusCode.NOT_FOUND
+    # One call for one batch ends with the same words.
+    one = ingest_pb2.IngestBatchRequest(batch=batch("other/mixed"))
+    ended = failure(lambda: called(wire, "ingest.IngestBatch", one, tokens["fraud"]))
+    assert (ended.code, ended.message) == (grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+def test_a_merge_into_another_stream_is_refused(
+    channel: grpc.Channel, tokens: dict[str, str]
+) -> None:
+    """The header names the stream."""
+    header = ingest_pb2.MergeHeader(stream="other/m", source="s", epoch=1)
+    requests = [ingest_pb2.MergeRequest(header=header), ingest_pb2.MergeRequest(data=b"x")]
+    ended = failure(lambda: called(Wire(channel), "ingest.Merge", iter(requests), tokens["fraud"]))
+    if ended.message != NOT_THERE:
+        assert (ended.code, ended.reason) == (grpc.StatusCode.PERMISSION_DENIED, "STREAM_FORBIDDEN")
+
+
+def test_a_server_may_leave_the_making_of_streams_to_admins(tmp_path: Path) -> None:
+    """Without auto_create a batch for an unknown stream is refused."""
+    path = tmp_path / "tokens.toml"
+    made = tokens_for(path, **NAMES)
+    settings = Settings(listen="127.0.0.1:0", memory=True, tokens=path, auto_create=False)
+    with running_server(settings) as address, grpc.insecure_channel(address) as channel:
+        wire = Wire(channel)
+        one = ingest_pb2.IngestBatchRequest(batch=batch("new"))
+        ended = failure(lambda: called(wire, "ingest.IngestBatch", one, made["ingest"]))
+        assert ended.code == grpc.StatusCode.NOT_FOUND
+        request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name="new"))
+        called(wire, "streams.CreateStream", request, made["admin"])
+        called(wire, "ingest.IngestBatch", one, made["ingest"])
+
+
+# --- Rotation ---------------------------------------------------------------------------------
+
+
+class Feed:
+    """An Ingest stream that sends when it is told to."""
+
+    def __init__(self, wire: Wire, token: str) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue()
+        opened = ingest_pb2.Open(producer="web", epoch=1)
+        self._queue.put(ingest_pb2.IngestRequest(open=opened))
+        requests = iter(self._queue.get, None)
+        self._answers = wire.ingest.Ingest(requests, metadata=bearer(token), timeout=60)
+        self.last_sequence = next(self._answers).resume.last_sequence
+
+    def send(self, sequence: int) -> int:
+        """Send a batch of one case and wait for its ack."""
+        self._queue.put(ingest_pb2.IngestRequest(batch=batch("feed", sequence)))
+        return next(self._answers).ack.last_sequence
+
+    def end(self) -> None:
+        """Let gRPC's thread, which waits for the next request, go."""
+        self._queue.put(None)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_tokens_change_without_a_restart(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Old and new are valid together, what is taken away ends streams, errors change nothing."""
+    path = tmp_path / "tokens.toml"
+    old = create_token(path, "web-1", ["ingest", "query"])
+    with (
+        secured(certificates, path) as address,
+        secure_channel(certificates, address) as channel,
+    ):
+        wire = Wire(channel)
+
+        def known(token: str) -> bool:
+            try:
+                called(wire, "streams.ListStreams", stream_pb2.ListStreamsRequest(), token)
+            except grpc.RpcError as error:
+                return error.code() != grpc.StatusCode.UNAUTHENTICATED
+            return True
+
+        assert known(old)
+        new = create_token(path, "web-2", ["ingest", "query"])
+        until(lambda: known(new))
+        assert known(old)
+
+        # A file that somebody is in the middle of changing is as if it had not changed.
+        good = path.read_text()
+        path.write_text(good + "[[token]]\nid = ")
+        until(lambda: "the tokens stay as they were" in caplog.text)
+        assert (known(old), known(new)) == (True, True)
+
+        # The stream of a token that is taken away ends with its next batch.
+        feed = Feed(wire, old)
+        assert feed.send(1) == 1
+        path.write_text(good[good.index("[[token]]", 1) :])
+        until(lambda: not known(old))
+        assert known(new)
+        ended = failure(lambda: feed.send(2))
+        feed.end()
+        assert (ended.code, ended.reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN_REVOKED")
+        # Whoever comes after it goes on where it ended.
+        feed = Feed(wire, new)
+        assert feed.last_sequence == 1
+        assert feed.send(2) == 2
+        feed.end()
