@@ -19,8 +19,9 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 from streameval._compare import Comparison, compare, holm
 from streameval._confusion import Confusion
 from streameval._costs import CostCurve
-from streameval._coverage import Coverage, ScoreBand
+from streameval._coverage import ScoreBand
 from streameval._curves import PrHull, RocHull
+from streameval._effects import Coverage
 from streameval._errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
 from streameval._intervals import Interval

@@ -56,7 +56,7 @@ def exact_dot(a: IntArray, b: IntArray, bound: int) -> int:
     return total
 
 
-def dot(a: FloatArray | IntArray, b: FloatArray) -> float:
+def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
     """Return sum(a * b). O(n).
 
     Not np.dot: beyond some ten thousand floats it starts threads, which on a
