@@ -56,10 +56,22 @@ class Visibility:
         # Announce the wish before looking: the applier does it the other way
         # round, so that one of the two sees the other.
         future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (revision, next(self._order), future))
+        waiting = (revision, next(self._order), future)
+        heapq.heappush(self._waiting, waiting)
         self._first_wanted = self._waiting[0][0]
         self.announce()
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._forget(waiting)
+            raise
+
+    def _forget(self, waiting: tuple[int, int, asyncio.Future[None]]) -> None:
+        """Forget somebody who has given up. O(waiting)."""
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+            heapq.heapify(self._waiting)
+            self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
 
     def wanted(self, revision: int) -> bool:
         """Whether somebody waits for this revision or one before it. Any thread may ask."""

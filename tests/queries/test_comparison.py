@@ -196,8 +196,8 @@ OVERLAPS = [
         selection(between=minutes(20, 5)),
         (
             "a and b share some of their time: a is from 2024-10-04T11:30:00Z to "
-            "2024-10-04T11:51:00Z, b is from 2024-10-04T11:40:00Z to 2024-10-04T11:56:00Z; choose windows "
-            "apart, or one within the other"
+            "2024-10-04T11:51:00Z, b is from 2024-10-04T11:40:00Z to 2024-10-04T11:56:00Z; choose "
+            "windows apart, or one within the other"
         ),
     ),
     (

@@ -1,0 +1,242 @@
+"""Watching: at once, then when something moved, the newest only, and nothing held meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from contextlib import aclosing
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server._answers import Answers
+from streameval_server._errors import Code, RequestError
+from streameval_server._open_calls import OpenCalls
+from streameval_server._queries import QueryThreads, Visibility
+from streameval_server._snapshots import snapshot_asked
+from streameval_server._watching import interval_s, watched
+
+from .conftest import MINUTE, NOW, Event, View, invalid_field
+
+
+class Runtime:
+    """Stands in for the server: streams that a test changes."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self.clock_us = NOW
+        self.views = {"s": View([Event(True, 0.5, NOW)], revision=1)}
+        self.looks = 0
+        self.calls = OpenCalls()
+        self.visibility = Visibility(self.visible_revision)
+        self.queries = QueryThreads(self.visible_revision)
+        self.answers = Answers(self.view, lambda: self.clock_us)
+
+    def visible_revision(self) -> int:
+        return self.revision
+
+    async def visible(self, min_revision: int) -> None:
+        await self.visibility.wait(min_revision)
+
+    def view(self, name: str) -> View:
+        self.looks += 1
+        if name not in self.views:
+            raise RequestError(Code.NOT_FOUND, f"no stream {name}", reason="STREAM_NOT_FOUND")
+        return self.views[name]
+
+    def move(self, events: list[Event] | None = None) -> None:
+        """Apply an entry: events of this stream, or something else."""
+        self.revision += 1
+        view = self.views["s"]
+        if events is not None:
+            view = View([*view.events, *events], revision=self.revision)
+        view.revision = self.revision
+        self.views["s"] = view
+        self.visibility.announce()
+
+    def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
+        request = query_pb2.WatchRequest(
+            selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
+        )
+        return aclosing(
+            watched(
+                self,
+                self.answers,
+                snapshot_asked(request),
+                pause_s=pause_s,
+                min_revision=min_revision,
+            )
+        )
+
+
+def run(scenario) -> None:
+    """Run a scenario with a server of its own."""
+
+    async def main() -> None:
+        runtime = Runtime()
+        try:
+            await scenario(runtime)
+        finally:
+            runtime.queries.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def nothing_comes(stream) -> asyncio.Task:
+    """Return the pending next answer, after it had time to come."""
+    coming = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0.05)
+    assert not coming.done()
+    return coming
+
+
+async def leave(coming: asyncio.Task) -> None:
+    """Give up waiting."""
+    coming.cancel()
+    await asyncio.wait({coming})
+
+
+def test_the_first_comes_at_once_and_the_next_when_the_stream_moves() -> None:
+    """Other streams' revisions are not told."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch() as stream:
+            first = await anext(stream)
+            assert (first.revision, first.num_positive_ref) == (1, 1)
+            coming = await nothing_comes(stream)
+            runtime.move()
+            await asyncio.sleep(0.05)
+            assert not coming.done()
+            runtime.move([Event(True, 0.9, NOW)])
+            second = await coming
+            assert (second.revision, second.num_positive_ref) == (3, 2)
+
+    run(scenario)
+
+
+def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
+    """While it does not read nothing is computed, and no counts are kept for it."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch(last=Duration(seconds=3600)) as stream:
+            await anext(stream)
+            gone = []
+            for i in range(20):
+                runtime.move([Event(i % 2 == 0, i / 20, NOW)])
+                gone += map(weakref.ref, runtime.views["s"].whole.panes)
+                await asyncio.sleep(0.002)
+            looks = runtime.looks
+            await asyncio.sleep(0.05)
+            assert runtime.looks == looks == 1
+            gc.collect()
+            assert [view() is not None for view in gone] == [False] * 19 + [True]
+            newest = await anext(stream)
+            assert (newest.revision, newest.num_positive_ref) == (21, 11)
+            await leave(await nothing_comes(stream))
+
+    run(scenario)
+
+
+def test_a_window_moves_with_the_clock(monkeypatch) -> None:
+    """Although nothing is counted, time passes."""
+    monkeypatch.setattr("streameval_server._watching.CLOCK_S", 0.02)
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch(last=Duration(seconds=1)) as stream:
+            first = await anext(stream)
+            assert first.num_positive_ref == 1
+            coming = await nothing_comes(stream)
+            runtime.clock_us = NOW + 5 * MINUTE
+            second = await coming
+            assert second.num_positive_ref == 0
+            assert second.window.start_time.ToMicroseconds() > NOW
+
+    run(scenario)
+
+
+def test_no_more_often_than_asked() -> None:
+    """Whatever moves in between is in the next answer."""
+
+    async def scenario(runtime: Runtime) -> None:
+        loop = asyncio.get_running_loop()
+        async with runtime.watch(pause_s=0.2) as stream:
+            await anext(stream)
+            begun = loop.time()
+            moving = asyncio.ensure_future(keep_moving(runtime))
+            revisions = [(await anext(stream)).revision for _ in range(3)]
+            assert loop.time() - begun > 0.5
+            assert revisions[2] - revisions[1] > 5
+            moving.cancel()
+
+    run(scenario)
+
+
+async def keep_moving(runtime: Runtime) -> None:
+    while True:
+        runtime.move([Event(True, 0.5, NOW)])
+        await asyncio.sleep(0.01)
+
+
+def test_it_waits_for_its_first_revision() -> None:
+    """As every query does."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch(min_revision=2) as stream:
+            coming = await nothing_comes(stream)
+            runtime.move([])
+            assert (await coming).revision == 2
+
+    run(scenario)
+
+
+def test_it_ends_with_the_stream_and_with_the_server() -> None:
+    """NOT_FOUND once it is deleted; UNAVAILABLE when the server stops, at once."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch() as stream, runtime.watch(pause_s=60.0) as other:
+            await anext(stream)
+            await anext(other)
+            view = runtime.views.pop("s")
+            runtime.revision += 1
+            runtime.visibility.announce()
+            with pytest.raises(RequestError, match="no stream s"):
+                await anext(stream)
+            runtime.views["s"] = view
+            coming = await nothing_comes(other)
+            runtime.calls.stop()
+            with pytest.raises(RequestError, match="the server is stopping"):
+                await coming
+            await runtime.calls.ended(5.0)
+
+    run(scenario)
+
+
+def test_readers_that_leave_are_forgotten() -> None:
+    """A call that ends leaves no task and nobody who waits behind."""
+
+    async def scenario(runtime: Runtime) -> None:
+        for _ in range(3):
+            async with runtime.watch() as stream:
+                await anext(stream)
+                await leave(await nothing_comes(stream))
+        runtime.calls.stop()
+        await asyncio.wait_for(runtime.calls.ended(5.0), 1.0)
+        assert len(asyncio.all_tasks()) <= 2
+        assert not runtime.visibility.wanted(1 << 62)
+
+    run(scenario)
+
+
+def test_intervals() -> None:
+    """At least 100 ms, which is what 0 means; a negative one is refused."""
+    request = query_pb2.WatchRequest()
+    assert interval_s(request) == 0.1
+    request.min_interval.FromMilliseconds(2_500)
+    assert interval_s(request) == 2.5
+    request.min_interval.FromMilliseconds(-5)
+    assert invalid_field(lambda: interval_s(request)) == (
+        "min_interval",
+        "min_interval must not be negative, got -0.005 s",
+    )
