@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from streameval_server._batch import decode
+from streameval_server._catalog import NEW
 from streameval_server._entries import Format, Item, Kind
 from streameval_server._errors import Code, Refused, RefusedError, RequestError
 from streameval_server._names import MAX_UINT, id_problem, stream_name_problem
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.v1 import ingest_pb2
+    from streameval_server._catalog import Catalog
     from streameval_server._entries import Owner
     from streameval_server._limits import Limits
 
@@ -54,6 +56,7 @@ def batch_item(
     epoch: int,
     now_us: int,
     limits: Limits,
+    catalog: Catalog,
     forbids: Forbids = nowhere,
 ) -> Item:
     """Return a batch on its way into the log.
@@ -84,11 +87,13 @@ def batch_item(
     if problem is not None:
         return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
     nbytes = len(frame)
+    # The settings may change before the commit; then the committer looks again.
+    settings = catalog.get(batch.stream, NEW).settings
     try:
-        rows = decode(batch, nbytes, now_us, limits)
+        rows = decode(batch, nbytes, now_us, limits, settings)
     except RefusedError as error:
         return refused(error.refused, batch.stream if known else "")
-    return Item(
+    item = Item(
         owner,
         Kind.BATCH,
         format_,
@@ -101,6 +106,8 @@ def batch_item(
         None,
         nbytes,
     )
+    item.settings = settings
+    return item
 
 
 def check_producer(producer: str, epoch: int, limits: Limits, *, prefix: str = "") -> None:

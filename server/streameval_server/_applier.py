@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from streameval_server._entries import Entry
     from streameval_server._limits import Limits
 
+_TIME_BUDGET = 4_096
+"""So many ids may fall due in one step: a few milliseconds."""
+
 _STATE_RATIO = 4
 """A checkpoint waits until the log has grown by this many times its own size."""
 
@@ -71,18 +74,23 @@ class Applier:
     def step(self) -> bool:
         """Apply at most about `Limits.apply_rows` rows; say whether there are more.
 
+        Where much falls due before the next entry, that takes steps of its own.
         Takes a checkpoint when one is due. Not to be called at the same time
         as the engine's `view`. An exception means that the log holds what
         cannot be applied: the server must stop.
         """
-        queue = self._queue
+        queue, engine = self._queue, self.engine
+        if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
+            return True
         chunk: list[Entry] = []
         rows = 0
         while queue and rows < self._limits.apply_rows:
+            if chunk and queue[0].received_us >= engine.due_us:
+                break
             entry = queue.popleft()
             chunk.append(entry)
             rows += _cost(entry)
-        self.engine.apply(chunk)
+        engine.apply(chunk)
         self._applied_rows += rows
         if self._checkpoint_is_due():
             self._take()

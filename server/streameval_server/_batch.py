@@ -1,83 +1,57 @@
-"""A batch's columns, decoded and checked: what passes here can be applied.
+"""A batch, decoded and checked: what passes here can be applied.
 
-Columns are read as whole arrays; text about a bad value is the library's own,
-so that it reads the same over Python and over gRPC. Cost: O(rows), about 15 us
-for 1,000.
+Checked are the columns themselves (`_batch_columns`), the server's limits, and
+the settings of the stream. Settings may change while a batch waits for its
+commit; the committer then checks again (`_draft`). Cost: about 15 us for 1,000
+cases.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from streameval._columns import check_columns, check_count
+from streameval._columns import check_scores
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2
+from streameval_server._batch_columns import (
+    case_rows,
+    label_rows,
+    miss_rows,
+    prediction_rows,
+    refuse,
+    retraction_rows,
+)
 from streameval_server._entries import Format
-from streameval_server._errors import Code, CorruptLogError, Refused, RefusedError, refused_input
-from streameval_server._names import stream_name_problem
+from streameval_server._errors import Code, CorruptLogError, RefusedError, refused_input
+from streameval_server._names import id_problem, stream_name_problem
+from streameval_server._rows import (
+    CaseRows,
+    LabelRows,
+    MissRows,
+    PredictionRows,
+    RetractionRows,
+    Rows,
+)
+from streameval_server._stream_settings import DEFAULTS
+from streameval_server._views import OTHER
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from streameval._groups import IntArray
     from streameval_server._limits import Limits
-
-_FLOAT64LE = np.dtype("<f8")
-_PLAIN = {"labels": "positives"}
-_PACKED = {"labels": "positives_bits", "scores": "scores_f64le"}
+    from streameval_server._stream_settings import StreamSettings
 
 
-@dataclass(slots=True, eq=False)
-class CaseRows:
-    """Scored references.
-
-    Attributes
-    ----------
-    labels : bool[n]
-    scores : float64[n]
-        Finite.
-    counts : int64[n] or None
-        Identical cases that each row stands for; None where each is 1.
-    size : int
-        Rows.
-    total : int
-        References: the sum of the counts, at least 1.
-    """
-
-    labels: npt.NDArray[np.bool_]
-    scores: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int64] | None
-    size: int
-    total: int
-
-
-@dataclass(slots=True)
-class MissRows:
-    """References that were never scored.
-
-    Attributes
-    ----------
-    positives, negatives : int
-    size : int
-        1, as it is one row of work.
-    total : int
-        Their sum, at least 1.
-    """
-
-    positives: int
-    negatives: int
-    size: int
-    total: int
-
-
-Rows = CaseRows | MissRows
-
-
-def decode(batch: ingest_pb2.Batch, nbytes: int, now_us: int, limits: Limits) -> Rows | None:
+def decode(
+    batch: ingest_pb2.Batch,
+    nbytes: int,
+    now_us: int,
+    limits: Limits,
+    settings: StreamSettings = DEFAULTS,
+) -> Rows | None:
     """Return a batch's rows; None when it has none.
 
     Parameters
@@ -87,7 +61,9 @@ def decode(batch: ingest_pb2.Batch, nbytes: int, now_us: int, limits: Limits) ->
     nbytes
         Its encoded size.
     now_us
-        The clock, to refuse rows from the future.
+        The clock, to refuse rows from the future and rows that retention has passed.
+    settings
+        The stream's.
 
     Raises
     ------
@@ -95,44 +71,30 @@ def decode(batch: ingest_pb2.Batch, nbytes: int, now_us: int, limits: Limits) ->
         When anything in it breaks a rule.
     """
     if nbytes > limits.max_batch_bytes:
-        _refuse(
+        refuse(
             Code.RESOURCE_EXHAUSTED,
             f"batch must be at most {limits.max_batch_bytes} bytes, got {nbytes}: "
             "send smaller ones",
         )
     problem = stream_name_problem(batch.stream, limits.max_stream_name)
     if problem is not None:
-        _refuse(Code.INVALID_ARGUMENT, problem, "stream")
-    kind = batch.WhichOneof("rows")
-    if kind == "cases":
-        cases = batch.cases
-        size = len(cases.scores) or len(cases.scores_f64le) // 8
-        if size > limits.max_batch_rows:
-            _refuse(
-                Code.RESOURCE_EXHAUSTED,
-                f"batch must have at most {limits.max_batch_rows} rows, got {size}: "
-                "send smaller ones",
-            )
-        if cases.segments:
-            _refuse_unserved("cases.segments")
-        rows = _case_rows(cases)
-        if cases.event_times_us:
-            _check_times(np.array(cases.event_times_us), size, now_us + limits.max_future_us)
-        return rows
-    if kind == "misses":
-        misses = batch.misses
-        if misses.event_time_us > now_us + limits.max_future_us:
-            _refuse_future("misses.event_time_us", misses.event_time_us, "")
-        return _miss_rows(misses)
-    if kind is not None:
-        _refuse_unserved(kind)
-    return None
+        refuse(Code.INVALID_ARGUMENT, problem, "stream")
+    size = _size(batch)
+    if size > limits.max_batch_rows:
+        refuse(
+            Code.RESOURCE_EXHAUSTED,
+            f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
+        )
+    rows = _rows(batch)
+    if rows is not None:
+        _check(rows, now_us, limits, settings)
+    return rows
 
 
 def stored(format_: int, payload: bytes) -> Rows | None:
     """Return the rows of a batch that was accepted before, from its log row.
 
-    Limits of today do not apply: what was accepted counts.
+    Limits and settings of today do not apply: what was accepted counts.
 
     Raises
     ------
@@ -140,129 +102,143 @@ def stored(format_: int, payload: bytes) -> Rows | None:
         When the payload is not such a batch.
     """
     try:
-        if format_ == Format.INGEST_REQUEST:
-            batch = ingest_pb2.IngestRequest.FromString(payload).batch
-        else:
-            batch = ingest_pb2.IngestBatchRequest.FromString(payload).batch
-        kind = batch.WhichOneof("rows")
-        if kind == "cases":
-            return _case_rows(batch.cases)
-        if kind == "misses":
-            return _miss_rows(batch.misses)
+        return _rows(batch_of(format_, payload))
     except (DecodeError, RefusedError) as error:
         raise CorruptLogError(f"not a batch that this version accepts: {error}") from error
-    if kind is not None:
-        raise CorruptLogError(f"not a batch that this version accepts: rows are {kind}")
-    return None
 
 
-def _case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
-    names = _PLAIN
-    if cases.scores_f64le or cases.positives_bits:
-        names = _PACKED
-    try:
-        scores = _scores(cases)
-        labels, scores, counts = check_columns(
-            labels=_labels(cases, scores.size),
-            scores=scores,
-            counts=np.array(cases.counts, dtype=np.uint64) if cases.counts else None,
-        )
-    except InvalidInputError as error:
-        raise RefusedError(refused_input(error, "cases", names)) from None
-    total = scores.size if counts is None else int(counts.sum())
-    if not total:
-        return None
-    return CaseRows(labels, scores, counts, scores.size, total)
+def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
+    """Return the batch of a log row's payload. Raises DecodeError."""
+    if format_ == Format.INGEST_REQUEST:
+        return ingest_pb2.IngestRequest.FromString(payload).batch
+    return ingest_pb2.IngestBatchRequest.FromString(payload).batch
 
 
-def _scores(cases: ingest_pb2.Cases) -> npt.NDArray[np.float64]:
-    packed = cases.scores_f64le
-    if not packed:
-        return np.array(cases.scores, dtype=np.float64)
-    if cases.scores:
-        _refuse(
+def _size(batch: ingest_pb2.Batch) -> int:
+    kind = batch.WhichOneof("rows")
+    if kind == "cases":
+        return len(batch.cases.scores) or len(batch.cases.scores_f64le) // 8
+    if kind == "predictions":
+        return len(batch.predictions.ids)
+    if kind == "labels":
+        return len(batch.labels.ids)
+    return len(batch.retractions.ids) if kind == "retractions" else 1
+
+
+def _rows(batch: ingest_pb2.Batch) -> Rows | None:
+    kind = batch.WhichOneof("rows")
+    if kind == "cases":
+        return case_rows(batch.cases)
+    if kind == "predictions":
+        return prediction_rows(batch.predictions)
+    if kind == "labels":
+        return label_rows(batch.labels)
+    if kind == "retractions":
+        return retraction_rows(batch.retractions)
+    return miss_rows(batch.misses) if kind == "misses" else None
+
+
+def _check(rows: Rows, now_us: int, limits: Limits, settings: StreamSettings) -> None:
+    """Refuse rows that a limit or the stream's settings do not allow."""
+    kind = rows.KIND
+    if isinstance(rows, MissRows):
+        check_segments(rows.segments, "misses.segments", limits, settings)
+        if rows.event_us is not None:
+            check_times(rows.event_us, "misses.event_time_us", now_us, limits, settings)
+    if isinstance(rows, CaseRows | PredictionRows):
+        _check_columns(rows, limits, settings)
+    if isinstance(rows, PredictionRows | LabelRows | RetractionRows):
+        _check_ids(rows.ids, f"{kind}.ids", limits)
+    if isinstance(rows, CaseRows | PredictionRows | LabelRows):
+        if rows.event_us is not None:
+            check_times(rows.event_us, f"{kind}.event_times_us", now_us, limits, settings)
+        if settings.scale == "probability" and rows.scores is not None:
+            try:
+                check_scores(rows.scores, scale=settings.scale)
+            except InvalidInputError as error:
+                raise RefusedError(refused_input(error, kind, {})) from None
+
+
+def _check_columns(
+    rows: CaseRows | PredictionRows, limits: Limits, settings: StreamSettings
+) -> None:
+    for place, column in enumerate(rows.segments):
+        path = f"{rows.KIND}.segments[{place}]"
+        _check_key(column.key, path, settings)
+        for index, value in enumerate(column.values):
+            _check_value(value, f"{path}.values[{index}]", limits)
+
+
+def check_segments(
+    segments: tuple[tuple[str, str], ...], path: str, limits: Limits, settings: StreamSettings
+) -> None:
+    """Refuse undeclared keys, and values that are too long or reserved."""
+    for place, (key, value) in enumerate(segments):
+        _check_key(key, f"{path}[{place}]", settings)
+        _check_value(value, f"{path}[{place}].value", limits)
+
+
+def _check_key(key: str, path: str, settings: StreamSettings) -> None:
+    if key not in settings.segment_keys:
+        declared = ", ".join(settings.segment_keys) or "none"
+        refuse(
             Code.INVALID_ARGUMENT,
-            "scores and scores_f64le must not both be given",
-            "cases.scores_f64le",
+            f"segment key {key!r} is not declared: the stream has {declared}; "
+            "add it with UpdateStream",
+            f"{path}.key",
         )
-    if len(packed) % 8:
-        _refuse(
+
+
+def _check_value(value: str, path: str, limits: Limits) -> None:
+    """Refuse a segment value that is too long or reserved."""
+    if len(value) * 4 > limits.max_id_bytes:
+        size = len(value.encode())
+        if size > limits.max_id_bytes:
+            refuse(
+                Code.INVALID_ARGUMENT,
+                f"segment value must be at most {limits.max_id_bytes} bytes of UTF-8, got {size}",
+                path,
+            )
+    if value == OTHER:
+        refuse(
             Code.INVALID_ARGUMENT,
-            f"scores_f64le must have 8 bytes for each score, got {len(packed)} bytes",
-            "cases.scores_f64le",
+            f"segment value {OTHER} is reserved for values beyond the most that a key may have",
+            path,
         )
-    return np.frombuffer(packed, _FLOAT64LE).astype(np.float64, copy=False)
 
 
-def _labels(cases: ingest_pb2.Cases, size: int) -> npt.NDArray[np.bool_]:
-    packed = cases.positives_bits
-    if not packed:
-        return np.array(cases.positives, dtype=np.bool_)
-    if cases.positives:
-        _refuse(
-            Code.INVALID_ARGUMENT,
-            "positives and positives_bits must not both be given",
-            "cases.positives_bits",
+def _check_ids(ids: list[bytes], path: str, limits: Limits) -> None:
+    lengths = list(map(len, ids))
+    if min(lengths) < 1 or max(lengths) > limits.max_id_bytes:
+        index = next(i for i, n in enumerate(lengths) if not 1 <= n <= limits.max_id_bytes)
+        problem = id_problem("id", ids[index].decode(), limits.max_id_bytes)
+        refuse(Code.INVALID_ARGUMENT, f"{problem} at index {index}", f"{path}[{index}]")
+
+
+def check_times(
+    times: int | IntArray, path: str, now_us: int, limits: Limits, settings: StreamSettings
+) -> None:
+    """Refuse event times in the future, and those that retention has passed.
+
+    `path` names one time; a column's is completed with the row at fault.
+    """
+    latest, oldest = now_us + limits.max_future_us, now_us - settings.retention_us
+    column = np.atleast_1d(np.asarray(times, dtype=np.int64))
+    wrong = (column > latest) | (column < oldest)
+    if not wrong.any():
+        return
+    index = int(np.argmax(wrong))
+    time_us, where = int(column[index]), ""
+    if path.endswith("times_us"):
+        path, where = f"{path}[{index}]", f" at index {index}"
+    if time_us > latest:
+        rule = f"event time must not lie in the future, got {_shown(time_us)}{where}"
+    else:
+        rule = (
+            f"event time must not be older than retention, got {_shown(time_us)}{where}, "
+            f"kept since {_shown(oldest)}"
         )
-    if len(packed) != (size + 7) // 8:
-        _refuse(
-            Code.INVALID_ARGUMENT,
-            f"positives_bits must have one bit for each of scores, "
-            f"got {len(packed)} bytes and {size} rows",
-            "cases.positives_bits",
-        )
-    bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
-    if bits[size:].any():
-        _refuse(
-            Code.INVALID_ARGUMENT,
-            "positives_bits must have zeros after the last row",
-            "cases.positives_bits",
-        )
-    return bits[:size].view(np.bool_)
-
-
-def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
-    positives, negatives = misses.positives, misses.negatives
-    total = positives + negatives
-    field = "negatives" if negatives > positives else "positives"
-    try:
-        check_count(total)
-    except InvalidInputError as error:
-        message = str(error)
-        _refuse(Code.INVALID_ARGUMENT, message, f"misses.{field}")
-    return MissRows(positives, negatives, 1, total) if total else None
-
-
-def _check_times(times: npt.NDArray[np.int64], size: int, latest: int) -> None:
-    """Refuse event times that are not one, or one a row, or that lie in the future."""
-    if times.size not in (1, size):
-        _refuse(
-            Code.INVALID_ARGUMENT,
-            f"event_times_us must have one row, or one for each of scores, "
-            f"got {times.size} rows and {size}",
-            "cases.event_times_us",
-        )
-    late = times > latest
-    if late.any():
-        index = int(np.argmax(late))
-        _refuse_future(f"cases.event_times_us[{index}]", int(times[index]), f" at index {index}")
-
-
-def _refuse_future(field: str, time_us: int, where: str) -> NoReturn:
-    _refuse(
-        Code.INVALID_ARGUMENT,
-        f"event time must not lie in the future, got {_shown(time_us)}{where}",
-        field,
-    )
-
-
-def _refuse_unserved(field: str) -> NoReturn:
-    _refuse(Code.UNIMPLEMENTED, f"{field} are not served yet by this version", field)
-
-
-def _refuse(code: Code, message: str, field: str | None = None) -> NoReturn:
-    violations = () if field is None else ((field, message),)
-    raise RefusedError(Refused(code, message, violations))
+    refuse(Code.INVALID_ARGUMENT, rule, path)
 
 
 def _shown(time_us: int) -> str:

@@ -1,7 +1,8 @@
-"""Single calls that end when they are durable: IngestBatch, CreateStream, DeleteStream."""
+"""Single calls that end when they are durable: IngestBatch, Create-, Update-, DeleteStream."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -11,21 +12,29 @@ from streameval_server._admission import batch_item, check_producer, nothing, no
 from streameval_server._entries import Format, Item, Kind, Status
 from streameval_server._errors import Code, RequestError
 from streameval_server._names import MAX_UINT, stream_name_problem
+from streameval_server._stream_info import StreamCounters, StreamInfo
+from streameval_server._stream_settings import check, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._admission import Forbids
     from streameval_server._committer import Committer
-    from streameval_server._entries import Outcome
+    from streameval_server._entries import Administered, Outcome
     from streameval_server._limits import Limits
-    from streameval_server._stream_state import StreamInfo
 
 Response = (
     ingest_pb2.IngestBatchResponse
     | stream_pb2.CreateStreamResponse
+    | stream_pb2.UpdateStreamResponse
     | stream_pb2.DeleteStreamResponse
 )
+
+_FORMATS = {
+    Kind.CREATE_STREAM: Format.CREATE_STREAM_REQUEST,
+    Kind.UPDATE_STREAM: Format.UPDATE_STREAM_REQUEST,
+    Kind.DELETE_STREAM: Format.DELETE_STREAM_REQUEST,
+}
 
 
 class UnaryCall:
@@ -77,6 +86,7 @@ class UnaryCall:
             epoch=request.epoch,
             now_us=now_us,
             limits=self._limits,
+            catalog=self._committer.catalog,
             forbids=forbids,
         )
         if item.refused is not None and not item.producer:
@@ -86,30 +96,30 @@ class UnaryCall:
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.CreateStreamRequest, frame)
-        if request.stream.HasField("settings"):
-            raise RequestError(
-                Code.UNIMPLEMENTED, "stream.settings are not served yet", reason="NOT_SERVED"
-            )
-        self._administer(
-            Kind.CREATE_STREAM,
-            Format.CREATE_STREAM_REQUEST,
-            "stream.name",
-            request.stream.name,
-            frame,
-        )
+        settings = settings_of(request.stream.settings)
+        check(settings, self._limits)
+        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, request)
+
+    def update_stream(self, frame: bytes) -> None:
+        """Submit an encoded UpdateStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.UpdateStreamRequest, frame)
+        settings_of(request.stream.settings)
+        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, request)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.DeleteStreamRequest, frame)
-        self._administer(
-            Kind.DELETE_STREAM, Format.DELETE_STREAM_REQUEST, "name", request.name, frame
-        )
+        self._administer(Kind.DELETE_STREAM, "name", request.name, frame)
 
-    def _administer(self, kind: Kind, format_: Format, field: str, name: str, frame: bytes) -> None:
+    def _administer(
+        self, kind: Kind, field: str, name: str, frame: bytes, request: Administered | None = None
+    ) -> None:
         problem = stream_name_problem(name, self._limits.max_stream_name)
         if problem is not None:
             raise _invalid(field, problem)
-        self._committer.submit(Item(self, kind, format_, name, "", 0, 0, frame, nbytes=len(frame)))
+        item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
+        item.request = request
+        self._committer.submit(item)
 
     @property
     def done(self) -> bool:
@@ -126,9 +136,14 @@ class UnaryCall:
         if outcome.refused is not None:
             raise outcome.refused.to_error()
         item, revision = outcome.item, outcome.revision
-        if item.kind == Kind.CREATE_STREAM:
-            stream = stream_message(item.stream, outcome.received_us, revision)
-            return stream_pb2.CreateStreamResponse(stream=stream, revision=revision)
+        if isinstance(item.request, stream_pb2.CreateStreamRequest):
+            settings = settings_of(item.request.stream.settings)
+            info = StreamInfo(item.stream, outcome.received_us, revision, settings)
+            return stream_pb2.CreateStreamResponse(stream=info_message(info), revision=revision)
+        if item.kind == Kind.UPDATE_STREAM:
+            # What it is now, whoever answers says.
+            stream = stream_pb2.Stream(name=item.stream)
+            return stream_pb2.UpdateStreamResponse(stream=stream, revision=revision)
         if item.kind == Kind.DELETE_STREAM:
             return stream_pb2.DeleteStreamResponse(revision=revision)
         duplicate = outcome.status is Status.DUPLICATE
@@ -140,16 +155,21 @@ class UnaryCall:
         self._wake()
 
 
-def stream_message(name: str, create_us: int, create_revision: int) -> stream_pb2.Stream:
+def info_message(info: StreamInfo) -> stream_pb2.Stream:
     """Return a stream's description as a message."""
     create_time = Timestamp()
-    create_time.FromMicroseconds(create_us)
-    return stream_pb2.Stream(name=name, create_time=create_time, create_revision=create_revision)
+    create_time.FromMicroseconds(info.create_us)
+    return stream_pb2.Stream(
+        name=info.name,
+        create_time=create_time,
+        create_revision=info.create_revision,
+        settings=info.settings.to_message(),
+    )
 
 
-def info_message(info: StreamInfo) -> stream_pb2.Stream:
-    """Return the same from the engine's description."""
-    return stream_message(info.name, info.create_us, info.create_revision)
+def counters_message(counters: StreamCounters) -> stream_pb2.StreamCounters:
+    """Return what a stream keeps, and what had no effect, as a message."""
+    return stream_pb2.StreamCounters(**asdict(counters))
 
 
 def _invalid(field: str, problem: str) -> RequestError:

@@ -1,8 +1,9 @@
 """Checkpoints in parts: only what changed is written, and the manifest comes last.
 
-A part is the producers' marks, or one stream's counts. A manifest names for
-each part the revision of the checkpoint that wrote it, its length and its
-CRC-32. A crash between parts leaves the checkpoint before it current.
+A part is the producers' marks, or a piece of one stream (`_stream_state`). A
+manifest names for each part the revision of the checkpoint that wrote it, its
+length and its CRC-32. A crash between parts leaves the checkpoint before it
+current.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part, and about what one step writes."""
 
-FORMAT = 1
+FORMAT = 2
+"""2 has panes, slices and joins; of 1 the whole log is replayed, for their sake."""
+
+
+class OldCheckpointError(CorruptLogError):
+    """A checkpoint that lacks what this version keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ class Manifest:
         Raises
         ------
         CorruptLogError
-            When it is not what was written.
+            When it is not what was written, or by an older version.
         StorageError
             When a newer version wrote it.
         """
@@ -108,6 +114,10 @@ class Manifest:
         if len(data) < 4 or zlib.crc32(body) != int.from_bytes(data[:4], "little"):
             raise CorruptLogError("the checkpoint's manifest is not what was written")
         fields = json.loads(body)
+        if fields["format"] < FORMAT:
+            raise OldCheckpointError(
+                f"the checkpoint has format {fields['format']}, which has no panes"
+            )
         if fields["format"] != FORMAT:
             raise StorageError(
                 f"the checkpoint has format {fields['format']}, this version knows {FORMAT}: "

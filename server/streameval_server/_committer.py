@@ -19,16 +19,19 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval_server._catalog import note
 from streameval_server._checkpoint import CheckpointWriter, Manifest
 from streameval_server._draft import Draft
 from streameval_server._entries import Outcome, Status
 from streameval_server._errors import Code, CorruptLogError, RequestError, StorageError
 from streameval_server._replay import entry_of
+from streameval_server._rows import LabelRows, PredictionRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval_server._applier import Applier
+    from streameval_server._catalog import Catalog
     from streameval_server._entries import Entry, Item
     from streameval_server._limits import Limits
     from streameval_server._marks import Marks
@@ -84,8 +87,8 @@ class Committer:
         The server's.
     marks : Marks
         Of all durable entries; the committer's own copy. Sessions read it.
-    totals : dict
-        References counted in each stream.
+    catalog : Catalog
+        What is known of each stream at that revision.
     revision, received_us : int
         Of the last durable entry.
     manifest : Manifest or None
@@ -101,7 +104,7 @@ class Committer:
         limits: Limits,
         *,
         marks: Marks,
-        totals: dict[str, int],
+        catalog: Catalog,
         revision: int,
         received_us: int,
         manifest: Manifest | None,
@@ -112,7 +115,7 @@ class Committer:
         self._storage = storage
         self._applier = applier
         self._limits = limits
-        self._totals = totals
+        self.catalog = catalog
         self._revision = revision
         self._received_us = received_us
         self._manifest = manifest
@@ -160,8 +163,9 @@ class Committer:
         Raises
         ------
         RequestError
-            RESOURCE_EXHAUSTED when the queue is full or the state too large,
-            UNAVAILABLE when not serving; each with a delay to retry after.
+            RESOURCE_EXHAUSTED when the queue is full, the state too large, or
+            there are too many ids; UNAVAILABLE when not serving. Each has a
+            delay to retry after.
         """
         limits = self._limits
         self.check_serving()
@@ -173,12 +177,27 @@ class Committer:
                 reason="QUEUE_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )
-        if limits.max_state_bytes and self._applier.engine.memory_bytes > limits.max_state_bytes:
+        engine = self._applier.engine
+        if (
+            limits.max_state_bytes
+            and item.rows is not None
+            and engine.memory_bytes > limits.max_state_bytes
+        ):
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
                 f"the counts take more than {limits.max_state_bytes} bytes of memory: "
                 "delete streams, or give the server more",
                 reason="STATE_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if engine.kept_ids > limits.max_pending_total and isinstance(
+            item.rows, PredictionRows | LabelRows
+        ):
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{engine.kept_ids} ids wait for their labels or predictions, and the most is "
+                f"{limits.max_pending_total}: send labels or retractions, or lower label_ttl",
+                reason="PENDING_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )
         self._submitted_bytes += item.nbytes
@@ -194,7 +213,7 @@ class Committer:
             return result
         if self._applier.lag_rows >= self._limits.max_lag_rows:
             result.blocked = bool(self._queue)
-        elif self._queue:
+        elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
         if self._state is State.SERVING:
             self._write_checkpoint(result)
@@ -202,10 +221,19 @@ class Committer:
             result.more = self._writer is not None or (bool(self._queue) and not result.blocked)
         return result
 
+    def _wants_tick(self, now_us: int) -> bool:
+        """Whether something is due, and no entry has come for a while to let it happen."""
+        applier = self._applier
+        return (
+            now_us - self._received_us >= self._limits.tick_us
+            and applier.lag_rows == 0
+            and applier.engine.due_us <= now_us
+        )
+
     def _commit(self, now_us: int, result: StepResult) -> None:
         draft = Draft(
             marks=self.marks,
-            totals=self._totals,
+            catalog=self.catalog,
             limits=self._limits,
             revision=self._revision,
             received_us=max(now_us, self._received_us),
@@ -213,6 +241,8 @@ class Committer:
         )
         queue = self._queue
         drained = 0
+        if not queue:
+            draft.tick()
         while queue and drained < self._limits.max_commit_bytes:
             item = queue.popleft()
             drained += item.nbytes
@@ -237,10 +267,9 @@ class Committer:
         self._revision = entries[-1].revision
         self._received_us = entries[-1].received_us
         record = self.marks.record
-        totals = self._totals
         for entry in entries:
             record(entry.producer, entry.epoch, entry.sequence, entry.received_us)
-            Draft.count(totals, entry)
+            note(self.catalog, entry)
         self._applier.push(entries, nbytes)
 
     def _write_checkpoint(self, result: StepResult) -> None:

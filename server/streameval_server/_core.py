@@ -126,7 +126,7 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
         applier,
         limits,
         marks=engine.marks.copy(),
-        totals=engine.totals(),
+        catalog=engine.catalog(),
         revision=engine.revision,
         received_us=engine.received_us,
         manifest=manifest,

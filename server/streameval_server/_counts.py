@@ -1,97 +1,348 @@
-"""GetCurve and GetState: the counts themselves, of any selection.
+"""What a stream has counted: for all time and by pane, whole and by slice.
 
-With a half-life they are weighted: each pane counts 2^16 2^(-age/half-life)
-times, and so do the points and the state.
+What only adds is collected, and counted by `flush` in one go. What takes away
+is counted at once, after everything before it: so the counts, and the
+resolution that the caps on cells leave them, are the same however the log is
+cut into calls. The whole's all-time counts are exact until they meet their cap;
+slices and panes are bounded from the start.
+
+Cost: see `_binning` and `_cells`; about 30 ns a case without segments.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval.v1 import query_pb2
-from streameval_server._answers import coverage_message, range_message
-from streameval_server._convert import curve_message, points_message
-from streameval_server._selection import Selected, invalid, selected
+import numpy as np
+
+from streameval._changes import changes_by_group, rows_by_group
+from streameval._coverage import CoverageCell
+from streameval._effects import Effect, Effects
+from streameval._multiset import ScoreCounts
+from streameval._panes import Panes, tiers_of
+from streameval._resolution import quantise
+from streameval._state import empty_state
+from streameval_server._binning import Columns, by_slice, counted
+from streameval_server._cells import OVERHEAD_BYTES, Cells
+from streameval_server._coverage import PaneCoverage
+from streameval_server._delays import Delays, delays_by_group
+from streameval_server._pane_content import PaneContent, Part
+from streameval_server._segments import ABSENT, WHOLE, key_of, slice_id
+from streameval_server._views import FrozenStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval.v1 import types_pb2
-    from streameval_server._answers import Answers
+    from streameval._changes import Cases, Change
+    from streameval._groups import IntArray
+    from streameval._state import State
+    from streameval_server._limits import Limits
+    from streameval_server._stream_settings import StreamSettings
 
-STATE_PIECE_BYTES = 1 << 20
-"""Longest piece of a state."""
-
-_Kind = query_pb2.CurveKind
-
-
-@dataclass(frozen=True, slots=True)
-class CurveAsked:
-    """A GetCurveRequest that was checked. Equal ones ask for the same."""
-
-    chosen: Selected
-    kind: query_pb2.CurveKind.ValueType
-    max_points: int
+_TAKES_AWAY = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
+_NUMBER_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class StateAnswer:
-    """A state, before it is cut into pieces."""
+class StreamCounts:
+    """Counts of one stream.
 
-    revision: int
-    data: bytes
-    window: types_pb2.TimeRange | None
+    Parameters
+    ----------
+    settings, limits
+        The stream's and the server's.
+    revision : callable
+        Returns the log revision that is being applied.
 
-    def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
-        """Yield it in pieces; there is always one."""
-        for start in range(0, len(self.data), STATE_PIECE_BYTES):
-            yield query_pb2.GetStateResponse(
-                revision=self.revision,
-                total_bytes=len(self.data),
-                data=self.data[start : start + STATE_PIECE_BYTES],
-                window=self.window,
-            )
-
-
-def curve_asked(request: query_pb2.GetCurveRequest) -> CurveAsked:
-    """Check a request.
-
-    Raises
-    ------
-    RequestError
-        INVALID_ARGUMENT with the field at fault.
+    Attributes
+    ----------
+    all_time : dict of int to Part
+        By the number of the slice; the whole is always there.
+    panes : Panes of PaneContent
+    floor_us : int
+        What happened before this is in no pane, whatever is kept.
+    beyond_retention : int
+        Rows that came into no pane.
+    key_revisions : dict of int to int
+        The revision at which a key's all-time slices changed last.
+    memory_bytes : int
+        Memory that it takes, at most about.
     """
-    if request.kind not in {_Kind.CURVE_KIND_OPERATING_POINTS, _Kind.CURVE_KIND_HULL}:
-        raise invalid(
-            "kind",
-            f"kind must be CURVE_KIND_OPERATING_POINTS or CURVE_KIND_HULL, got {request.kind}",
+
+    def __init__(
+        self, settings: StreamSettings, limits: Limits, revision: Callable[[], int]
+    ) -> None:
+        self.bits = settings.resolution
+        self.scale = settings.scale
+        self.floor_us = 0
+        self.beyond_retention = 0
+        self.key_revisions: dict[int, int] = {}
+        self._revision = revision
+        self._whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
+        self._bounded = empty_state(
+            resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
         )
-    return CurveAsked(selected(request.selection), request.kind, request.max_points)
+        self.all_time = {WHOLE: Part(Cells(self._whole, None), self._no_coverage())}
+        self.panes = self._panes_for(settings)
+        self.memory_bytes = OVERHEAD_BYTES
+        self._cases: list[Columns] = []
+        self._effects: list[Effects] = []
+        self._frozen: FrozenStream | None = None
+
+    def _no_coverage(self) -> PaneCoverage:
+        return PaneCoverage(CoverageCell(self.scale))
+
+    def _new_part(self) -> Part:
+        return Part(Cells(self._bounded, self.bits), self._no_coverage())
+
+    def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
+        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        return Panes(tiers, partial(PaneContent, self._new_part, self._revision))
+
+    # -- counting
+
+    def add_cases(self, columns: Columns) -> None:
+        """Collect cases."""
+        self._cases.append(columns)
+
+    def add_effects(self, effects: Effects) -> None:
+        """Collect what the joiner did; where it takes away, count it at once."""
+        if not len(effects):
+            return
+        self._effects.append(effects)
+        if _TAKES_AWAY[effects.kinds].any():
+            *before, _ = self._effects
+            self._effects = before
+            self.flush()
+            self._count_effects(effects)
+
+    def flush(self) -> None:
+        """Count what was collected. O(rows log rows)."""
+        cases, effects = self._cases, self._effects
+        if cases:
+            self._cases = []
+            self._count_cases(Columns.concat(cases))
+        if effects:
+            self._effects = []
+            self._count_effects(Effects.concat(effects))
+
+    def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
+        """Count references that were never scored."""
+        for part in self._parts_at(event_us, codes):
+            part.cells.miss(positives, negatives)
+
+    def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
+        """Add what somebody else counted; at 0 in all time only. O(cells)."""
+        for part in self._parts_at(event_us, codes):
+            self.memory_bytes += part.cells.merge([state])
+
+    def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
+        """Return what one reference at one time counts in."""
+        self._frozen = None
+        numbers = [WHOLE, *(slice_id(key, code) for key, code in enumerate(codes))]
+        parts = [self._all_time(number) for number in numbers]
+        if event_us >= self.oldest_us:
+            content = self._pane(self.panes.grid.start_of(event_us))
+            parts += [self._part(content, number) for number in numbers]
+        elif event_us:
+            self.beyond_retention += 1
+        return parts
+
+    def _count_cases(self, columns: Columns) -> None:
+        self._frozen = None
+        whole = counted(columns.labels, columns.scores, columns.counts)
+        self._add(self.all_time[WHOLE], whole)
+        sliced: list[tuple[int, ScoreCounts]] = []
+        if columns.codes is not None:
+            columns = columns.with_scores(quantise(columns.scores, self.bits, self.scale))
+            sliced = list(by_slice(columns))
+            for number, change in sliced:
+                self._add(self._all_time(number), change)
+        start = self._one_start(columns.event_us)
+        if start is not None:
+            self._add_to_pane(start, self._quantised(whole), sliced)
+            return
+        times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
+        kept = np.flatnonzero(times >= self.oldest_us)
+        self.beyond_retention += times.size - kept.size
+        starts = self.panes.grid.starts_of(times[kept])
+        for start, rows in rows_by_group(starts):
+            part = columns.at(kept[rows])
+            whole = counted(part.labels, part.scores, part.counts)
+            self._add_to_pane(start, self._quantised(whole), list(by_slice(part)))
+
+    def _one_start(self, event_us: int | IntArray) -> int | None:
+        """Return the pane's start when all rows are in one pane that is kept."""
+        if isinstance(event_us, int):
+            first = last = event_us
+        else:
+            first, last = int(event_us.min()), int(event_us.max())
+        if first < self.oldest_us:
+            return None
+        start = self.panes.grid.start_of(first)
+        return start if self.panes.grid.start_of(last) == start else None
+
+    def _add_to_pane(
+        self, start: int, whole: ScoreCounts, sliced: list[tuple[int, ScoreCounts]]
+    ) -> None:
+        content = self._pane(start)
+        self._add(self._part(content, WHOLE), whole)
+        for number, change in sliced:
+            self._add(self._part(content, number), change)
+
+    def _count_effects(self, effects: Effects) -> None:
+        self._frozen = None
+        kept = effects.event_us >= self.oldest_us
+        self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
+        starts = self.panes.grid.starts_of(effects.event_us)
+        alone = bool(kept.all()) and int(starts.min()) == int(starts.max())
+        only = self._pane(int(starts[0])) if alone else None
+        for numbers, rows in _numbered(effects):
+            some = effects if rows is None else effects[rows]
+            for number, change, delays in self._changes(some, numbers):
+                exact, rounded = self._runs(change, exact=number == WHOLE)
+                self._take(self._all_time(number), exact, change, delays)
+                if only is not None:
+                    self._take(self._part(only, number), rounded, change, delays)
+            if only is not None:
+                continue
+            there = kept if rows is None else kept[rows]
+            at = starts if rows is None else starts[rows]
+            found, index = np.unique(at[there], return_inverse=True)
+            groups = index.astype(np.int64) << _NUMBER_BITS | numbers[there]
+            for group, change, delays in self._changes(some[there], groups):
+                content = self._pane(int(found[group >> _NUMBER_BITS]))
+                part = self._part(content, group & ((1 << _NUMBER_BITS) - 1))
+                self._take(part, self._runs(change, exact=False)[1], change, delays)
+
+    def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
+        delays = delays_by_group(effects, groups)
+        for group, change in changes_by_group(effects, groups, scale=self.scale):
+            yield group, change, delays.get(group) or Delays()
+
+    def _runs(self, change: Change, *, exact: bool) -> tuple[_Signed, _Signed]:
+        """Return a change's cases as runs: as they are if asked to, and rounded."""
+        added, removed = _run(change.added), _run(change.removed)
+        rounded = self._quantised(added), self._quantised(removed)
+        return ((added, removed) if exact else rounded), rounded
+
+    def _take(self, part: Part, runs: _Signed, change: Change, delays: Delays) -> None:
+        added, removed = runs
+        if len(added):
+            self.memory_bytes += part.cells.add(added)
+        if len(removed):
+            self.memory_bytes += part.cells.remove(removed)
+        if change.missed_positives or change.missed_negatives:
+            part.cells.miss(change.missed_positives, change.missed_negatives)
+        part.cover(PaneCoverage(change.coverage, delays))
+
+    def _add(self, part: Part, change: ScoreCounts) -> None:
+        self.memory_bytes += part.cells.add(change)
+
+    def _quantised(self, change: ScoreCounts) -> ScoreCounts:
+        empty = self._bounded
+        return ScoreCounts(empty.quantised(change.positives), empty.quantised(change.negatives))
+
+    def _all_time(self, number: int) -> Part:
+        if number:
+            self.key_revisions[key_of(number)] = self._revision()
+        part = self.all_time.get(number)
+        if part is None:
+            part = self.all_time[number] = self._new_part()
+            self.memory_bytes += OVERHEAD_BYTES
+        return part
+
+    def _pane(self, start: int) -> PaneContent:
+        content = self.panes.at(start)
+        content.touch()
+        return content
+
+    def _part(self, content: PaneContent, number: int) -> Part:
+        if number not in content.parts:
+            self.memory_bytes += OVERHEAD_BYTES
+        return content.part(number)
+
+    # -- time
+
+    @property
+    def oldest_us(self) -> int:
+        """Since when there are panes. O(1)."""
+        return max(self.floor_us, self.panes.grid.oldest_us)
+
+    @property
+    def due_us(self) -> int:
+        """When panes coarsen or go next. O(tiers)."""
+        tiers, now_us = self.panes.tiers, self.panes.now_us
+        dues = []
+        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
+            edge = (now_us - tier.until_us) // coarser.width_us * coarser.width_us
+            dues.append(edge + coarser.width_us + tier.until_us)
+        return min(dues)
+
+    def advance(self, now_us: int) -> None:
+        """Let panes coarsen and go. O(panes that change)."""
+        if self.panes.advance(now_us):
+            self._panes_changed()
+
+    def keep(self, settings: StreamSettings) -> None:
+        """Keep panes for longer, or not as long. O(panes); what is gone is gone."""
+        self.floor_us = self.oldest_us
+        before, self.panes = self.panes, self._panes_for(settings)
+        self.panes.advance(before.now_us)
+        for pane in before:
+            if pane.start_us >= self.panes.grid.oldest_us:
+                self.panes.at(self.panes.grid.start_of(pane.start_us)).merge(pane.content)
+        self._panes_changed()
+
+    def _panes_changed(self) -> None:
+        self._frozen = None
+        self.measure()
+
+    def measure(self) -> None:
+        """Find out anew what memory it takes. O(panes)."""
+        parts = list(self.all_time.values())
+        self.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+        self.memory_bytes += sum(pane.content.memory_bytes for pane in self.panes)
+
+    # -- reading
+
+    @property
+    def num_panes(self) -> int:
+        """Panes of all slices. O(panes)."""
+        return sum(len(pane.content.parts) for pane in self.panes)
+
+    def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
+        """Return the counts as they are now; the same object until they change. O(panes)."""
+        if self._frozen is None:
+            self._frozen = FrozenStream(
+                {
+                    number: (part.cells.frozen(), part.coverage)
+                    for number, part in self.all_time.items()
+                },
+                tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
+                names,
+            )
+        return self._frozen
 
 
-def curve(answers: Answers, asked: CurveAsked) -> query_pb2.GetCurveResponse:
-    """Return the points, reduced to what a plot needs."""
-    of = answers.applied(asked.chosen)
-    window = answers.window(of)
-    if asked.kind == _Kind.CURVE_KIND_HULL:
-        points = curve_message(window.roc_hull())
-    else:
-        points = points_message(window, asked.max_points)
-    view, coverage = window._view(), coverage_message(of)
-    return query_pb2.GetCurveResponse(
-        revision=of.view.revision,
-        num_positive_ref=view.P,
-        num_negative_ref=view.N,
-        curve=points,
-        window=range_message(of),
-        coverage=coverage,
-        warnings=answers.warnings(of, window.resolution, coverage),
-    )
+_Signed = tuple[ScoreCounts, ScoreCounts]
+"""Cases to add, and cases to take away."""
 
 
-def state(answers: Answers, chosen: Selected) -> StateAnswer:
-    """Return the bytes that `Evaluator.from_bytes` reads."""
-    of = answers.applied(chosen)
-    data = answers.window(of).evaluator().to_bytes()
-    return StateAnswer(of.view.revision, data, range_message(of))
+def _run(cases: Cases | None) -> ScoreCounts:
+    return ScoreCounts() if cases is None else counted(*cases)
+
+
+def _numbered(effects: Effects) -> Iterator[tuple[IntArray, IntArray | None]]:
+    """Yield the slice of each row: the whole, then for each key; with the rows that are in one."""
+    yield np.full(len(effects), WHOLE, dtype=np.int64), None
+    for key in range(effects.codes.shape[1]):
+        codes = effects.codes[:, key]
+        numbers = codes.astype(np.int64) | slice_id(key, 0)
+        rows = None
+        if (codes == ABSENT).any():
+            rows = np.flatnonzero(codes != ABSENT)
+            numbers = numbers[rows]
+            if not rows.size:
+                continue
+        yield numbers, rows

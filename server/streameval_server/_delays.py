@@ -17,17 +17,26 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from ddsketch import DDSketch
 
+from streameval._effects import Effect
+from streameval._errors import CorruptStateError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
+    from streameval._effects import Effects
+    from streameval._groups import IntArray
+
 RELATIVE_ACCURACY = 0.01
 """alpha of the paper."""
 
 _GAMMA = (1 + RELATIVE_ACCURACY) / (1 - RELATIVE_ACCURACY)
+_LOG_GAMMA = np.log(_GAMMA)
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that came with their prediction, or before it."""
+
+_LABELLED = np.isin(np.arange(256), (Effect.LABELLED_NEGATIVE, Effect.LABELLED_POSITIVE))
 
 
 def _no_buckets() -> npt.NDArray[np.int16]:
@@ -62,10 +71,7 @@ class Delays:
     @classmethod
     def of(cls, delays_us: npt.NDArray[np.int64]) -> Self:
         """Return the buckets of some delays; one that is not positive counts as zero."""
-        late = delays_us[delays_us > 0]
-        buckets = np.ceil(np.log(late) / np.log(_GAMMA)).astype(np.int16)
-        zeros = np.full(delays_us.size - late.size, _ZERO)
-        return cls(*np.unique(np.concatenate((zeros, buckets)), return_counts=True))
+        return cls(*np.unique(_buckets_of(delays_us), return_counts=True))
 
     @classmethod
     def merged(cls, parts: Iterable[Self]) -> Self:
@@ -83,6 +89,28 @@ class Delays:
         """How many delays there are. O(buckets)."""
         return int(self.counts.sum())
 
+    def to_bytes(self) -> bytes:
+        """Return the columns one behind the other."""
+        return self.buckets.astype("<i2").tobytes() + self.counts.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read them back.
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are not what `to_bytes` wrote.
+        """
+        size, rest = divmod(len(data), 10)
+        if rest:
+            raise CorruptStateError(f"{len(data)} bytes are no label delays")
+        buckets = np.frombuffer(data, "<i2", size).astype(np.int16)
+        counts = np.frombuffer(data, "<i8", size, 2 * size).astype(np.int64)
+        if (np.diff(buckets) <= 0).any() or (counts < 1).any():
+            raise CorruptStateError("the label delays contradict themselves")
+        return cls(buckets, counts)
+
     def sketch(self) -> DDSketch:
         """Return them as a sketch. O(buckets)."""
         sketch = DDSketch(RELATIVE_ACCURACY)
@@ -95,3 +123,31 @@ class Delays:
         """Return a quantile in microseconds, within 1 %; None without any delay."""
         value: float | None = self.sketch().get_quantile_value(quantile)
         return value
+
+
+def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:
+    """Return the delays of the labels among some effects, for each group. O(n log n).
+
+    Parameters
+    ----------
+    effects : Effects
+    groups : int64[n]
+        The group of each effect.
+    """
+    rows = np.flatnonzero(_LABELLED[effects.kinds])
+    if not rows.size:
+        return {}
+    buckets = _buckets_of(effects.at_us[rows] - effects.event_us[rows])
+    pairs = np.stack((groups[rows], buckets.astype(np.int64)))
+    (keys, found), counts = np.unique(pairs, axis=1, return_counts=True)
+    cuts = np.flatnonzero(np.diff(keys)) + 1
+    starts = [0, *cuts.tolist()]
+    return {
+        int(keys[start]): Delays(found[start:end].astype(np.int16), counts[start:end])
+        for start, end in zip(starts, [*starts[1:], keys.size], strict=True)
+    }
+
+
+def _buckets_of(delays_us: IntArray) -> npt.NDArray[np.int16]:
+    late = np.ceil(np.log(np.maximum(delays_us, 1)) / _LOG_GAMMA).astype(np.int16)
+    return np.where(delays_us > 0, late, _ZERO)

@@ -9,14 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._multiset import LIMIT
-from streameval_server._entries import Entry, Format, Kind, LogRow, Outcome, Status, checksum
-from streameval_server._errors import Code, Refused, RequestError
+from streameval.v1 import stream_pb2
+from streameval_server._batch import batch_of, decode
+from streameval_server._catalog import NEW, Known, counted
+from streameval_server._entries import Entry, Format, Item, Kind, LogRow, Outcome, Status, checksum
+from streameval_server._errors import Code, Refused, RefusedError, RequestError
 from streameval_server._marks import Mark, Verdict, judge
+from streameval_server._rows import MergeRows
+from streameval_server._stream_settings import DEFAULTS, check, settings_of, updated
 
 if TYPE_CHECKING:
-    from streameval_server._entries import Item
+    from streameval_server._catalog import Catalog
     from streameval_server._limits import Limits
     from streameval_server._marks import Marks
+
+
+class _Nobody:
+    """Waits for the outcome of a tick."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Do nothing."""
 
 
 class Draft:
@@ -24,7 +36,7 @@ class Draft:
 
     Parameters
     ----------
-    marks, totals
+    marks, catalog
         As of the last durable entry; only read.
     limits
         The server's.
@@ -40,7 +52,7 @@ class Draft:
         self,
         *,
         marks: Marks,
-        totals: dict[str, int],
+        catalog: Catalog,
         limits: Limits,
         revision: int,
         received_us: int,
@@ -57,10 +69,10 @@ class Draft:
         self._received_us = received_us
         self._auto_create = auto_create
         self._new_marks: dict[str, Mark] = {}
-        self._totals = totals
+        self._catalog = catalog
         # What this transaction makes of each stream that it touches; None: deleted.
-        self._new_totals: dict[str, int | None] = {}
-        self._num_streams = len(totals)
+        self._new: dict[str, Known | None] = {}
+        self._num_streams = len(catalog)
 
     def add(self, item: Item) -> None:
         """Decide on an item, after all that were added before. O(payload)."""
@@ -76,10 +88,19 @@ class Draft:
                 self._refuse(item, refused)
                 return
         elif item.kind != Kind.REFUSED:
-            error = self._administered(item)
-            if error is not None:
+            try:
+                is_new = self._merged(item) if item.kind == Kind.MERGE else self._administered(item)
+            except RequestError as error:
                 self.outcomes.append(Outcome(item, Status.FAILED, error=error))
                 return
+            if not is_new:
+                self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
+                return
+        self._log(item, item.kind, item.format, item.payload)
+
+    def tick(self) -> None:
+        """Let time pass, and nothing else happen."""
+        item = Item(_Nobody(), Kind.TICK, Format.TICK, "", "", 0, 0, b"")
         self._log(item, item.kind, item.format, item.payload)
 
     def _not_next(self, item: Item, verdict: Verdict, mark: Mark | None) -> Outcome:
@@ -94,55 +115,100 @@ class Draft:
 
     def _counted(self, item: Item) -> Refused | None:
         """Count a batch's rows in its stream's total, or say why they cannot be."""
-        rows = item.rows
-        if rows is None:
+        if item.rows is None:
             return None
-        name = item.stream
-        before = self._total(name)
-        if before is None:
+        known = self._known(item.stream)
+        settings = DEFAULTS if known is None else known.settings
+        if item.settings is not settings and item.settings != settings:
+            # The settings changed since it was found good.
+            try:
+                batch = batch_of(item.format, item.payload)
+                item.rows = decode(batch, 0, self._received_us, self._limits, settings)
+            except RefusedError as error:
+                return error.refused
+            if item.rows is None:
+                return None
+        return self._added(item.stream, known, item.rows.total, item.rows)
+
+    def _added(self, name: str, known: Known | None, total: int, rows: object) -> Refused | None:
+        """Add references to a stream, made if need be; or say why not."""
+        if known is None:
             if not self._auto_create:
                 return _refused(Code.NOT_FOUND, "stream", f"there is no stream {name}: create it")
             if self._num_streams >= self._limits.max_streams:
                 return _refused(Code.RESOURCE_EXHAUSTED, "stream", too_many_streams(self._limits))
             self._num_streams += 1
-            before = 0
-        total = before + rows.total
-        if total >= LIMIT:
+            known = NEW
+        if known.total + total >= LIMIT:
             return _refused(
                 Code.RESOURCE_EXHAUSTED,
                 "stream",
-                f"stream {name} would hold {total} references, and the most is 2**62 - 1",
+                f"stream {name} would hold {known.total + total} references, "
+                "and the most is 2**62 - 1",
             )
-        self._new_totals[name] = total
+        self._new[name] = counted(known, total, rows)
         return None
 
-    def _administered(self, item: Item) -> RequestError | None:
-        """Make or delete a stream, or say why not."""
-        name = item.stream
-        there = self._total(name) is not None
-        if item.kind == Kind.CREATE_STREAM:
-            if there:
-                return RequestError(
+    def _merged(self, item: Item) -> bool:
+        """Count a merge; say whether it is new. Raises RequestError when it cannot be."""
+        rows = item.rows
+        assert isinstance(rows, MergeRows)
+        known = self._known(item.stream)
+        settings = DEFAULTS if known is None else known.settings
+        sources = NEW.sources if known is None else known.sources
+        if rows.epoch <= sources.get(rows.source, 0):
+            return False
+        if item.settings is not settings and item.settings != settings:
+            raise RequestError(
+                Code.ABORTED,
+                f"the settings of stream {item.stream} changed while it was merged: merge again",
+                reason="SETTINGS_CHANGED",
+                retry_after_s=0.0,
+            )
+        if rows.source not in sources and len(sources) >= self._limits.max_merge_sources:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{len(sources)} sources merged into stream {item.stream}, and no more may",
+                reason="TOO_MANY_SOURCES",
+            )
+        refused = self._added(item.stream, known, rows.total, rows)
+        if refused is not None:
+            raise refused.to_error()
+        return True
+
+    def _administered(self, item: Item) -> bool:
+        """Make, change or delete a stream. Raises RequestError when that cannot be."""
+        name, request = item.stream, item.request
+        known = self._known(name)
+        if isinstance(request, stream_pb2.CreateStreamRequest):
+            if known is not None:
+                raise RequestError(
                     Code.ALREADY_EXISTS, f"there is a stream {name} already", reason="STREAM_EXISTS"
                 )
             if self._num_streams >= self._limits.max_streams:
-                return RequestError(
+                raise RequestError(
                     Code.RESOURCE_EXHAUSTED,
                     too_many_streams(self._limits),
                     reason="TOO_MANY_STREAMS",
                 )
+            settings = settings_of(request.stream.settings)
+            check(settings, self._limits)
             self._num_streams += 1
-            self._new_totals[name] = 0
-            return None
-        if not there:
-            return no_stream(name)
-        self._num_streams -= 1
-        self._new_totals[name] = None
-        return None
+            self._new[name] = Known(settings=settings)
+        elif known is None:
+            raise no_stream(name)
+        elif isinstance(request, stream_pb2.UpdateStreamRequest):
+            settings = updated(known.settings, request)
+            check(settings, self._limits)
+            self._new[name] = known._replace(settings=settings)
+        else:
+            self._num_streams -= 1
+            self._new[name] = None
+        return True
 
-    def _total(self, name: str) -> int | None:
-        new = self._new_totals
-        return new[name] if name in new else self._totals.get(name)
+    def _known(self, name: str) -> Known | None:
+        new = self._new
+        return new[name] if name in new else self._catalog.get(name)
 
     def _refuse(self, item: Item, refused: Refused) -> None:
         item.refused = refused
@@ -170,23 +236,23 @@ class Draft:
         )
         self.rows.append(LogRow(*head, checksum(head, payload), payload))
         self.entries.append(
-            Entry(revision, received_us, kind, item.stream, producer, epoch, sequence, item.rows)
+            Entry(
+                revision,
+                received_us,
+                kind,
+                item.stream,
+                producer,
+                epoch,
+                sequence,
+                item.rows,
+                item.request,
+            )
         )
         self.nbytes += len(payload)
         if producer:
             self._new_marks[producer] = Mark(epoch, sequence, received_us)
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
         self.outcomes.append(Outcome(item, status, revision, received_us, item.refused))
-
-    @staticmethod
-    def count(totals: dict[str, int], entry: Entry) -> None:
-        """Bring totals up to date with an entry that is durable."""
-        if entry.rows is not None:
-            totals[entry.stream] = totals.get(entry.stream, 0) + entry.rows.total
-        elif entry.kind == Kind.CREATE_STREAM:
-            totals[entry.stream] = 0
-        elif entry.kind == Kind.DELETE_STREAM:
-            del totals[entry.stream]
 
 
 def gap(sequence: int, expected: int) -> RequestError:

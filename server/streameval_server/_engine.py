@@ -2,23 +2,31 @@
 
 No clocks, threads or disks: an entry carries its time. One thread applies;
 `view`, `streams`, `checkpoint` and `state_hash` must not run at the same time
-as `apply` (the shell holds one lock around each of them), and what they return
-is immutable.
+as `apply` and `pass_time` (the shell holds one lock around each of them), and
+what they return is immutable.
+
+The log's time is the last entry's. Before an entry is applied everything that
+is due by its time happens, in every stream: ids expire, panes coarsen.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
+import itertools
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
+from streameval_server._catalog import NO_SOURCES, Catalog, Known, administered
 from streameval_server._checkpoint import Checkpoint
 from streameval_server._entries import Kind
 from streameval_server._errors import CorruptLogError
 from streameval_server._marks import Marks
-from streameval_server._stream_state import StreamInfo, StreamState
-from streameval_server._views import SliceView, StreamView
+from streameval_server._stream_info import StreamInfo
+from streameval_server._stream_settings import DEFAULTS
+from streameval_server._stream_state import NEVER, StreamState, split_part
+from streameval_server._views import StreamView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
     from streameval_server._limits import Limits
 
 MARKS_PART = "marks"
-STREAM_PART = "stream/"
-"""Begins the name of each stream's part."""
+
+_UNLIMITED = 1 << 62
 
 
 class Engine:
@@ -46,6 +54,11 @@ class Engine:
         self._received_us = 0
         self._streams: SortedDict[str, StreamState] = SortedDict()
         self._memory_bytes = 0
+        self._kept_ids = 0
+        self._sizes: dict[StreamState, tuple[int, int]] = {}
+        self._agenda: list[tuple[int, int, StreamState]] = []
+        self._due: dict[StreamState, int] = {}
+        self._order = itertools.count()
         self.marks = Marks(limits.marks_ttl_us)
 
     @property
@@ -60,8 +73,24 @@ class Engine:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the counts take at most, in bytes. Safe to read from any thread."""
+        """Memory that all streams take, at most about. Safe to read from any thread."""
         return self._memory_bytes
+
+    @property
+    def kept_ids(self) -> int:
+        """Ids that all streams keep. Safe to read from any thread."""
+        return self._kept_ids
+
+    @property
+    def due_us(self) -> int:
+        """When something has to happen next, or may. Safe to read from any thread."""
+        agenda = self._agenda
+        try:
+            return agenda[0][0]
+        except IndexError:  # empty, or emptied just now
+            return NEVER
+
+    # -- applying
 
     def apply(self, entries: Sequence[Entry]) -> None:
         """Apply entries in order; each must carry the revision after the one before.
@@ -69,38 +98,106 @@ class Engine:
         The result does not depend on how entries are grouped into calls. A
         stream's rows of one call are sorted together: O(rows log rows).
         """
-        touched: dict[str, StreamState] = {}
-        revision = self._revision
+        touched: dict[StreamState, None] = {}
         for entry in entries:
-            revision += 1
-            if entry.revision != revision:
-                raise ValueError(f"revision {entry.revision} cannot follow {revision - 1}")
-            if entry.kind == Kind.BATCH:
-                if entry.rows is not None:
-                    name = entry.stream
-                    state = touched.get(name)
-                    if state is None:
-                        state = touched[name] = self._made(entry)
-                    state.add(entry.rows, revision)
-            elif entry.kind == Kind.CREATE_STREAM:
-                self._made(entry)
-            elif entry.kind == Kind.DELETE_STREAM:
-                touched.pop(entry.stream, None)
-                self._memory_bytes -= self._streams.pop(entry.stream).memory_bytes
+            if entry.revision != self._revision + 1:
+                raise ValueError(f"revision {entry.revision} cannot follow {self._revision}")
+            if entry.received_us >= self.due_us:
+                self._flush(touched)
+                while self.pass_time(entry.received_us, _UNLIMITED):
+                    pass
+            state = self._applied(entry)
+            if state is not None:
+                touched[state] = None
+                self._plan(state)
             self.marks.record(entry.producer, entry.epoch, entry.sequence, entry.received_us)
-        for state in touched.values():
-            self._memory_bytes += state.fold()
-        if entries:
-            self._received_us = entries[-1].received_us
-            self._revision = revision
+            self._received_us = entry.received_us
+            self._revision = entry.revision
+        self._flush(touched)
+
+    def _applied(self, entry: Entry) -> StreamState | None:
+        """Apply an entry; return the stream that changed, which may not be counted yet."""
+        if entry.rows is not None:
+            state = self._streams.get(entry.stream) or self._made(entry)
+            state.on_time(entry.received_us)
+            state.take(entry.rows, entry.revision, entry.received_us)
+            return state
+        if entry.kind == Kind.CREATE_STREAM:
+            return self._made(entry)
+        if entry.kind == Kind.UPDATE_STREAM:
+            state = self._streams[entry.stream]
+            known = administered(Known(settings=state.info.settings), entry)
+            assert known is not None
+            state.on_time(entry.received_us)
+            state.update(known.settings, entry.revision)
+            return state
+        if entry.kind == Kind.DELETE_STREAM:
+            state = self._streams.pop(entry.stream)
+            self._due.pop(state, None)
+            memory_bytes, kept_ids = self._sizes.pop(state, (0, 0))
+            self._memory_bytes -= memory_bytes
+            self._kept_ids -= kept_ids
+        return None
 
     def _made(self, entry: Entry) -> StreamState:
-        """Return the entry's stream, made now if it is not there."""
-        state = self._streams.get(entry.stream)
-        if state is None:
-            info = StreamInfo(entry.stream, entry.received_us, entry.revision)
-            state = self._streams[entry.stream] = StreamState.new(info, self._limits.max_cells)
+        """Return the entry's stream, made now."""
+        known = administered(None, entry) if entry.request is not None else None
+        settings = DEFAULTS if known is None else known.settings
+        info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
+        state = self._streams[entry.stream] = StreamState(info, self._limits)
         return state
+
+    def _flush(self, touched: dict[StreamState, None]) -> None:
+        for state in touched:
+            state.flush()
+            self._plan(state)
+            self._measure(state)
+        touched.clear()
+
+    def _measure(self, state: StreamState) -> None:
+        """Note what a stream takes; nothing for one that is gone."""
+        if self._streams.get(state.info.name) is not state:
+            return
+        memory_bytes, kept_ids = self._sizes.get(state, (0, 0))
+        self._sizes[state] = now = (state.memory_bytes, state.kept_ids)
+        self._memory_bytes += now[0] - memory_bytes
+        self._kept_ids += now[1] - kept_ids
+
+    # -- time
+
+    def _plan(self, state: StreamState) -> None:
+        """Note when a stream has to be looked at next."""
+        due_us = state.due_us
+        if due_us < self._due.get(state, NEVER):
+            self._due[state] = due_us
+            heapq.heappush(self._agenda, (due_us, next(self._order), state))
+
+    def pass_time(self, now_us: int, budget: int) -> bool:
+        """Let some of what is due by a time happen; return whether there is more.
+
+        To be called before the entry of that time is applied. Takes about a
+        millisecond for a thousand of the budget. The order in which streams
+        have their turn makes no difference.
+        """
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= now_us:
+            if budget <= 0:
+                return True
+            due_us, _, state = agenda[0]
+            if self._due.get(state) != due_us:  # it was planned anew, or is gone
+                heapq.heappop(agenda)
+                continue
+            if state.due_us <= now_us:
+                budget -= state.pass_time(now_us, self._revision + 1, budget)
+                self._measure(state)
+                if state.due_us <= now_us:
+                    continue
+            heapq.heappop(agenda)
+            del self._due[state]
+            self._plan(state)
+        return False
+
+    # -- reading
 
     def stream(self, name: str) -> StreamInfo | None:
         """Return a stream's description; None when there is none. O(1), safe in any thread."""
@@ -130,29 +227,34 @@ class Engine:
     def view(self, name: str) -> StreamView | None:
         """Return a stream's counts now; None when there is no such stream.
 
-        O(1) while the stream has not changed, O(cells) otherwise.
+        O(panes) when the stream has changed.
         """
         state = self._streams.get(name)
         if state is None:
             return None
-        whole = SliceView(state.frozen())
-        return StreamView(state.info, self._revision, self._received_us, whole, {})
+        return StreamView(
+            state.info, self._revision, self._received_us, state.frozen(), state.counters()
+        )
 
-    def totals(self) -> dict[str, int]:
-        """Return the references counted in each stream. O(streams)."""
-        return {name: state.total for name, state in self._streams.items()}
+    def catalog(self) -> Catalog:
+        """Return what a committer has to know of each stream. O(streams)."""
+        return {
+            name: Known(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
+            for name, state in self._streams.items()
+        }
+
+    # -- checkpoints
 
     def checkpoint(self, since: int) -> Checkpoint:
-        """Copy what changed after revision `since`. O(bytes that changed)."""
+        """Copy what changed after the checkpoint at `since`. O(bytes that changed)."""
         changed: dict[str, bytes] = {MARKS_PART: self.marks.to_bytes()}
         unchanged: list[str] = []
-        for name, state in self._streams.items():
-            if state.revision > since:
-                before = state.memory_bytes
-                changed[STREAM_PART + name] = state.to_bytes()
-                self._memory_bytes += state.memory_bytes - before
-            else:
-                unchanged.append(STREAM_PART + name)
+        for state in self._streams.values():
+            for part, data in state.parts(self._revision, since):
+                if data is None:
+                    unchanged.append(part)
+                else:
+                    changed[part] = data
         return Checkpoint(self._revision, self._received_us, changed, tuple(unchanged))
 
     @classmethod
@@ -172,22 +274,27 @@ class Engine:
         if MARKS_PART not in parts:
             raise CorruptLogError("the checkpoint has no producers' marks")
         engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
+        streams: dict[str, dict[str, bytes]] = {}
         for part, data in parts.items():
-            if part.startswith(STREAM_PART):
-                state = StreamState.from_bytes(part.removeprefix(STREAM_PART), data)
-                engine._streams[state.info.name] = state
-                engine._memory_bytes += state.memory_bytes
+            if part != MARKS_PART:
+                name, which = split_part(part)
+                streams.setdefault(name, {})[which] = data
+        for name, mine in streams.items():
+            state = StreamState.restore(limits, revision, mine)
+            engine._streams[name] = state
+            engine._plan(state)
+            engine._measure(state)
         return engine
 
-    def _parts(self) -> Iterator[tuple[str, bytes]]:
+    def _content(self) -> Iterator[tuple[str, bytes]]:
         yield MARKS_PART, self.marks.to_bytes()
-        for name, state in self._streams.items():
-            yield STREAM_PART + name, state.to_bytes()
+        for state in self._streams.values():
+            yield from state.content()
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""
         digest = hashlib.sha256(f"{self._revision} {self._received_us}".encode())
-        for part, data in self._parts():
+        for part, data in self._content():
             digest.update(f"\n{part} {len(data)}\n".encode())
             digest.update(data)
         return digest.hexdigest()

@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from streameval_server._batch import Rows
+    from streameval.v1 import stream_pb2
     from streameval_server._errors import Refused, RequestError
+    from streameval_server._rows import Rows
+    from streameval_server._stream_settings import StreamSettings
+
+    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest
 
 
 class Kind(enum.IntEnum):
@@ -28,6 +32,12 @@ class Kind(enum.IntEnum):
     """Consumes a sequence."""
     CREATE_STREAM = 3
     DELETE_STREAM = 4
+    UPDATE_STREAM = 5
+    """Changes a stream's settings."""
+    TICK = 6
+    """Lets time pass: what fell due by now happens."""
+    MERGE = 7
+    """Adds what somebody else counted."""
 
 
 class Format(enum.IntEnum):
@@ -43,6 +53,13 @@ class Format(enum.IntEnum):
     """A streameval.v1.CreateStreamRequest."""
     DELETE_STREAM_REQUEST = 5
     """A streameval.v1.DeleteStreamRequest."""
+    UPDATE_STREAM_REQUEST = 6
+    """A streameval.v1.UpdateStreamRequest."""
+    TICK = 7
+    """Nothing."""
+    MERGE = 8
+    """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
+    header, and a streameval.v1.MergeStates."""
 
 
 class LogRow(NamedTuple):
@@ -104,8 +121,10 @@ class Entry:
     Attributes
     ----------
     rows : Rows or None
-        The decoded columns of a batch; None for other kinds and for a batch
-        without rows.
+        The decoded columns of a batch, or states of a merge; None for other
+        kinds and for a batch without rows.
+    request : message or None
+        What makes a stream, or changes its settings.
     """
 
     revision: int
@@ -116,6 +135,7 @@ class Entry:
     epoch: int
     sequence: int
     rows: Rows | None
+    request: Administered | None = None
 
 
 class Owner(Protocol):
@@ -135,8 +155,10 @@ class Item:
         Who is told the outcome.
     refused : Refused or None
         Why a batch consumes its sequence without being counted.
-    rows : Rows or None
+    rows, request
         As in `Entry`.
+    settings : StreamSettings or None
+        The settings of the stream under which the rows were found good.
     nbytes : int
         What it takes of the queue: the length of the request.
     """
@@ -152,6 +174,8 @@ class Item:
     rows: Rows | None = None
     refused: Refused | None = None
     nbytes: int = 0
+    request: Administered | None = None
+    settings: StreamSettings | None = None
 
 
 class Status(enum.IntEnum):

@@ -27,6 +27,18 @@ class Limits:
         Longest stream name, in characters.
     max_streams : int
         A batch for one more stream than this is refused.
+    max_segment_keys : int
+        How many segment keys a stream may declare.
+    max_segment_values : int
+        How many values of a segment key have a slice of their own; later ones
+        share one.
+    max_pending_total : int
+        Predictions and labels by id are refused, to be retried, while all
+        streams together keep more ids than this.
+    max_merge_bytes : int
+        A merge larger than this is refused.
+    max_merge_sources : int
+        How many sources may merge into one stream.
     max_inflight_bytes : int
         One Ingest stream is read no further while more than this waits for
         its ack.
@@ -47,6 +59,10 @@ class Limits:
     max_cells : int
         Distinct scores that a stream's all-time counts may have before their
         resolution drops.
+    pane_cells : int
+        The same of a pane, and of a slice's all-time counts.
+    tick_us : int
+        After so long without entries, what fell due is dealt with all the same.
     max_future_us : int
         A row dated later than this after its arrival is refused.
     marks_ttl_us : int
@@ -61,6 +77,11 @@ class Limits:
     max_id_bytes: int = 128
     max_stream_name: int = 128
     max_streams: int = 10_000
+    max_segment_keys: int = 8
+    max_segment_values: int = 100
+    max_pending_total: int = 20_000_000
+    max_merge_bytes: int = 64 * MIB
+    max_merge_sources: int = 1_000
     max_inflight_bytes: int = 8 * MIB
     max_queue_bytes: int = 64 * MIB
     max_commit_bytes: int = 16 * MIB
@@ -68,6 +89,8 @@ class Limits:
     apply_rows: int = 65_536
     max_state_bytes: int = 4096 * MIB
     max_cells: int = 262_144
+    pane_cells: int = 16_384
+    tick_us: int = 10 * 1_000_000
     max_future_us: int = 5 * 60 * 1_000_000
     marks_ttl_us: int = 7 * 24 * 3600 * 1_000_000
     checkpoint_bytes: int = 64 * MIB

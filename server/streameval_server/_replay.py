@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
+
+from streameval.v1 import stream_pb2
 from streameval_server._batch import stored
 from streameval_server._entries import Entry, Format, Kind
 from streameval_server._errors import CorruptLogError, StorageError
@@ -12,13 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._applier import Applier
-    from streameval_server._entries import LogRow
+    from streameval_server._entries import Administered, LogRow
+    from streameval_server._rows import Rows
 
 _FORMATS = {
     Kind.BATCH: (Format.INGEST_REQUEST, Format.INGEST_BATCH_REQUEST),
     Kind.REFUSED: (Format.REFUSAL,),
     Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST,),
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
+    Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
+    Kind.TICK: (Format.TICK,),
 }
 """What this version can replay."""
 
@@ -40,12 +46,17 @@ def entry_of(row: LogRow) -> Entry:
             f"log row {row.revision} has kind {row.kind} and format {row.format}, "
             "which this version does not know: start the release that wrote it, or a newer one"
         )
-    rows = None
-    if row.kind == Kind.BATCH:
-        try:
+    rows: Rows | None = None
+    request: Administered | None = None
+    try:
+        if row.kind == Kind.BATCH:
             rows = stored(row.format, row.payload)
-        except CorruptLogError as error:
-            raise CorruptLogError(f"log row {row.revision}: {error}") from error
+        elif row.kind == Kind.CREATE_STREAM:
+            request = stream_pb2.CreateStreamRequest.FromString(row.payload)
+        elif row.kind == Kind.UPDATE_STREAM:
+            request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+    except (CorruptLogError, DecodeError) as error:
+        raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
         row.revision,
         row.received_us,
@@ -55,6 +66,7 @@ def entry_of(row: LogRow) -> Entry:
         row.epoch,
         row.sequence,
         rows,
+        request,
     )
 
 

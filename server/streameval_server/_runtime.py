@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streameval_server._calls import Response
     from streameval_server._committer import StepResult
     from streameval_server._limits import Limits
-    from streameval_server._stream_state import StreamInfo
+    from streameval_server._stream_info import StreamInfo
     from streameval_server._views import StreamView
 
 _log = logging.getLogger(__name__)
@@ -242,7 +242,7 @@ class Runtime:
                 # see that somebody waits for it.
                 self._commit_blocked = True
             elif result.blocked or not result.more:
-                self._commit_bell.wait()
+                self._commit_bell.wait(self._limits.tick_us / 1e6)
                 self._commit_blocked = False
 
     def _hand_over(self, result: StepResult) -> None:

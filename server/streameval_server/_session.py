@@ -96,6 +96,7 @@ class IngestSession:
             epoch=self._epoch,
             now_us=now_us,
             limits=self._limits,
+            catalog=self._committer.catalog,
             forbids=self._forbids,
         )
         self._committer.submit(item)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._calls import UnaryCall, info_message
+from streameval_server._calls import UnaryCall, counters_message, info_message
 from streameval_server._current import current_access
-from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
 from streameval_server._status import abort
 from streameval_server._tokens import covers
@@ -20,7 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._runtime import Runtime
-    from streameval_server._stream_state import StreamInfo
+    from streameval_server._stream_info import StreamInfo
+
+    Administered = (
+        stream_pb2.CreateStreamResponse
+        | stream_pb2.UpdateStreamResponse
+        | stream_pb2.DeleteStreamResponse
+    )
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
 _DEFAULT_PAGE = 100
@@ -46,6 +51,10 @@ class StreamService:
             "DeleteStream": unary(
                 self.delete,
                 response_serializer=stream_pb2.DeleteStreamResponse.SerializeToString,
+            ),
+            "UpdateStream": unary(
+                self.update,
+                response_serializer=stream_pb2.UpdateStreamResponse.SerializeToString,
             ),
             "GetStream": unary(
                 self.get,
@@ -74,9 +83,16 @@ class StreamService:
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
-    async def _logged(
-        self, context: Context, submit: Callable[[UnaryCall], None]
-    ) -> stream_pb2.CreateStreamResponse | stream_pb2.DeleteStreamResponse:
+    async def update(self, frame: bytes, context: Context) -> stream_pb2.UpdateStreamResponse:
+        """Change settings; they count for whatever is sent after the answer."""
+        response = await self._logged(context, lambda call: call.update_stream(frame))
+        assert isinstance(response, stream_pb2.UpdateStreamResponse)
+        info = self._runtime.core.engine.stream(response.stream.name)
+        if info is not None:
+            response.stream.CopyFrom(info_message(info))
+        return response
+
+    async def _logged(self, context: Context, submit: Callable[[UnaryCall], None]) -> Administered:
         try:
             response = await self._runtime.settled(submit)
             assert not isinstance(response, ingest_pb2.IngestBatchResponse)
@@ -89,13 +105,15 @@ class StreamService:
         self, request: stream_pb2.GetStreamRequest, context: Context
     ) -> stream_pb2.GetStreamResponse:
         """Describe one stream."""
-        engine = self._runtime.core.engine
-        # The revision first: the description is at least as new.
-        revision = engine.revision
-        info = engine.stream(request.name)
-        if info is None:
-            await abort(context, no_stream(request.name))
-        return stream_pb2.GetStreamResponse(stream=info_message(info), revision=revision)
+        runtime, name = self._runtime, request.name
+        try:
+            with runtime.calls.call():
+                view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
+        except RequestError as error:
+            await abort(context, error)
+        stream = info_message(view.info)
+        stream.counters.CopyFrom(counters_message(view.counters))
+        return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
 
     async def list(
         self, request: stream_pb2.ListStreamsRequest, context: Context

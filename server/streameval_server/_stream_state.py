@@ -1,53 +1,50 @@
-"""One stream's counts: an all-time evaluator, exact until it meets its cap on cells."""
+"""One stream: its counts, its segment values, and the ids that wait for their labels.
+
+Rows are taken in the order of the log. Panes and expiry follow the log's time:
+whoever applies must let time pass before a row is taken at or after `due_us`.
+A checkpoint has a head (the whole's all-time counts and all that is small), a
+part for each key's all-time slices and for each pane, and join segments.
+"""
 
 from __future__ import annotations
 
+import json
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._errors import CorruptStateError
-from streameval._evaluator import Evaluator
-from streameval_server._batch import CaseRows
+from streameval._errors import CorruptStateError, StreamEvalError
+from streameval_server._binning import Columns
+from streameval_server._counts import StreamCounts
 from streameval_server._errors import CorruptLogError
-from streameval_server._stream_settings import DEFAULTS, StreamSettings
+from streameval_server._joins import Joins
+from streameval_server._pane_content import parts_from_bytes, parts_to_bytes
+from streameval_server._rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
+from streameval_server._segments import WHOLE, Segments, key_of
+from streameval_server._stream_info import StreamCounters, StreamInfo
+from streameval_server._stream_settings import StreamSettings
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
+    from collections.abc import Iterator, Mapping
 
-    from streameval_server._batch import Rows
+    from streameval._groups import IntArray
+    from streameval_server._limits import Limits
+    from streameval_server._rows import EventTimes, Rows
+    from streameval_server._views import FrozenStream
 
-_HEAD = struct.Struct("<qqqq")
+NEVER = 1 << 62
+"""Later than any time."""
 
-_ROW_BYTES = 32
-"""Most that a reference adds to memory: 16 B of state, and as much while it is merged."""
+_LENGTHS = struct.Struct("<III")
 
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """A stream's description.
-
-    Attributes
-    ----------
-    name : str
-    create_us : int
-        When it was made, in microseconds since 1970.
-    create_revision : int
-        Log revision at which it was made.
-    settings : StreamSettings
-        How it counts.
-    """
-
-    name: str
-    create_us: int
-    create_revision: int
-    settings: StreamSettings = DEFAULTS
+STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
+"""How the names of a stream's parts begin; they end with the stream's name."""
 
 
 class StreamState:
-    """A stream. Rows are collected by `add`, and counted by `fold`.
+    """A stream. Rows are collected by `take`, and counted by `flush`.
 
     Attributes
     ----------
@@ -55,94 +52,302 @@ class StreamState:
     revision : int
         Log revision of its last change.
     total : int
-        References counted, misses included.
-    memory_bytes : int
-        Memory that it takes at most.
+        References that were accepted, misses included.
+    sources : dict of str to int
+        The last epoch of each source that merged.
     """
 
-    __slots__ = ("_evaluator", "_frozen", "_pending", "info", "memory_bytes", "revision", "total")
-
-    def __init__(
-        self, info: StreamInfo, evaluator: Evaluator, *, revision: int, total: int
-    ) -> None:
+    def __init__(self, info: StreamInfo, limits: Limits) -> None:
         self.info = info
-        self.revision = revision
-        self.total = total
-        self.memory_bytes = 0
-        self._evaluator = evaluator
-        self._frozen: Evaluator | None = None
-        self._pending: list[CaseRows] = []
+        self.revision = info.create_revision
+        self.total = 0
+        self.sources: dict[str, int] = {}
+        self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
+        self.counts = StreamCounts(info.settings, limits, lambda: self.revision)
+        self.counts.advance(info.create_us)
+        self.joins: Joins | None = None
+        self._names: Mapping[tuple[str, str], int] = self.segments.names()
 
-    @classmethod
-    def new(cls, info: StreamInfo, max_cells: int) -> StreamState:
-        """Return a stream without counts."""
-        evaluator = Evaluator(max_cells=max_cells)
-        return cls(info, evaluator, revision=info.create_revision, total=0)
+    # -- changing
 
-    def add(self, rows: Rows, revision: int) -> None:
-        """Take the rows of one batch."""
+    def take(self, rows: Rows, revision: int, received_us: int) -> None:
+        """Take the rows of one entry."""
         self.revision = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
-            self._pending.append(rows)
+            self.counts.add_cases(
+                Columns(
+                    rows.labels,
+                    rows.scores,
+                    rows.counts,
+                    received_us if rows.event_us is None else rows.event_us,
+                    self.segments.encode(rows.segments, rows.size),
+                )
+            )
+        elif isinstance(rows, MissRows):
+            self.counts.miss(
+                rows.positives,
+                rows.negatives,
+                rows.event_us or received_us,
+                self.segments.row(rows.segments),
+            )
+        elif isinstance(rows, MergeRows):
+            self.sources[rows.source] = rows.epoch
+            for merged in rows.states:
+                codes = self.segments.row(merged.segments)
+                self.counts.merge(merged.evaluator._view(), merged.event_us, codes)
         else:
-            self._evaluator.add_misses(rows.positives)
-            self._evaluator.add_negative_misses(rows.negatives)
+            self._join(rows, received_us)
 
-    def fold(self) -> int:
-        """Count what `add` took; return by how many bytes memory may have grown."""
-        self._frozen = None
-        pending, self._pending = self._pending, []
-        if not pending:
-            return 0
-        self._evaluator.add_cases(
-            labels=np.concatenate([rows.labels for rows in pending]),
-            scores=np.concatenate([rows.scores for rows in pending]),
-            counts=_joined_counts(pending),
+    def _join(self, rows: Rows, received_us: int) -> None:
+        if self.joins is None:
+            self.joins = Joins(self.info.settings)
+        joiner = self.joins.joiner
+        if isinstance(rows, PredictionRows):
+            effects = joiner.predict(
+                rows.ids,
+                scores=rows.scores,
+                event_us=_column(rows.event_us, rows.size, received_us),
+                now_us=received_us,
+                codes=self.segments.encode(rows.segments, rows.size),
+            )
+        elif isinstance(rows, LabelRows):
+            effects = joiner.label(
+                rows.ids,
+                positives=rows.labels,
+                now_us=received_us,
+                event_us=_column(rows.event_us, rows.size, received_us),
+                scores=rows.scores,
+            )
+        else:
+            assert not isinstance(rows, CaseRows | MissRows | MergeRows)
+            effects = joiner.retract(rows.ids, now_us=received_us)
+        self.counts.add_effects(effects)
+
+    def flush(self) -> None:
+        """Count what was collected."""
+        self.counts.flush()
+
+    def update(self, settings: StreamSettings, revision: int) -> None:
+        """Go on under other settings. O(panes) when retention changes."""
+        self.revision = revision
+        before = self.info.settings
+        self.info = replace(self.info, settings=settings)
+        if settings.retention_us != before.retention_us:
+            self.counts.flush()
+            self.counts.keep(settings)
+        self.segments.declare(settings.segment_keys)
+        if self.joins is not None:
+            self.joins.reconfigure(settings)
+
+    # -- time
+
+    @property
+    def due_us(self) -> int:
+        """When time has to pass next: ids fall due, or panes coarsen. O(tiers)."""
+        joins = None if self.joins is None else self.joins.due_us
+        panes = self.counts.due_us if len(self.counts.panes) else NEVER
+        return min(panes, NEVER if joins is None else joins)
+
+    def pass_time(self, now_us: int, revision: int, budget: int) -> int:
+        """Let some of what is due by now happen; return how much of the budget that took.
+
+        All of it has happened once `due_us` lies in the future.
+        """
+        self.revision = revision
+        joins = self.joins
+        if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
+            before = len(joins)
+            self.counts.add_effects(joins.expire(now_us, budget))
+            self.counts.flush()
+            return before - len(joins) + 1
+        before_panes = len(self.counts.panes)
+        self.counts.advance(now_us)
+        return 64 * (before_panes - len(self.counts.panes)) + 1
+
+    def on_time(self, now_us: int) -> None:
+        """Note the time of an entry; nothing is due by then."""
+        # Without panes nothing has asked for the time to pass.
+        if now_us >= self.counts.due_us:
+            self.counts.advance(now_us)
+
+    # -- reading
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, at most about."""
+        return self.counts.memory_bytes + (0 if self.joins is None else self.joins.memory_bytes)
+
+    @property
+    def kept_ids(self) -> int:
+        """Ids that are kept."""
+        return 0 if self.joins is None else len(self.joins)
+
+    def frozen(self) -> FrozenStream:
+        """Return the counts as they are now; the same object until they change."""
+        if len(self._names) != sum(map(len, self.segments.values)):
+            self._names = self.segments.names()
+        return self.counts.frozen(self._names)
+
+    def counters(self) -> StreamCounters:
+        """Return what it keeps, and what had no effect. O(panes)."""
+        joined = {}
+        if self.joins is not None:
+            joined = asdict(self.joins.joiner.counts)
+            del joined["beyond_retention"]
+        return StreamCounters(
+            **joined,
+            other_values=self.segments.overflowed,
+            beyond_retention=self.counts.beyond_retention,
+            kept_ids=self.kept_ids,
+            panes=self.counts.num_panes,
+            state_bytes=self.memory_bytes,
         )
-        grown = _ROW_BYTES * sum(rows.size for rows in pending)
-        most = _ROW_BYTES * (self._evaluator.max_cells or grown)
-        grown = max(min(grown, most - self.memory_bytes), 0)
-        self.memory_bytes += grown
-        return grown
 
-    def frozen(self) -> Evaluator:
-        """Return the counts as they are now, not to be mutated; the same until they change."""
-        if self._frozen is None:
-            self._frozen = self._evaluator.copy()
-        return self._frozen
+    # -- checkpoints
 
-    def to_bytes(self) -> bytes:
-        """Return the stream's part of a checkpoint. O(cells)."""
-        counts = self._evaluator.to_bytes()
-        self.memory_bytes = 2 * len(counts)
+    def parts(self, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the parts of a checkpoint: those that changed after `since`, and others' names.
+
+        O(bytes that changed).
+        """
+        name = self.info.name
+        yield _part(STREAM_PART, name), self._head() if self.revision > since else None
+        for key in range(len(self.segments.keys)):
+            changed = self.counts.key_revisions.get(key, 0) > since
+            yield (
+                _part(SLICE_PART, key, name),
+                parts_to_bytes(self._slices(key)) if changed else None,
+            )
+        for pane in self.counts.panes:
+            changed = pane.content.revision > since
+            yield (
+                _part(PANE_PART, pane.start_us, name),
+                pane.content.to_bytes() if changed else None,
+            )
+        if self.joins is not None:
+            data = self.joins.take(revision, since)
+            for number in self.joins.segments:
+                yield _part(JOIN_PART, number, name), data if number == revision else None
+
+    def content(self) -> Iterator[tuple[str, bytes]]:
+        """Yield everything in one form; equal for equal streams. O(bytes)."""
+        name = self.info.name
+        yield _part(STREAM_PART, name), self._head()
+        for key in range(len(self.segments.keys)):
+            yield _part(SLICE_PART, key, name), parts_to_bytes(self._slices(key))
+        for pane in self.counts.panes:
+            yield _part(PANE_PART, pane.start_us, name), pane.content.to_bytes()
+        if self.joins is not None:
+            yield _part(JOIN_PART, name), self.joins.to_bytes()
+
+    def _slices(self, key: int) -> dict[int, Any]:
+        return {
+            number: part
+            for number, part in self.counts.all_time.items()
+            if number and key_of(number) == key
+        }
+
+    def _head(self) -> bytes:
         info = self.info
-        head = _HEAD.pack(info.create_us, info.create_revision, self.revision, self.total)
-        return head + counts
+        fields = {
+            "name": info.name,
+            "create_us": info.create_us,
+            "create_revision": info.create_revision,
+            "settings": asdict(info.settings),
+            "revision": self.revision,
+            "total": self.total,
+            "sources": self.sources,
+            "values": self.segments.values,
+            "overflowed": self.segments.overflowed,
+            "now_us": self.counts.panes.now_us,
+            "floor_us": self.counts.floor_us,
+            "beyond_retention": self.counts.beyond_retention,
+        }
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+        joins = b"" if self.joins is None else self.joins.state_to_bytes()
+        whole = parts_to_bytes({WHOLE: self.counts.all_time[WHOLE]})
+        return b"".join((_LENGTHS.pack(len(text), len(joins), len(whole)), text, joins, whole))
 
     @classmethod
-    def from_bytes(cls, name: str, data: bytes) -> StreamState:
-        """Read it back.
+    def restore(cls, limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+        """Return the stream whose parts of a checkpoint at `revision` these are.
+
+        Parameters
+        ----------
+        parts
+            By their names without the stream's, as `split_part` gives them.
 
         Raises
         ------
         CorruptLogError
-            When the bytes are not what `to_bytes` wrote.
+            When they are not what `parts` gave.
         """
         try:
-            create_us, create_revision, revision, total = _HEAD.unpack_from(data)
-            evaluator = Evaluator.from_bytes(data[_HEAD.size :])
-        except (struct.error, CorruptStateError) as error:
-            raise CorruptLogError(f"stream {name} in the checkpoint: {error}") from error
-        info = StreamInfo(name, create_us, create_revision)
-        state = cls(info, evaluator, revision=revision, total=total)
-        state.memory_bytes = 2 * len(data)
-        return state
+            return cls._restored(limits, revision, parts)
+        except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
+            raise CorruptLogError(f"a stream in the checkpoint cannot be read: {error}") from error
+
+    @classmethod
+    def _restored(cls, limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+        head = parts[STREAM_PART]
+        lengths = _LENGTHS.unpack_from(head)
+        if len(head) != _LENGTHS.size + sum(lengths):
+            raise CorruptStateError("the head ends too soon")
+        at = _LENGTHS.size
+        blobs = []
+        for length in lengths:
+            blobs.append(head[at : at + length])
+            at += length
+        fields = json.loads(blobs[0])
+        fields["settings"]["segment_keys"] = tuple(fields["settings"]["segment_keys"])
+        settings = StreamSettings(**fields["settings"])
+        info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
+        self = cls(info, limits)
+        self.revision = fields["revision"]
+        self.total = fields["total"]
+        self.sources = fields["sources"]
+        self.segments.restore(fields["values"])
+        self.segments.overflowed = fields["overflowed"]
+        counts = self.counts
+        counts.advance(fields["now_us"])
+        counts.floor_us = fields["floor_us"]
+        counts.beyond_retention = fields["beyond_retention"]
+        counts.all_time.update(parts_from_bytes(blobs[2], None, settings.scale))
+        segments: dict[int, bytes] = {}
+        for part, data in parts.items():
+            kind, _, number = part.partition("/")
+            if kind == SLICE_PART:
+                counts.all_time.update(parts_from_bytes(data, settings.resolution, settings.scale))
+                counts.key_revisions[int(number)] = revision
+            elif kind == PANE_PART:
+                content = counts.panes.at(int(number))
+                content.revision = revision
+                content.parts = parts_from_bytes(data, settings.resolution, settings.scale)
+            elif kind == JOIN_PART:
+                segments[int(number)] = data
+        counts.measure()
+        if blobs[1]:
+            self.joins = Joins(settings)
+            self.joins.restore(revision, segments)
+            self.joins.state_from_bytes(blobs[1])
+        return self
 
 
-def _joined_counts(pending: list[CaseRows]) -> npt.NDArray[np.int64] | None:
-    if all(rows.counts is None for rows in pending):
-        return None
-    return np.concatenate(
-        [np.ones(rows.size, np.int64) if rows.counts is None else rows.counts for rows in pending]
-    )
+def _part(kind: str, *which: int | str) -> str:
+    return "/".join((kind, *map(str, which)))
+
+
+def split_part(part: str) -> tuple[str, str]:
+    """Return the stream of a part's name, and the rest."""
+    kind, _, rest = part.partition("/")
+    if kind == STREAM_PART:
+        return rest, kind
+    number, _, name = rest.partition("/")
+    return name, f"{kind}/{number}"
+
+
+def _column(event_us: EventTimes, size: int, received_us: int) -> IntArray:
+    if event_us is None or isinstance(event_us, int):
+        return np.full(size, received_us if event_us is None else event_us, dtype=np.int64)
+    return event_us

@@ -28,9 +28,12 @@ class Doorbell:
             self._rung = True
             self._queue.put(None)
 
-    def wait(self) -> None:
-        """Block until somebody rang."""
-        self._queue.get()
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Block until somebody rang, or for so long."""
+        try:
+            self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return
         self._rung = False
 
 

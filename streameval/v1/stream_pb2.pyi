@@ -152,6 +152,7 @@ class StreamCounters(_message.Message):
     UNKNOWN_RETRACTIONS_FIELD_NUMBER: _builtins.int
     RETRACTED_EARLY_LABELS_FIELD_NUMBER: _builtins.int
     EXPIRED_EARLY_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_EARLY_FIELD_NUMBER: _builtins.int
     OTHER_VALUES_FIELD_NUMBER: _builtins.int
     BEYOND_RETENTION_FIELD_NUMBER: _builtins.int
     KEPT_IDS_FIELD_NUMBER: _builtins.int
@@ -171,6 +172,10 @@ class StreamCounters(_message.Message):
     """Retractions of labels that still waited for their prediction."""
     expired_early: _builtins.int
     """Predictions that expired early because max_pending ids were kept."""
+    forgotten_early: _builtins.int
+    """Labels that waited for their prediction, and ids labelled not long ago,
+    that were forgotten early for the same reason.
+    """
     other_values: _builtins.int
     """Values that went to an "__other__" slice."""
     beyond_retention: _builtins.int
@@ -194,6 +199,7 @@ class StreamCounters(_message.Message):
         unknown_retractions: _builtins.int = ...,
         retracted_early_labels: _builtins.int = ...,
         expired_early: _builtins.int = ...,
+        forgotten_early: _builtins.int = ...,
         other_values: _builtins.int = ...,
         beyond_retention: _builtins.int = ...,
         kept_ids: _builtins.int = ...,
@@ -202,7 +208,7 @@ class StreamCounters(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["beyond_retention", b"beyond_retention", "duplicate_labels", b"duplicate_labels", "duplicate_predictions", b"duplicate_predictions", "expired_early", b"expired_early", "kept_ids", b"kept_ids", "other_values", b"other_values", "panes", b"panes", "relabelled", b"relabelled", "retracted_early_labels", b"retracted_early_labels", "state_bytes", b"state_bytes", "unknown_retractions", b"unknown_retractions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["beyond_retention", b"beyond_retention", "duplicate_labels", b"duplicate_labels", "duplicate_predictions", b"duplicate_predictions", "expired_early", b"expired_early", "forgotten_early", b"forgotten_early", "kept_ids", b"kept_ids", "other_values", b"other_values", "panes", b"panes", "relabelled", b"relabelled", "retracted_early_labels", b"retracted_early_labels", "state_bytes", b"state_bytes", "unknown_retractions", b"unknown_retractions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

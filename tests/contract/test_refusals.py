@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Code = grpc.StatusCode
 Cases = ingest_pb2.Cases
+NOW_US = time.time_ns() // 1000
 YEAR_2100_US = 4_102_444_800_000_000
 
 
@@ -106,7 +108,7 @@ BAD = {
         "all counts together must stay below 2**62",
     ),
     "a row from the future": (
-        two(event_times_us=[0, YEAR_2100_US]),
+        two(event_times_us=[NOW_US, YEAR_2100_US]),
         "INVALID_ARGUMENT",
         "cases.event_times_us[1]",
         "event time must not lie in the future, got 2100-01-01T00:00:00+00:00 at index 1",
@@ -117,29 +119,23 @@ BAD = {
         None,
         "batch must have at most 65536 rows, got 65537: send smaller ones",
     ),
-    "predictions": (
-        {"predictions": ingest_pb2.Predictions(ids=["a"], scores=[0.5])},
-        "UNIMPLEMENTED",
-        "predictions",
-        "predictions are not served yet by this version",
+    "an empty id": (
+        {"predictions": ingest_pb2.Predictions(ids=["a", ""], scores=[0.5, 0.5])},
+        "INVALID_ARGUMENT",
+        "predictions.ids[1]",
+        "id must not be empty at index 1",
     ),
-    "labels by id": (
-        {"labels": ingest_pb2.Labels(ids=["a"], positives=[True])},
-        "UNIMPLEMENTED",
-        "labels",
-        "labels are not served yet by this version",
+    "a long id": (
+        {"retractions": ingest_pb2.Retractions(ids=["a" * 129])},
+        "INVALID_ARGUMENT",
+        "retractions.ids[0]",
+        "id must be at most 128 bytes of UTF-8, got 129 at index 0",
     ),
-    "retractions": (
-        {"retractions": ingest_pb2.Retractions(ids=["a"])},
-        "UNIMPLEMENTED",
-        "retractions",
-        "retractions are not served yet by this version",
-    ),
-    "segments": (
-        two(segments=[ingest_pb2.SegmentColumn(key="country", values=["US"], codes=[0])]),
-        "UNIMPLEMENTED",
-        "cases.segments",
-        "cases.segments are not served yet by this version",
+    "an undeclared segment": (
+        two(segments=[ingest_pb2.SegmentColumn(key="country", values=["US"], codes=[0, 0])]),
+        "INVALID_ARGUMENT",
+        "cases.segments[0].key",
+        "segment key 'country' is not declared: the stream has none; add it with UpdateStream",
     ),
 }
 

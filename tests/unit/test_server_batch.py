@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,19 @@ import pytest
 from streameval import _columns
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._batch import CaseRows, MissRows, decode, stored
+from streameval.v1 import types_pb2
+from streameval_server._batch import decode, stored
 from streameval_server._entries import Format
 from streameval_server._errors import Code, CorruptLogError, Refused, RefusedError
 from streameval_server._limits import Limits
+from streameval_server._rows import CaseRows, LabelRows, MissRows, PredictionRows, RetractionRows
+from streameval_server._stream_settings import DEFAULTS, StreamSettings
+from streameval_server._views import OTHER
 
 LIMITS = Limits(max_batch_rows=8, max_batch_bytes=1000)
 NOW = 1_800_000_000_000_000
+SETTINGS = StreamSettings(segment_keys=("country",))
+SEGMENT = types_pb2.Segment(key="country", value="US")
 
 
 def case_batch(scores=(0.9, 0.1, 0.1), positives=(True, False, False), **columns):
@@ -24,13 +31,17 @@ def case_batch(scores=(0.9, 0.1, 0.1), positives=(True, False, False), **columns
     return pb.Batch(sequence=1, stream="fraud/v3", cases=cases)
 
 
-def decoded(batch, nbytes=100):
-    return decode(batch, nbytes, NOW, LIMITS)
+def column(key="country", values=("US",), codes=(0,)):
+    return pb.SegmentColumn(key=key, values=values, codes=codes)
 
 
-def refusal(batch, nbytes=100) -> Refused:
+def decoded(batch, nbytes=100, settings=DEFAULTS):
+    return decode(batch, nbytes, NOW, LIMITS, settings)
+
+
+def refusal(batch, nbytes=100, settings=DEFAULTS) -> Refused:
     with pytest.raises(RefusedError) as caught:
-        decoded(batch, nbytes)
+        decoded(batch, nbytes, settings)
     return caught.value.refused
 
 
@@ -220,27 +231,165 @@ def test_bad_columns_are_refused_with_field_and_index(batch, message, field):
     assert refusal(batch) == Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
 
 
-@pytest.mark.parametrize(
-    ("rows", "field"),
-    [
-        ({"predictions": pb.Predictions(ids=["a"], scores=[0.5])}, "predictions"),
-        ({"labels": pb.Labels(ids=["a"], positives=[True])}, "labels"),
-        ({"retractions": pb.Retractions(ids=["a"])}, "retractions"),
-        (
-            {
-                "cases": pb.Cases(
-                    scores=[0.5], positives=[True], segments=[pb.SegmentColumn(key="country")]
-                )
-            },
-            "cases.segments",
+def test_every_kind_of_rows_is_read():
+    """Ids as bytes, columns as arrays, one event time or one a row."""
+    country = pb.SegmentColumn(key="country", values=["US", ""], codes=[0, 1])
+    predictions = decoded(
+        pb.Batch(
+            stream="s",
+            predictions=pb.Predictions(
+                ids=["a", "\u00e9"], scores=[0.5, 1], event_times_us=[NOW], segments=[country]
+            ),
         ),
+        settings=SETTINGS,
+    )
+    assert isinstance(predictions, PredictionRows)
+    assert predictions.ids == [b"a", b"\xc3\xa9"]
+    assert predictions.scores.tolist() == [0.5, 1.0]
+    assert (predictions.event_us, predictions.size, predictions.total) == (NOW, 2, 2)
+    (column,) = predictions.segments
+    assert (column.key, column.values, column.codes.tolist()) == ("country", ["US", ""], [0, 1])
+    labels = decoded(
+        pb.Batch(
+            stream="s",
+            labels=pb.Labels(
+                ids=["a", "b"], positives=[True, False], scores=[0.5, 1], event_times_us=[NOW, 5]
+            ),
+        ),
+        settings=replace(SETTINGS, retention_us=NOW),
+    )
+    assert isinstance(labels, LabelRows)
+    assert labels.labels.tolist() == [True, False]
+    assert labels.event_us.tolist() == [NOW, 5]
+    assert labels.scores.tolist() == [0.5, 1.0]
+    retractions = decoded(pb.Batch(stream="s", retractions=pb.Retractions(ids=["a"])))
+    assert isinstance(retractions, RetractionRows)
+    assert (retractions.ids, retractions.size, retractions.total) == ([b"a"], 1, 0)
+    misses = pb.Misses(positives=1, event_time_us=NOW, segments=[SEGMENT])
+    rows = decoded(pb.Batch(stream="s", misses=misses), settings=SETTINGS)
+    assert rows == MissRows(1, 0, 1, 1, NOW, (("country", "US"),))
+
+
+@pytest.mark.parametrize("kind", ["predictions", "labels", "retractions"])
+def test_no_ids_are_no_rows(kind):
+    """An empty batch of ids is fine."""
+    assert decoded(pb.Batch(stream="s", **{kind: {}})) is None
+
+
+OLD = NOW - SETTINGS.retention_us - 1
+BAD_BY_SETTINGS = {
+    "undeclared": (
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column("plan", ["x"])])},
+        "segment key 'plan' is not declared: the stream has country; add it with UpdateStream",
+        "cases.segments[0].key",
+    ),
+    "twice": (
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(), column()])},
+        "segment key 'country' must be given once",
+        "cases.segments[1].key",
+    ),
+    "few codes": (
+        {"predictions": pb.Predictions(ids=["a", "b"], scores=[1, 1], segments=[column()])},
+        "codes must have one row for each of ids, got 1 rows and 2",
+        "predictions.segments[0].codes",
+    ),
+    "high code": (
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(codes=[1])])},
+        "code must be below 1, the number of values, got 1 at index 0",
+        "cases.segments[0].codes[0]",
+    ),
+    "long value": (
+        {
+            "cases": pb.Cases(
+                scores=[1], positives=[True], segments=[column(values=["\u00e9" * 65])]
+            )
+        },
+        "segment value must be at most 128 bytes of UTF-8, got 130",
+        "cases.segments[0].values[0]",
+    ),
+    "reserved value": (
+        {
+            "misses": pb.Misses(
+                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER)]
+            )
+        },
+        "segment value __other__ is reserved for values beyond the most that a key may have",
+        "misses.segments[0].value",
+    ),
+    "old": (
+        {"cases": pb.Cases(scores=[1, 1], positives=[True, True], event_times_us=[NOW, OLD])},
+        (
+            "event time must not be older than retention, got 2026-12-16T07:59:59.999999+00:00 "
+            "at index 1, kept since 2026-12-16T08:00:00+00:00"
+        ),
+        "cases.event_times_us[1]",
+    ),
+    "future label": (
+        {"labels": pb.Labels(ids=["a"], positives=[True], event_times_us=[4_102_444_800_000_000])},
+        "event time must not lie in the future, got 2100-01-01T00:00:00+00:00 at index 0",
+        "labels.event_times_us[0]",
+    ),
+    "before 1970": (
+        {"predictions": pb.Predictions(ids=["a"], scores=[1], event_times_us=[-1])},
+        (
+            "event time must not be older than retention, got 1969-12-31T23:59:59.999999+00:00 "
+            "at index 0, kept since 2026-12-16T08:00:00+00:00"
+        ),
+        "predictions.event_times_us[0]",
+    ),
+    "no id": (
+        {"retractions": pb.Retractions(ids=["a", ""])},
+        "id must not be empty at index 1",
+        "retractions.ids[1]",
+    ),
+    "long id": (
+        {"labels": pb.Labels(ids=["\u00e9" * 65], positives=[True])},
+        "id must be at most 128 bytes of UTF-8, got 130 at index 0",
+        "labels.ids[0]",
+    ),
+    "few scores": (
+        {"predictions": pb.Predictions(ids=["a", "b"], scores=[1])},
+        "scores must have one row for each of ids, got 1 rows and 2",
+        "predictions.scores",
+    ),
+    "few labels": (
+        {"labels": pb.Labels(ids=["a", "b"], positives=[True])},
+        "positives must have one row for each of ids, got 1 rows and 2",
+        "labels.positives",
+    ),
+    "bad score": (
+        {"labels": pb.Labels(ids=["a"], positives=[True], scores=[math.inf])},
+        "score must be finite, got inf at index 0",
+        "labels.scores[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message", "field"), BAD_BY_SETTINGS.values(), ids=BAD_BY_SETTINGS
+)
+def test_what_settings_and_limits_do_not_allow(rows, message, field):
+    """Refused with the field and the row at fault."""
+    batch = pb.Batch(stream="s", **rows)
+    expected = Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
+    assert refusal(batch, settings=SETTINGS) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"cases": pb.Cases(scores=[0.5, 1.5], positives=[True, True])},
+        {"predictions": pb.Predictions(ids=["a", "b"], scores=[0.5, 1.5])},
+        {"labels": pb.Labels(ids=["a", "b"], positives=[True, True], scores=[0.5, 1.5])},
     ],
 )
-def test_what_is_not_served_yet_is_refused_by_name(rows, field):
-    """UNIMPLEMENTED names the kind of rows, or the column."""
-    message = f"{field} are not served yet by this version"
-    expected = Refused(Code.UNIMPLEMENTED, message, ((field, message),))
-    assert refusal(pb.Batch(stream="s", **rows)) == expected
+def test_probabilities_must_be_such(rows):
+    """On the probability scale a score outside [0, 1] is refused in every kind of rows."""
+    settings = replace(SETTINGS, scale="probability")
+    (kind,) = rows
+    message = "score must be between 0 and 1 on the probability scale, got 1.5 at index 1"
+    expected = Refused(Code.INVALID_ARGUMENT, message, ((f"{kind}.scores[1]", message),))
+    assert refusal(pb.Batch(stream="s", **rows), settings=settings) == expected
 
 
 def test_limits_on_size():
@@ -279,6 +428,9 @@ def test_stored_batches_are_read_without_todays_limits():
         b"\xff",
         pb.IngestRequest(batch=case_batch([math.nan], [True])).SerializeToString(),
         pb.IngestRequest(batch=pb.Batch(labels=pb.Labels(ids=["a"]))).SerializeToString(),
+        pb.IngestRequest(
+            batch=pb.Batch(predictions=pb.Predictions(ids=["a"], scores=[math.nan]))
+        ).SerializeToString(),
     ],
 )
 def test_stored_batches_that_cannot_be_are_corrupt(payload):

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval_server._batch import CaseRows, MissRows
+from streameval_server._cells import OVERHEAD_BYTES
 from streameval_server._engine import Engine
 from streameval_server._entries import Entry, Kind
 from streameval_server._errors import CorruptLogError
 from streameval_server._limits import Limits
+from streameval_server._rows import CaseRows, MissRows, PredictionRows
 
 LIMITS = Limits(max_cells=64)
 
@@ -95,7 +96,7 @@ def test_grouping_does_not_matter(seed):
     assert [info.name for info in engine.streams()] == sorted(wanted)
     for name, evaluator in wanted.items():
         assert engine.view(name).evaluator == evaluator
-    assert engine.totals() == {
+    assert {name: known.total for name, known in engine.catalog().items()} == {
         name: evaluator.num_positive_ref + evaluator.num_negative_ref
         for name, evaluator in wanted.items()
     }
@@ -116,7 +117,7 @@ def test_a_restored_engine_is_the_same(seed):
         parts = kept | dict(checkpoint.changed)
     again = Engine.restore(LIMITS, engine.revision, engine.received_us, parts)
     assert again.state_hash() == engine.state_hash()
-    assert again.totals() == engine.totals()
+    assert again.catalog() == engine.catalog()
     more = random_log(seed + 100, 80)[60:]
     more = [entry for entry in more if entry.rows is not None]
     for revision, entry in enumerate(more, engine.revision + 1):
@@ -133,11 +134,18 @@ def test_only_what_changed_is_checkpointed():
     engine.apply(
         [Entry(n, n, Kind.BATCH, name, "", 0, 0, rows) for n, name in [(1, "a"), (2, "b")]]
     )
-    assert set(engine.checkpoint(0).changed) == {"marks", "stream/a", "stream/b"}
-    engine.apply([Entry(3, 3, Kind.BATCH, "b", "", 0, 0, rows)])
+    assert set(engine.checkpoint(0).changed) == {
+        "marks",
+        "stream/a",
+        "pane/0/a",
+        "stream/b",
+        "pane/0/b",
+    }
+    minute = 60_000_000
+    engine.apply([Entry(3, minute, Kind.BATCH, "b", "", 0, 0, rows)])
     checkpoint = engine.checkpoint(2)
-    assert set(checkpoint.changed) == {"marks", "stream/b"}
-    assert checkpoint.unchanged == ("stream/a",)
+    assert set(checkpoint.changed) == {"marks", "stream/b", f"pane/{minute}/b"}
+    assert checkpoint.unchanged == ("stream/a", "pane/0/a", "pane/0/b")
 
 
 def test_views_are_whole_and_shared():
@@ -189,16 +197,22 @@ def test_streams_are_listed_in_pages():
 
 
 def test_memory_is_estimated_from_above():
-    """At most 32 B a row, no more than the cap on cells allows, and nothing after deletion."""
+    """Of counts that wait, panes and ids; and nothing after deletion."""
     engine = Engine(LIMITS)
     rng = np.random.default_rng(1)
     rows = CaseRows(rng.random(1000) < 0.5, rng.random(1000), None, 1000, 1000)
     engine.apply([Entry(1, 0, Kind.BATCH, "a", "", 0, 0, rows)])
-    assert 0 < engine.memory_bytes <= 32 * LIMITS.max_cells
+    most = 2 * (OVERHEAD_BYTES + 24 * 1024)
+    assert 0 < engine.memory_bytes <= most
     engine.checkpoint(0)
-    assert 0 < engine.memory_bytes <= 32 * LIMITS.max_cells + 500
-    engine.apply([Entry(2, 0, Kind.DELETE_STREAM, "a", "", 0, 0, None)])
-    assert engine.memory_bytes == 0
+    assert 0 < engine.memory_bytes <= most
+    before = engine.memory_bytes
+    predictions = PredictionRows([b"%d" % n for n in range(100)], rng.random(100), 100, 100)
+    engine.apply([Entry(2, 0, Kind.BATCH, "a", "", 0, 0, predictions)])
+    assert engine.memory_bytes >= before + 100 * 100
+    assert engine.kept_ids == 100
+    engine.apply([Entry(3, 0, Kind.DELETE_STREAM, "a", "", 0, 0, None)])
+    assert (engine.memory_bytes, engine.kept_ids) == (0, 0)
 
 
 @pytest.mark.parametrize(

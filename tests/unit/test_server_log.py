@@ -242,8 +242,11 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
         query = "SELECT part, revision, count(*) FROM part GROUP BY part, revision"
         return storage._opened().execute(query).fetchall()
 
+    pane = f"pane/{NOW}"
     assert [(part, revision) for part, revision, _ in parts()] == [
         ("marks", 2),
+        (f"{pane}/a", 2),
+        (f"{pane}/b", 2),
         ("stream/a", 2),
         ("stream/b", 2),
     ]
@@ -261,6 +264,8 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
     assert core.committer.checkpoint_revision == 3
     assert [(part, revision) for part, revision, _ in parts()] == [
         ("marks", 3),
+        (f"{pane}/a", 2),
+        (f"{pane}/b", 3),
         ("stream/a", 2),
         ("stream/b", 3),
     ]
@@ -335,11 +340,11 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
-    monkeypatch.setattr(_checkpoint, "FORMAT", 2)
+    monkeypatch.setattr(_checkpoint, "FORMAT", 3)
     checkpoint(core)
     storage.close()
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="the checkpoint has format 2, this version knows 1"):
+    with pytest.raises(StorageError, match="the checkpoint has format 3, this version knows 2"):
         open_core(storage, Limits())
 
 

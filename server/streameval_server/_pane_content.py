@@ -1,0 +1,166 @@
+"""What one pane holds: the counts and the coverage of each slice.
+
+A pane is a part of a checkpoint, so it knows the revision of its last change.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from streameval._codec import decode, encode
+from streameval._coverage import CoverageCell
+from streameval._errors import CorruptStateError
+from streameval_server._cells import Cells
+from streameval_server._coverage import PaneCoverage
+from streameval_server._delays import Delays
+from streameval_server._views import PaneView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval._resolution import Scale
+    from streameval._state import State
+
+_PART = struct.Struct("<IIII")
+
+
+class Part:
+    """The counts and the coverage of one slice."""
+
+    __slots__ = ("cells", "coverage")
+
+    def __init__(self, cells: Cells, coverage: PaneCoverage) -> None:
+        self.cells = cells
+        self.coverage = coverage
+
+    def cover(self, coverage: PaneCoverage) -> None:
+        """Add to the coverage."""
+        self.coverage = PaneCoverage.merged((self.coverage, coverage))
+
+    def merge(self, other: Part) -> None:
+        """Add everything that another has counted."""
+        self.cells.merge([other.cells.state()])
+        if not other.coverage.is_empty:
+            self.cover(other.coverage)
+
+
+class PaneContent:
+    """One pane's slices.
+
+    Parameters
+    ----------
+    make : callable
+        Makes an empty part.
+    revision : callable
+        Returns the revision that is being applied.
+
+    Attributes
+    ----------
+    parts : dict of int to Part
+        By the number of the slice.
+    revision : int
+        Log revision of the last change.
+    """
+
+    __slots__ = ("_frozen", "_make", "_now", "parts", "revision")
+
+    def __init__(self, make: Callable[[], Part], revision: Callable[[], int]) -> None:
+        self._make = make
+        self._now = revision
+        self._frozen: dict[int, PaneView] | None = None
+        self.parts: dict[int, Part] = {}
+        self.revision = revision()
+
+    def touch(self) -> None:
+        """Note a change."""
+        self.revision = self._now()
+        self._frozen = None
+
+    def part(self, number: int) -> Part:
+        """Return a slice's part to change it, made if need be."""
+        part = self.parts.get(number)
+        if part is None:
+            part = self.parts[number] = self._make()
+        return part
+
+    def merge(self, *others: PaneContent) -> None:
+        """Add everything that other panes hold."""
+        self.touch()
+        for number in sorted({number for other in others for number in other.parts}):
+            parts = [other.parts[number] for other in others if number in other.parts]
+            mine = self.part(number)
+            mine.cells.merge([part.cells.state() for part in parts])
+            mine.coverage = PaneCoverage.merged(part.coverage for part in (mine, *parts))
+
+    def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
+        """Return its slices as they are now; the same object until it changes. O(slices)."""
+        if self._frozen is None:
+            self._frozen = {
+                number: PaneView(start_us, end_us, part.cells.frozen(), part.coverage)
+                for number, part in self.parts.items()
+            }
+        return self._frozen
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, at most about. O(slices)."""
+        return sum(part.cells.memory_bytes for part in self.parts.values())
+
+    def to_bytes(self) -> bytes:
+        """Return the content. O(cells)."""
+        return parts_to_bytes(self.parts)
+
+
+def parts_to_bytes(parts: dict[int, Part]) -> bytes:
+    """Return parts as bytes, in order of their numbers. O(cells)."""
+    pieces: list[bytes] = []
+    for number in sorted(parts):
+        part = parts[number]
+        counts = encode(part.cells.state())
+        coverage = b"" if part.coverage.is_empty else part.coverage.cell.to_bytes()
+        delays = part.coverage.delays.to_bytes()
+        pieces += (
+            _PART.pack(number, len(counts), len(coverage), len(delays)),
+            counts,
+            coverage,
+            delays,
+        )
+    return b"".join(pieces)
+
+
+def parts_from_bytes(data: bytes, bits: int | None, scale: Scale) -> dict[int, Part]:
+    """Return the parts that `parts_to_bytes` wrote. O(cells).
+
+    Parameters
+    ----------
+    bits
+        The resolution at which their changes will come.
+    scale
+        The stream's.
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    parts: dict[int, Part] = {}
+    at = 0
+    try:
+        while at < len(data):
+            number, *lengths = _PART.unpack_from(data, at)
+            at += _PART.size
+            blobs = []
+            for length in lengths:
+                blobs.append(data[at : at + length])
+                at += length
+            cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
+            state: State = decode(blobs[0])
+            parts[number] = Part(
+                Cells(state, bits), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
+            )
+    except struct.error as error:
+        raise CorruptStateError(str(error)) from error
+    if at != len(data):
+        raise CorruptStateError("the parts end too soon")
+    return parts
