@@ -95,10 +95,14 @@ def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | N
     if view.resolution is None or math.isnan(figure.variance):
         return figure.variance
     hidden = hides_order(groups, view.resolution, view.scale)
+    # Weighted counts are more than the cases behind them.
+    weight = groups.P / figure.positives
     if name == "auc_roc":
-        return (math.sqrt(figure.variance) + hidden_error(rows_of(groups, hidden))) ** 2
+        error = hidden_error(rows_of(groups, hidden)) * math.sqrt(weight)
+        return (math.sqrt(figure.variance) + error) ** 2
     orders = positives_first(groups, hidden), negatives_first(groups, hidden)
-    return max(figure.variance, *(figure_of(order, name, prevalence).variance for order in orders))
+    variances = [figure_of(order, name, prevalence).variance * weight for order in orders]
+    return max(figure.variance, *variances)
 
 
 def hidden_error(groups: Groups) -> float:

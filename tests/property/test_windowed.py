@@ -337,3 +337,19 @@ def test_cached_windows_leave_when_their_panes_do() -> None:
     cache.get(2, [panes[0]], lambda: Window(panes[0], 0, 1))
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("resolution", [2, 3, 5])
+def test_decayed_intervals_allow_for_what_cells_hide(resolution: int) -> None:
+    """Weighted counts are no sample size there either: as wide as if nothing were decayed."""
+    random = np.random.default_rng(resolution)
+    windowed = WindowedEvaluator(resolution=resolution)
+    for minute in range(10):
+        labels = random.random(60) < 0.3
+        scores = random.normal(size=60) + labels
+        windowed.add_cases(labels=labels, scores=scores, at=NOON + minute * MINUTE)
+    plain, decayed = windowed.last(HOUR), windowed.decayed(10_000 * DAY)
+    for name in ("auc_roc", "auc_pr"):
+        mine, its = decayed.interval(name), plain.interval(name)
+        assert mine.lower == pytest.approx(its.lower, rel=2e-3)
+        assert mine.upper == pytest.approx(its.upper, rel=2e-3)
