@@ -1,0 +1,265 @@
+"""Tokens: how they are made, kept, compared, and read again."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streameval_server import SettingsError, _tokens
+from streameval_server._errors import Code, RequestError
+from streameval_server._security import Guard, bearer
+from streameval_server._tokens import Scope, create_token, granted, read_grants
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = "a" * 64
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a tokens file may be made."""
+    return tmp_path / "tokens.toml"
+
+
+def test_a_token_is_kept_as_a_hash_only(path: Path) -> None:
+    """The file cannot be used to act as anybody, and only its owner may read it."""
+    token = create_token(path, "web-1", ["ingest", "query"], ["fraud", "spam/v1"])
+    text = path.read_text()
+    secret = token.rpartition(".")[2]
+    assert len(secret) == 43
+    assert secret not in text
+    (entry,) = tomllib.loads(text)["token"]
+    assert entry.pop("created").tzinfo is not None
+    assert entry == {
+        "id": "web-1",
+        "hash": "sha256:" + hashlib.sha256(token.encode()).hexdigest(),
+        "scopes": ["ingest", "query"],
+        "streams": ["fraud", "spam/v1"],
+    }
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len({create_token(path, f"other-{number}", ["query"]) for number in range(20)}) == 20
+
+
+def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
+    """What people wrote into the file stays, comments and access rights too."""
+    first = create_token(path, "a", ["query"])
+    path.write_text("# Ours.\n" + path.read_text() + "\n\n")
+    path.chmod(0o640)
+    before = path.read_text().rstrip()
+    second = create_token(path, "b", ["admin"])
+    assert path.read_text().startswith(before + "\n\n[[token]]\n")
+    assert path.stat().st_mode & 0o777 == 0o640
+    grants = read_grants(path)
+    assert granted(grants, first) is grants["a"]
+    assert granted(grants, second) is grants["b"]
+    assert grants["b"].streams is None
+    assert [entry.name for entry in path.parent.iterdir()] == ["tokens.toml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("a b", ["query"]), "id must be 1 to 64 of A-Z a-z 0-9 _ -, got 'a b'"),
+        (("a.b", ["query"]), "id must be 1 to 64"),
+        (("", ["query"]), "id must be 1 to 64"),
+        (("x", []), "scopes must be a list of ingest, query, admin, got []"),
+        (("x", ["all"]), "scopes must be a list of ingest, query, admin, got ['all']"),
+        (("x", ["query"], []), "streams must be a list of names, or absent for all; got []"),
+        (("x", ["query"], ["fraud/"]), "stream name must be [A-Za-z0-9._-]+"),
+        (("x", ["query"], ['"']), "stream name must be [A-Za-z0-9._-]+"),
+        (("taken", ["query"]), "has a token with the id taken already"),
+    ],
+)
+def test_a_token_that_cannot_be_is_not_made(
+    path: Path, arguments: tuple[Any, ...], problem: str
+) -> None:
+    """It says why, and the file is as it was."""
+    create_token(path, "taken", ["query"])
+    before = path.read_bytes()
+    with pytest.raises(SettingsError) as caught:
+        create_token(path, *arguments)
+    assert problem in str(caught.value)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["tokens.toml"]
+
+
+def test_two_commands_do_not_undo_each_other(path: Path) -> None:
+    """The second says that there is a first."""
+    with (
+        _tokens._rewriting(path),
+        pytest.raises(SettingsError, match="another command is changing"),
+    ):
+        create_token(path, "x", ["query"])
+    create_token(path, "x", ["query"])
+    assert list(read_grants(path)) == ["x"]
+
+
+def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
+    """The file that it leads to is changed."""
+    real = tmp_path / "real.toml"
+    path.symlink_to(real)
+    create_token(path, "x", ["query"])
+    assert path.is_symlink()
+    assert list(read_grants(real)) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[token]]\n", "token 1: hash must be sha256: and 64 hexadecimal digits"),
+        (f"[[token]]\nhash = 'sha256:{GOOD}'\nscopes = ['query']", "token 1: id must be 1 to 64"),
+        (f"[[token]]\nhash = 'sha256:{GOOD}'\nid = 'x'", "token 1: scopes must be a list of"),
+        (f"[[token]]\nid = 'x'\nscopes = 'query'\nhash = 'sha256:{GOOD}'", "scopes must be a list"),
+        (f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'md5:{GOOD}'", "hash must be sha256:"),
+        (
+            f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\nstreams = []",
+            "streams",
+        ),
+        (
+            f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\nstream = ['a']",
+            "there is no key 'stream'",
+        ),
+        (
+            f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\n" * 2,
+            "token 2: the id x is taken",
+        ),
+        ("tokens = []", "everything must stand below [[token]]"),
+        ("token = 3", "everything must stand below [[token]]"),
+        ("token = [3]", "token 1: it must be a table"),
+        ("[[token]", "cannot read the tokens file"),
+        ("\udcff", "cannot read the tokens file"),
+    ],
+)
+def test_a_file_that_is_not_right_is_refused_whole(path: Path, text: str, problem: str) -> None:
+    """A misspelt limit must not become no limit."""
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(SettingsError) as caught:
+        read_grants(path)
+    assert problem in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert GOOD not in str(caught.value)
+
+
+def test_a_token_in_the_place_of_its_hash_is_not_repeated(path: Path) -> None:
+    """The message of a mistake that people make does not give the secret away."""
+    path.write_text("[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sv1.x.secret'\n")
+    with pytest.raises(SettingsError) as caught:
+        Guard(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hmac.compare_digest, whole, whether the id is known or not, and by nothing else."""
+    token = create_token(path, "x", ["query"])
+    grants = read_grants(path)
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        compared.append((a, b))
+        return hmac.compare_digest(a, b)
+
+    monkeypatch.setattr(
+        _tokens, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)})
+    )
+    tried = [token, token + "x", token[:-1], "sv1.y.z", "sv1.", "", "sv2." + token[4:], "\udcff"]
+    found = [granted(grants, text) for text in tried]
+    assert found == [grants["x"]] + [None] * (len(tried) - 1)
+    assert len(compared) == len(tried)
+    assert {len(side) for pair in compared for side in pair} == {32}
+
+
+def test_scopes_stand_for_themselves(path: Path) -> None:
+    """None of them includes another."""
+    for scope in Scope:
+        token = create_token(path, scope, [scope])
+        guard = Guard(path)
+        for other in Scope:
+            if other is scope:
+                guard.authorise(token, other, "any/stream")
+            else:
+                with pytest.raises(RequestError) as caught:
+                    guard.authorise(token, other)
+                assert caught.value.code is Code.PERMISSION_DENIED
+                assert caught.value.metadata == {"scope": other}
+
+
+def test_without_a_file_everybody_may_do_everything() -> None:
+    """Also with a token, which clients send before they know."""
+    guard = Guard(None)
+    for token in (None, "sv1.x.y"):
+        access = guard.authorise(token, Scope.ADMIN, "a")
+        access.need(Scope.INGEST, "b")
+        assert (access.who, access.streams, access.forbids("c")) == ("", None, None)
+    guard.refresh()
+
+
+def test_what_changes_in_the_file_changes_for_those_who_are_in(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Narrowed at once, ended when it is gone or replaced; a file that is away changes nothing."""
+    token = create_token(path, "x", ["ingest", "query"])
+    guard = Guard(path)
+    access = guard.authorise(token, Scope.INGEST, "a")
+    text = path.read_text()
+
+    def write(changed: str | None) -> None:
+        path.unlink()
+        if changed is not None:
+            path.write_text(changed)
+        guard.refresh()
+
+    write(text.replace("scopes", 'streams = ["b"]\nscopes'))
+    access.need(Scope.INGEST, "b")
+    assert access.forbids("a") == "the token x is not for the stream 'a', but for b and below"
+    write(text.replace('"ingest", ', ""))
+    with pytest.raises(RequestError, match="this needs the scope ingest; the token x has query"):
+        access.need(Scope.INGEST)
+    access.need(Scope.QUERY)
+
+    write(None)
+    access.need(Scope.QUERY)
+    said = caplog.messages[-1]
+    assert said.startswith("the tokens stay as they were: cannot read the tokens file")
+    count = len(caplog.messages)
+    guard.refresh()
+    assert len(caplog.messages) == count  # it is said once
+
+    path.write_text(text.replace('id = "x"', 'id = "y"'))
+    guard.refresh()
+    for ask in (access.need, lambda: access.forbids("a"), lambda: access.streams):
+        with pytest.raises(RequestError, match="the token x was taken away") as caught:
+            ask()
+        assert (caught.value.code, caught.value.reason) == (Code.UNAUTHENTICATED, "TOKEN_REVOKED")
+    # The id alone is nobody: the hash is what counts.
+    write(_other_hash(text))
+    with pytest.raises(RequestError, match="was taken away"):
+        access.need()
+
+
+def _other_hash(text: str) -> str:
+    """Return a file with the same id and another token."""
+    start = text.index("sha256:") + len("sha256:")
+    return text[:start] + GOOD + text[start + 64 :]
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        (None, None),
+        ("", None),
+        ("Bearer", None),
+        ("Bearer ", ""),
+        ("bearer  abc ", "abc"),
+        ("BEARER abc", "abc"),
+        ("Token abc", None),
+        ("Bearerabc", None),
+    ],
+)
+def test_headers_of_other_schemes_hold_no_token(header: str | None, token: str | None) -> None:
+    """The scheme's case does not matter, its name does."""
+    assert bearer(header) == token
