@@ -174,6 +174,13 @@ def coverage_message(of: Applied) -> types_pb2.Coverage | None:
     )
     if counts.predictions > counts.retracted:
         message.labelled_share = counts.labelled_share
+    for band in coverage.bands():
+        message.bands.add(
+            lower=band.lower,
+            upper=band.upper,
+            predictions=band.predictions,
+            labelled=band.labelled,
+        )
     sketch = coverage.delays.sketch()
     for quantile in DELAY_QUANTILES:
         delay_us = sketch.get_quantile_value(quantile)

@@ -39,7 +39,7 @@ OVERHEAD_BYTES = 2_048
 class Frozen:
     """Counts at one moment, merged when somebody first asks. Immutable."""
 
-    __slots__ = ("_bits", "_evaluator", "_pending", "_state")
+    __slots__ = ("__weakref__", "_bits", "_evaluator", "_pending", "_state")
 
     def __init__(
         self, state: State, pending: tuple[ScoreCounts, ...] = (), bits: int | None = None

@@ -24,6 +24,7 @@ from streameval._evaluator import Evaluator
 from streameval._panes import Grid, tiers_of
 from streameval._times import LAST_US, to_datetime
 from streameval._window import PaneState, newest_panes
+from streameval_server._cells import Frozen
 from streameval_server._errors import Code, RequestError
 from streameval_server._views import SliceView
 
@@ -258,8 +259,8 @@ def grid_of(view: StreamView) -> Grid:
 
 
 def empty_slice(view: StreamView) -> SliceView:
-    """Return a slice without cases, with the stream's settings."""
-    return SliceView(Evaluator(max_cells=view.whole.all_time.max_cells))
+    """Return a slice without cases, with the stream's settings: slices count as panes do."""
+    return SliceView(Frozen(empty_pane(view)._view()))
 
 
 def empty_pane(view: StreamView) -> Evaluator:

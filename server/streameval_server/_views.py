@@ -59,17 +59,22 @@ class SliceView:
 
     Attributes
     ----------
-    all_time : Evaluator
-        Everything since the stream was made. Never mutate it.
+    counts : Frozen
+        Everything since the stream was made; the same object until it changes.
     coverage : PaneCoverage
         Of all predictions since then.
     panes : tuple of PaneView
         Oldest first; panes without anything in them are left out.
     """
 
-    all_time: Evaluator
+    counts: Frozen
     coverage: PaneCoverage = field(default_factory=PaneCoverage)
     panes: tuple[PaneView, ...] = ()
+
+    @property
+    def all_time(self) -> Evaluator:
+        """All counts, always the same object. Never mutate it. O(cells) at first."""
+        return self.counts.evaluator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +102,7 @@ class FrozenStream:
         if found is None:
             counts, coverage = self.all_time[number]
             panes = tuple(pane[number] for pane in self.panes if number in pane)
-            found = self._slices[number] = SliceView(counts.evaluator, coverage, panes)
+            found = self._slices[number] = SliceView(counts, coverage, panes)
         return found
 
 

@@ -72,7 +72,7 @@ def _of_resolution(of: Applied, resolution: int | None) -> Iterator[str]:
     if resolution is None:
         return
     settings = of.view.info.settings
-    if of.span_us is None:
+    if of.span_us is None and of.selected.segment is None:
         yield (
             f"scores are kept to {resolution} significant bits, because there were too many "
             "distinct ones to keep all: bounds say how much that hides"

@@ -44,8 +44,7 @@ class _Look:
     @classmethod
     def at(cls, of: Applied, snapshot: types_pb2.Snapshot) -> _Look:
         # Whatever changes a stream changes its all-time counts or their coverage.
-        whole = of.view.whole
-        parts = (whole.all_time._view(), whole.coverage)
+        parts = (of.view.whole.counts, of.view.whole.coverage)
         return cls(of.span_us, tuple(map(weakref.ref, parts)), snapshot)
 
     def differs(self, before: _Look | None) -> bool:

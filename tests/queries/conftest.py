@@ -51,9 +51,13 @@ class Pane:
 class Slice:
     """Stands in for a SliceView."""
 
-    all_time: Evaluator
+    counts: Evaluator
     panes: tuple[Pane, ...]
     coverage: PaneCoverage = field(default_factory=PaneCoverage)
+
+    @property
+    def all_time(self) -> Evaluator:
+        return self.counts
 
 
 class View:
@@ -81,7 +85,8 @@ class View:
             Pane(start, self.grid.end_of(start), counted(events, self.info.settings))
             for start, events in sorted(by_pane.items())
         )
-        return Slice(counted(mine), panes)
+        # Slices are bounded from the start, as panes are; the whole is exact.
+        return Slice(counted(mine, segment and self.info.settings), panes)
 
     @property
     def whole(self) -> Slice:

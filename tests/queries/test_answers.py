@@ -74,7 +74,8 @@ def selection(window: dict, segment: tuple | None) -> types_pb2.Selection:
 def expected_of(view: View, found, segment: tuple | None) -> Evaluator:
     """Return the events of an answer, counted anew."""
     if not found.HasField("window"):
-        return counted([event for event in view.events if event.is_in(segment)])
+        mine = [event for event in view.events if event.is_in(segment)]
+        return counted(mine, segment and view.info.settings)
     start = found.window.start_time.ToMicroseconds()
     end = found.window.end_time.ToMicroseconds()
     return counted(view.between(start, end, segment), view.info.settings)
