@@ -15,6 +15,7 @@ from streameval._groups import Groups
 from streameval._hull import Vertices, cached_hull, hull_vertices
 from streameval._pr_areas import auc_pr_value, average_precision_value
 from streameval._roc_areas import auc_roc_value, partial_auc_roc_value
+from streameval._values import optional_real, real
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class AreaQueries(Queries):
         >>> ev.auc_roc(max_fpr=0.5), ev.auc_roc(max_fpr=0.5, standardize=True)
         (0.25, 0.6666666666666666)
         """
+        max_fpr = optional_real(max_fpr, "max_fpr")
+        min_recall = optional_real(min_recall, "min_recall")
         view = self._view()
         key = ("auc_roc", hull, max_fpr, min_recall, standardize)
         return view.cached(
@@ -223,6 +226,8 @@ class AreaQueries(Queries):
         >>> round(ev.auc_pr(prevalence=0.01), 6)
         0.507459
         """
+        prevalence = optional_real(prevalence, "prevalence")
+        min_recall = real(min_recall, "min_recall")
         view = self._view()
         key = ("auc_pr", hull, method, prevalence, min_recall)
         return view.cached(
@@ -272,6 +277,7 @@ class AreaQueries(Queries):
         >>> round(ev.average_precision(), 6)
         0.416667
         """
+        prevalence = optional_real(prevalence, "prevalence")
         view = self._view()
         return view.cached(
             ("average_precision", prevalence),

@@ -48,6 +48,7 @@ from streameval._pr_areas import average_precision_value, negatives_factor
 from streameval._ranked import RankedQueries
 from streameval._resolution import MAX_BITS
 from streameval._skew import SkewQueries
+from streameval._values import shown
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     figure = _FIGURES.get(name)
     if figure is None:
         known = ", ".join(BOUNDED_FIGURES)
-        raise InvalidInputError(f"bounds are known for {known}; got {name!r}", field="name")
+        raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="name")
     arguments = {**arguments, **figure.fixed}
 
     def at(order: View) -> Any:

@@ -12,13 +12,13 @@ refused with the same words over Python and over gRPC, before anything changes.
 
 Columns may be lists, numpy arrays, and whatever pandas, polars, pyarrow or torch
 call a column; none of these is imported. Cost: O(n), a few passes over arrays;
-columns of Python objects are read one by one.
+columns of Python objects are read one by one. Whatever the caller's own objects
+raise while they are read refuses them, with what they raised as the cause.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from streameval._errors import InvalidInputError
 from streameval._multiset import LIMIT, too_many
+from streameval._values import at_row, is_number, scalar, short, shown, unreadable
 
 if TYPE_CHECKING:
     from streameval._groups import FloatArray, IntArray
@@ -145,10 +146,10 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
             bad = ~((column >= 0) & (column == np.floor(column)) & np.isfinite(column))
         if bad.any():
             raise _refused_count(column[_first(bad)], field, _first(bad))
-        if column.sum() >= LIMIT:
+        if column.size and float(column.max()) >= LIMIT:
             raise too_many()
-        return column.astype(np.int64)
-    if kind not in "iu":
+        column = column.astype(np.int64)
+    elif kind not in "iu":
         whole = [
             check_count(value, field=field, index=i)
             for i, value in enumerate(_objects(counts, column))
@@ -157,7 +158,7 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
             raise too_many()
         return np.array(whole, dtype=np.int64)
     if column.size:
-        if kind == "i" and column.min() < 0:
+        if column.min() < 0:
             raise _refused_count(column[_first(column < 0)], field, _first(column < 0))
         largest = int(column.max())
         # The quick bound first; only where it fails are Python's integers needed.
@@ -168,14 +169,17 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
 
 def check_label(label: Any, *, field: str = "positive", index: int | None = None) -> bool:
     """Read one label, or refuse it."""
-    value = _scalar(label)
+    value = scalar(label, "label", field, index)
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if _is_number(value):
-        if value == 1:
-            return True
-        if value == 0:
-            return False
+    if is_number(value):
+        try:
+            if value == 1:
+                return True
+            if value == 0:
+                return False
+        except Exception as error:
+            raise unreadable("label", error, field, index) from error
     raise _refused_label(label, field, index)
 
 
@@ -183,16 +187,18 @@ def check_score(
     score: Any, *, field: str = "score", index: int | None = None, scale: str = "plain"
 ) -> float:
     """Read one score, or refuse it."""
-    value = _scalar(score)
-    if not _is_number(value):
-        message = f"score must be a number, got {_shown(score)}{_at(index)}"
+    value = scalar(score, "score", field, index)
+    if not is_number(value):
+        message = f"score must be a number, got {shown(score)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
     try:
         number = float(value)
     except (OverflowError, ValueError):  # beyond float64; a signalling NaN of decimal
         number = math.inf
+    except Exception as error:
+        raise unreadable("score", error, field, index) from error
     if not math.isfinite(number):
-        message = f"score must be finite, got {value}{_at(index)}"
+        message = f"score must be finite, got {shown(value)}{at_row(index)}"
         raise InvalidInputError(message, field=field, index=index)
     if scale == "probability" and not 0.0 <= number <= 1.0:
         raise _refused_probability(number, field, index)
@@ -201,13 +207,24 @@ def check_score(
 
 def check_count(count: Any, *, field: str = "count", index: int | None = None) -> int:
     """Read one count, or refuse it. A float is a count if it is a whole number."""
-    value = _scalar(count)
+    value = scalar(count, "count", field, index)
+    try:
+        whole = _whole(value)
+    except Exception as error:
+        raise unreadable("count", error, field, index) from error
+    if whole is None:
+        raise _refused_count(count, field, index)
+    if whole >= LIMIT:
+        raise too_many()
+    return whole
+
+
+def _whole(value: Any) -> int | None:
+    """Return a number as an integer, if it is one and not negative."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
-    if not _is_number(value) or not isinstance(value, int | np.integer) or value < 0:
-        raise _refused_count(count, field, index)
-    if value >= LIMIT:
-        raise too_many()
+    if not is_number(value) or not isinstance(value, int | np.integer) or value < 0:
+        return None
     return int(value)
 
 
@@ -218,13 +235,15 @@ def _column(values: Any, field: str) -> npt.NDArray[Any]:
     elif values is None or isinstance(values, str | bytes | bytearray | memoryview | dict | set):
         raise _no_column(values, field)
     else:
-        _check_nulls(values, field)
         try:
+            _check_nulls(values, field)
             # Of a nullable column without nulls pandas makes objects unless asked so.
             column = np.asarray(values.to_numpy() if hasattr(values, "isna") else values)
-        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        except InvalidInputError:
+            raise
+        except Exception as error:
             raise InvalidInputError(
-                f"{field} cannot be read as a column: {error}", field=field
+                f"{field} cannot be read as a column: {short(str(error))}", field=field
             ) from error
     if column.ndim == 0:
         raise _no_column(values, field)
@@ -260,38 +279,8 @@ def _objects(values: Any, column: npt.NDArray[Any]) -> Any:
     return values if isinstance(values, list | tuple) else column
 
 
-def _scalar(value: Any) -> Any:
-    """Return a zero-dimensional array or tensor as the scalar that it holds."""
-    if isinstance(value, numbers.Number | np.generic | str) or not hasattr(value, "__array__"):
-        return value
-    array = np.asarray(value)
-    return array[()] if array.ndim == 0 else value
-
-
-def _is_number(value: Any) -> bool:
-    """Tell whether a scalar is a real number: not a boolean, not a duration."""
-    if isinstance(value, bool | np.bool_ | np.timedelta64):  # numpy calls a duration an integer
-        return False
-    if isinstance(value, numbers.Real):
-        return True
-    # Decimal is a Number without being a Real; complex numbers have no order.
-    return isinstance(value, numbers.Number) and not isinstance(value, numbers.Complex)
-
-
 def _first(where: npt.NDArray[np.bool_]) -> int:
     return int(np.argmax(where))
-
-
-def _at(index: int | None) -> str:
-    return "" if index is None else f" at index {index}"
-
-
-def _shown(value: Any) -> str:
-    """Return a value as a message shows it: numbers bare, the rest short and quoted."""
-    if isinstance(value, numbers.Number | np.generic):
-        return str(value)
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _no_column(values: Any, field: str) -> InvalidInputError:
@@ -302,15 +291,15 @@ def _no_column(values: Any, field: str) -> InvalidInputError:
 
 
 def _refused_label(value: Any, field: str, index: int | None) -> InvalidInputError:
-    message = f"label must be True, False, 1 or 0, got {_shown(value)}{_at(index)}"
+    message = f"label must be True, False, 1 or 0, got {shown(value)}{at_row(index)}"
     return InvalidInputError(message, field=field, index=index)
 
 
 def _refused_probability(value: float, field: str, index: int | None) -> InvalidInputError:
-    message = f"score must be between 0 and 1 on the probability scale, got {value}{_at(index)}"
+    message = f"score must be between 0 and 1 on the probability scale, got {value}{at_row(index)}"
     return InvalidInputError(message, field=field, index=index)
 
 
 def _refused_count(value: Any, field: str, index: int | None) -> InvalidInputError:
-    message = f"count must be a non-negative integer, got {_shown(value)}{_at(index)}"
+    message = f"count must be a non-negative integer, got {shown(value)}{at_row(index)}"
     return InvalidInputError(message, field=field, index=index)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from streameval._errors import InvalidInputError
+from streameval._values import real, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,13 @@ def recall_share(beta: float) -> float:
 
     F = 1/(share/recall + (1 - share)/precision) = TP/(share P + (1 - share)(TP + FP)).
     """
-    if not (beta > 0 and math.isfinite(beta)):
-        raise InvalidInputError(f"beta must be positive and finite, got {beta}", field="beta")
-    if beta <= 1:
-        return beta * beta / (1 + beta * beta)
-    inverse = 1 / beta
+    weight = real(beta, "beta")
+    if not (weight > 0 and math.isfinite(weight)):
+        message = f"beta must be positive and finite, got {shown(beta)}"
+        raise InvalidInputError(message, field="beta")
+    if weight <= 1:
+        return weight * weight / (1 + weight * weight)
+    inverse = 1 / weight
     return 1 / (1 + inverse * inverse)
 
 

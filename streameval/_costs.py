@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._errors import InvalidInputError
+from streameval._values import real, shown
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -141,6 +142,8 @@ def cheapest_threshold(hull: Vertices, *, cost_fp: float, cost_fn: float) -> flo
 
 def check_cost(cost: float, field: str) -> Fraction:
     """Return a cost as an exact ratio, or refuse it: finite, 0 or more."""
-    if not (cost >= 0 and math.isfinite(cost)):
-        raise InvalidInputError(f"{field} must be finite and 0 or more, got {cost}", field=field)
-    return Fraction(cost if isinstance(cost, int | Fraction) else float(cost))
+    number = real(cost, field)
+    if not (number >= 0 and math.isfinite(number)):
+        message = f"{field} must be finite and 0 or more, got {shown(cost)}"
+        raise InvalidInputError(message, field=field)
+    return Fraction(cost if isinstance(cost, int | Fraction) else number)

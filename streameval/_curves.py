@@ -16,6 +16,7 @@ import numpy as np
 from streameval._errors import InvalidInputError
 from streameval._hull import cached_hull
 from streameval._points import Curve, precision_of
+from streameval._values import reals
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class PrHull(Curve):
         >>> ev.pr_hull().at([0, 0.5, 0.75, 1]).round(3)
         array([1.   , 1.   , 0.75 , 0.667])
         """
-        wanted = np.asarray(recalls, dtype=np.float64)
+        wanted = reals(recalls, "recalls")
         bad = np.flatnonzero(~((wanted >= 0) & (wanted <= 1)))
         if bad.size:
             index = int(bad[0])

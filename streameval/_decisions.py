@@ -21,6 +21,7 @@ from streameval._exact import exact_dot
 from streameval._hull import cached_hull
 from streameval._ranked import check_rank
 from streameval._tied_ranks import expected_positives
+from streameval._values import real, shown
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DecisionQueries(Queries):
         >>> ev.confusion_at(0.5)
         Confusion(threshold=0.5, tp=1, fp=1, fn=1, tn=1)
         """
-        cut = float(threshold) + 0.0  # -0.0 is 0.0
+        cut = real(threshold, "threshold") + 0.0  # -0.0 is 0.0
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
         points = self._view().points
@@ -352,9 +353,10 @@ class DecisionQueries(Queries):
 
 def _share(value: float, field: str) -> float:
     """Return a number from 0 to 1, or refuse it."""
-    number = float(value)
+    number = real(value, field)
     if not 0 <= number <= 1:
-        raise InvalidInputError(f"{field} must be between 0 and 1, got {value}", field=field)
+        message = f"{field} must be between 0 and 1, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
     return number
 
 

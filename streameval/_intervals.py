@@ -18,6 +18,7 @@ from streameval._bounds import BoundsQueries
 from streameval._errors import InvalidInputError
 from streameval._estimates import figure_of, hidden_variance, limits_of, value_of
 from streameval._limits import UNDEFINED, Figure, Limits
+from streameval._values import real, shown
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
@@ -197,15 +198,16 @@ def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | Non
 
 def check_level(level: float) -> None:
     """Refuse a level that is no probability strictly between 0 and 1."""
-    if not 0 < level < 1:
-        raise InvalidInputError(f"level must be between 0 and 1, got {level}", field="level")
+    if not 0 < real(level, "level") < 1:
+        message = f"level must be between 0 and 1, got {shown(level)}"
+        raise InvalidInputError(message, field="level")
 
 
 def check_method(method: str, name: str, *, anytime: bool, cells: bool, resamples: int) -> None:
     """Refuse a method that is unknown or does not go with the rest."""
     if method not in get_args(Method):
         raise InvalidInputError(
-            f"method must be 'analytic' or 'bootstrap', got {method!r}", field="method"
+            f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
     if method == "bootstrap" and (anytime or cells or name == "prevalence"):
         lacks = "an anytime interval" if anytime else "one for the prevalence"
@@ -229,13 +231,13 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         )
     if name not in NAMES:
         raise InvalidInputError(
-            f"no interval for {name!r}; there is one for {', '.join(NAMES)}", field="name"
+            f"no interval for {shown(name)}; there is one for {', '.join(NAMES)}", field="name"
         )
     if prevalence is None:
         return
     if name not in PR_NAMES:
         raise InvalidInputError(f"{name} does not depend on a prevalence", field="prevalence")
-    if not 0 < prevalence < 1:
+    if not 0 < real(prevalence, "prevalence") < 1:
         raise InvalidInputError(
-            f"prevalence must be between 0 and 1, got {prevalence}", field="prevalence"
+            f"prevalence must be between 0 and 1, got {shown(prevalence)}", field="prevalence"
         )

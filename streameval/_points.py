@@ -15,6 +15,7 @@ import numpy as np
 
 from streameval._areas import CurveAreas, steps
 from streameval._errors import InvalidInputError
+from streameval._values import reals
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -203,7 +204,7 @@ class OperatingPoints(Curve):
         >>> at.tp, at.fp
         (array([0, 1, 2, 2]), array([0, 0, 1, 2]))
         """
-        wanted = np.asarray(thresholds, dtype=np.float64).ravel()
+        wanted = reals(thresholds, "thresholds").ravel()
         bad = np.flatnonzero(np.isnan(wanted))
         if bad.size:
             index = int(bad[0])

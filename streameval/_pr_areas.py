@@ -26,6 +26,7 @@ import numpy as np
 
 from streameval._errors import InvalidInputError
 from streameval._exact import dot
+from streameval._values import real, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,8 @@ _BLOCK = 8192
 # Up to here the series needs at most 16 terms; above, 1 - log1p(x)/x is accurate.
 _SERIES_UP_TO = 1 / 3
 _TINY = 1e-17
+_LEAST = 1e-80
+"""A recall or prevalence below this changes no digit of an area, but overflows."""
 # The unit method adds this many trapezoids one by one before Euler-Maclaurin.
 _UNITS = 20
 # (2k, B_2k/2k): the terms for a multiple of 1/u.
@@ -83,16 +86,19 @@ def auc_pr_value(
         Unknown method; prevalence not in (0, 1); min_recall not in [0, 1).
     """
     if method not in {"closed", "unit"}:
-        message = f"method must be 'closed' or 'unit', got {method!r}"
+        message = f"method must be 'closed' or 'unit', got {shown(method)}"
         raise InvalidInputError(message, field="method")
-    if not 0 <= min_recall < 1:
-        message = f"min_recall must be in [0, 1), got {min_recall!r}"
+    least = real(min_recall, "min_recall")
+    if not 0 <= least < 1:
+        message = f"min_recall must be in [0, 1), got {shown(min_recall)}"
         raise InvalidInputError(message, field="min_recall")
+    if least < _LEAST:
+        least = 0.0
     factor = negatives_factor(groups, prevalence)
     if groups.P == 0 or math.isnan(factor):
         return math.nan
     area = 0.0
-    for pieces in _pieces(groups, factor, min_recall * groups.P):
+    for pieces in _pieces(groups, factor, least * groups.P):
         area += closed_area(*pieces)
         if method == "unit":
             area += _unit_excess(*pieces)
@@ -141,12 +147,13 @@ def negatives_factor(groups: Groups, prevalence: float | None) -> float:
     """
     if prevalence is None:
         return 1.0
-    if not 0 < prevalence < 1:
-        message = f"prevalence must be in (0, 1), got {prevalence!r}"
+    share = real(prevalence, "prevalence")
+    if not 0 < share < 1:
+        message = f"prevalence must be in (0, 1), got {shown(prevalence)}"
         raise InvalidInputError(message, field="prevalence")
     if groups.N == 0 or groups.P == 0:
         return math.nan
-    return groups.P / groups.N * ((1 - prevalence) / prevalence)
+    return groups.P / groups.N * ((1 - share) / max(share, _LEAST))
 
 
 def phi(x: float) -> float:

@@ -24,6 +24,7 @@ from streameval._reliability import (
     equal_width,
     isotonic_brier,
 )
+from streameval._values import shown
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from streameval._groups import FloatArray, IntArray
     from streameval._view import View
+
+_MOST_BINS = 1_000_000
 
 
 class _Cases(NamedTuple):
@@ -183,11 +186,12 @@ class ProbabilityQueries(Queries):
             count = operator.index(bins)
         except TypeError:
             count = 0
-        if count < 1:
-            raise InvalidInputError(f"bins must be an integer, 1 or more, got {bins}", field="bins")
+        if not 1 <= count <= _MOST_BINS:
+            message = f"bins must be an integer from 1 to {_MOST_BINS}, got {shown(bins)}"
+            raise InvalidInputError(message, field="bins")
         if strategy not in {"width", "mass"}:
             raise InvalidInputError(
-                f"strategy must be 'width' or 'mass', got {strategy!r}", field="strategy"
+                f"strategy must be 'width' or 'mass', got {shown(strategy)}", field="strategy"
             )
         table = equal_width if strategy == "width" else equal_mass
         view = self._view()

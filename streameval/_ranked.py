@@ -22,6 +22,7 @@ from streameval._confusion import recall_share
 from streameval._errors import InvalidInputError
 from streameval._pr_areas import average_precision_value
 from streameval._tied_ranks import expected_positives, expected_reciprocal_rank
+from streameval._values import shown
 from streameval._view import Queries
 
 if TYPE_CHECKING:
@@ -434,7 +435,8 @@ def check_rank(rank: SupportsIndex) -> int:
     except TypeError:
         value = -1
     if value < 0:
-        raise InvalidInputError(f"rank must be an integer, 0 or more, got {rank!r}", field="rank")
+        message = f"rank must be an integer, 0 or more, got {shown(rank)}"
+        raise InvalidInputError(message, field="rank")
     return value
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from streameval._errors import InvalidInputError
 from streameval._exact import dot, exact_dot
+from streameval._values import optional_real
 
 if TYPE_CHECKING:
     from streameval._groups import Groups
@@ -67,11 +68,13 @@ def partial_auc_roc_value(
     if max_fpr is not None and min_recall is not None:
         message = "give max_fpr or min_recall, not both: they cut different regions"
         raise InvalidInputError(message, field="min_recall")
+    max_fpr = optional_real(max_fpr, "max_fpr")
+    min_recall = optional_real(min_recall, "min_recall")
     if max_fpr is not None and not 0 < max_fpr <= 1:
-        message = f"max_fpr must be in (0, 1], got {max_fpr!r}"
+        message = f"max_fpr must be in (0, 1], got {max_fpr}"
         raise InvalidInputError(message, field="max_fpr")
     if min_recall is not None and not 0 <= min_recall < 1:
-        message = f"min_recall must be in [0, 1), got {min_recall!r}"
+        message = f"min_recall must be in [0, 1), got {min_recall}"
         raise InvalidInputError(message, field="min_recall")
     if groups.P == 0 or groups.N == 0:
         return math.nan

@@ -20,6 +20,7 @@ from streameval._multiset import LIMIT, NotThereError, Run, ScoreCounts, merge_r
 from streameval._points import OperatingPoints
 from streameval._resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._scatter import merge_cells
+from streameval._values import is_number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -396,20 +397,20 @@ def _same(a: Run, b: Run) -> bool:
 def _checked_setting(field: str, value: object, largest: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        message = f"{field} must be an integer or None, got {value!r}"
+    if not is_number(value) or not isinstance(value, int | np.integer):
+        message = f"{field} must be an integer or None, got {shown(value)}"
         raise InvalidInputError(message, field=field)
     if not 1 <= value <= largest:
-        message = f"{field} must be between 1 and {largest}, got {value}"
+        message = f"{field} must be between 1 and {largest}, got {shown(value)}"
         raise InvalidInputError(message, field=field)
     return int(value)
 
 
 def _checked_scale(scale: object, *, bounded: bool) -> Scale:
-    if scale is None or scale == "plain":
+    if scale is None or (isinstance(scale, str) and scale == "plain"):
         return "plain"
-    if scale != "probability":
-        message = f'scale must be "probability", "plain" or None, got {scale!r}'
+    if not isinstance(scale, str) or scale != "probability":
+        message = f'scale must be "probability", "plain" or None, got {shown(scale)}'
         raise InvalidInputError(message, field="scale")
     if not bounded:
         message = "scale needs a resolution or max_cells: an exact evaluator has no cells"

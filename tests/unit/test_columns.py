@@ -103,7 +103,7 @@ def test_integers_are_scores():
         ([0.1, None], "score must be a number, got None at index 1", 1),
         ([0.1, 1j], "score must be a number, got 1j at index 1", 1),
         ([True, False], "score must be a number, got True at index 0", 0),
-        ([1, 10**400], f"score must be finite, got {10**400} at index 1", 1),
+        ([1, 10**400], f"score must be finite, got 1{'0' * 36}... at index 1", 1),
         (np.array([1, 2], dtype="timedelta64[s]"), "score must be a number, got 1 seconds", 0),
         (
             np.ma.masked_array([0.5, 0.6], mask=[False, True]),
