@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Let nothing be skipped where STREAMEVAL_TEST_REQUIRE=all says that all tools are there."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped and os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+        terminalreporter.write_line("STREAMEVAL_TEST_REQUIRE=all, but tests were skipped", red=True)
+        terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], ModuleType]:
     """Return a function that imports a library, or skips the test and names what is absent.
