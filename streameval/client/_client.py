@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from streameval._errors import InvalidInputError
 from streameval.client._core import Core
+from streameval.client._credentials import Credentials
 from streameval.client._stream import Stream
 from streameval.client._transport import Transport
 from streameval.v1 import stream_pb2
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import grpc
 
     from streameval.client._buffer import WhenFull
+    from streameval.client._credentials import Pem, Token
     from streameval.client._statistics import ClientStatistics
 
 _PAGE_SIZE = 1000
@@ -49,10 +51,20 @@ class Client:
     address : str
         ``host:port``. Nothing is opened before it is needed, and the server
         need not be there yet.
-    token : str, optional
-        Sent with each call as a bearer token.
+    token : str or callable, optional
+        Sent with each call as a bearer token; a callable returns it, and is
+        asked for each call: ``token=Path("token").read_text`` follows a file.
+        Never sent in plain text to another machine.
+    tls : bool
+        Encrypt, and trust the authorities that gRPC knows. Each of the next
+        four turns encryption on as well.
+    root_certificates : path or bytes, optional
+        The authorities to trust instead: a PEM file, or its content.
+    client_certificate, client_key : path or bytes, optional
+        For a server that wants to see them (mTLS): PEM, both or none. All
+        these files are read again when they have changed.
     credentials : grpc.ChannelCredentials, optional
-        For TLS; plain text without.
+        Anything else that gRPC can do, instead of those.
     producer : str, optional
         Who sends; 1 to 128 bytes of UTF-8. A new UUID unless given. Two
         processes that use the same one at a time fence each other off.
@@ -74,7 +86,8 @@ class Client:
     Raises
     ------
     InvalidInputError
-        When a setting is out of range.
+        When a setting is out of range, a file cannot be read, or the token
+        would travel in plain text to another machine.
 
     Notes
     -----
@@ -98,7 +111,11 @@ class Client:
         self,
         address: str,
         *,
-        token: str | None = None,
+        token: Token | None = None,
+        tls: bool = False,
+        root_certificates: Pem | None = None,
+        client_certificate: Pem | None = None,
+        client_key: Pem | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         producer: str | None = None,
         when_full: WhenFull = "drop",
@@ -115,8 +132,17 @@ class Client:
             batch_rows=batch_rows,
         )
         self.address = address
+        shown = Credentials(
+            address,
+            token=token,
+            tls=tls,
+            root_certificates=root_certificates,
+            client_certificate=client_certificate,
+            client_key=client_key,
+            channel=credentials,
+        )
         self._core = Core(
-            Transport(address, token=token, credentials=credentials),
+            Transport(address, shown),
             producer=producer,
             when_full=when_full,
             max_buffered_rows=max_buffered_rows,

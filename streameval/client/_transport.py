@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import code_pb2, error_details_pb2
 from google.rpc import status_pb2 as rpc_status_pb2
 
+from streameval.client._credentials import Credentials
 from streameval.client._errors import ClientError, ClosedError, Violation, error_for
 from streameval.v1 import (
     ingest_pb2,
@@ -64,34 +65,46 @@ class Transport:
     ----------
     address : str
         ``host:port``.
-    token : str or None
-        Sent with each call as ``authorization: Bearer ...``.
-    credentials : grpc.ChannelCredentials or None
-        For TLS; None is plain text.
+    credentials : Credentials
+        TLS and token; plain text and none by default.
     """
 
-    def __init__(
-        self, address: str, *, token: str | None, credentials: grpc.ChannelCredentials | None
-    ) -> None:
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
-        self.metadata: Metadata = () if token is None else (("authorization", f"Bearer {token}"),)
-        self._credentials = credentials
+        self._credentials = credentials or Credentials(address)
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
+        # Open as long as calls may use them.
+        self._replaced: list[grpc.Channel] = []
         self._closed = False
 
+    @property
+    def metadata(self) -> Metadata:
+        """What goes with each call: the token."""
+        return self._credentials.metadata()
+
     def channel(self) -> grpc.Channel:
-        """Return the channel, opened on first use; does not wait for the server."""
+        """Return the channel, opened on first use; does not wait for the server.
+
+        Another one when the certificates have changed: calls that go on keep theirs.
+        """
         with self._lock:
             if self._closed:
                 raise ClosedError("the client is closed")
-            if self._channel is None:
-                self._channel = (
-                    grpc.insecure_channel(self.address, _OPTIONS)
-                    if self._credentials is None
-                    else grpc.secure_channel(self.address, self._credentials, _OPTIONS)
-                )
+            if self._channel is None or self._credentials.changed:
+                if self._channel is not None:
+                    self._replaced.append(self._channel)
+                self._channel = self._opened()
             return self._channel
+
+    def _opened(self) -> grpc.Channel:
+        credentials = self._credentials
+        # What stays on this machine does not go through a proxy on another.
+        options = (*_OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
+        shown = credentials.channel()
+        if shown is None:
+            return grpc.insecure_channel(self.address, options)
+        return grpc.secure_channel(self.address, shown, options)
 
     def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
         """Return the calls that ingest."""
@@ -158,9 +171,11 @@ class Transport:
         """Close the channel; further calls raise ClosedError."""
         with self._lock:
             self._closed = True
-            channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+            channels, self._channel = [self._channel, *self._replaced], None
+            self._replaced = []
+        for channel in channels:
+            if channel is not None:
+                channel.close()
 
     def abandon(self) -> None:
         """Let the next call open another channel, without closing this one."""
@@ -168,6 +183,8 @@ class Transport:
             if self._channel is not None:
                 _abandoned.append(self._channel)
                 self._channel = None
+            _abandoned.extend(self._replaced)
+            self._replaced = []
 
     def forked(self) -> None:
         """Leave the channel to the parent: for a forked child."""
