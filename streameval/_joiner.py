@@ -93,6 +93,7 @@ class Joiner:
         self.table = JoinTable(keys)
         self.tally: IntArray = np.zeros(len(COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
+        self._bucket_us = settings.bucket_us
 
     def __len__(self) -> int:
         """How many ids are kept: pending, early or labelled not long ago."""
@@ -170,7 +171,7 @@ class Joiner:
     def advance(self, now_us: int) -> Effects:
         """Let time pass; return what fell due. O(what is due)."""
         self.now_us = max(self.now_us, now_us)
-        due = self.now_us // self.settings.bucket_us
+        due = self.now_us // self._bucket_us
         oldest = self.table.oldest_bucket()
         if oldest is None or oldest >= due:
             return NO_EFFECTS
@@ -303,7 +304,7 @@ class Joiner:
                 continue
             if due == Due.TTL_AFTER_EVENT:
                 due_us = self.table.event_us[chosen] + self.settings.ttl_us
-                buckets = np.clip(due_us // self.settings.bucket_us, 0, LAST_BUCKET)
+                buckets = np.clip(due_us // self._bucket_us, 0, LAST_BUCKET)
             else:
                 buckets = np.full(chosen.size, self._due_one(due, 0))
             self.table.schedule(chosen, buckets.astype(np.uint32))
@@ -315,7 +316,7 @@ class Joiner:
         else:
             ttl_us = settings.ttl_us if due == Due.TTL_AFTER_NOW else settings.relabel_ttl_us
             due_us = self.now_us + ttl_us
-        return min(max(due_us // settings.bucket_us, 0), LAST_BUCKET)
+        return min(max(due_us // self._bucket_us, 0), LAST_BUCKET)
 
     def _expire(self, slots: SlotArray) -> Effects:
         """Take what is due out of the table; return what that means."""
@@ -342,7 +343,7 @@ class Joiner:
         self.table._check()
         assert len(self.table) <= self.settings.max_pending
         oldest = self.table.oldest_bucket()
-        assert oldest is None or oldest >= self.now_us // self.settings.bucket_us
+        assert oldest is None or oldest >= self.now_us // self._bucket_us
 
 
 def _rounds(rows: _Rows) -> Iterator[_Rows]:

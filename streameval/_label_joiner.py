@@ -30,7 +30,7 @@ from streameval._ids import check_id, check_ids
 from streameval._join_rules import PENDING, JoinSettings, Op
 from streameval._joined import Joined, joined_with, read_joined
 from streameval._joiner import Joiner
-from streameval._times import column_us, span_us, to_datetime, to_us
+from streameval._times import check_none_older, column_us, span_us, to_datetime, to_us, too_old
 from streameval._windowed import WindowedEvaluator
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class LabelJoiner:
         """
         key, at_us = check_id(id_), to_us(at)
         value = check_score(score, scale=self._joined.overall.scale)
-        self._joined.check_kept(at_us, at_us)
+        oldest_us = self._joined.oldest_us(at_us)
+        if at_us < oldest_us:
+            raise too_old(at_us, oldest_us)
         self._one(Op.PREDICT, key, value, at_us)
 
     def predict_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
@@ -185,7 +187,7 @@ class LabelJoiner:
         check_length("scores", values.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         if keys:
-            self._joined.check_kept(int(times_us.min()), int(times_us.max()))
+            check_none_older(times_us, self._joined.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
             self._joined.take(
                 self._joiner.predict(

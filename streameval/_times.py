@@ -19,14 +19,23 @@ LAST_US = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) / _MICROSECOND)
 """Times lie between 1970 and this."""
 
 
-def to_us(at: datetime, *, field: str = "at") -> int:
+def to_us(at: datetime | np.datetime64, *, field: str = "at") -> int:
     """Return a time in microseconds since 1970.
+
+    Parameters
+    ----------
+    at : datetime or datetime64
+        datetime64 has no time zone and is taken as UTC.
 
     Raises
     ------
     InvalidInputError
         When it is no datetime, has no time zone, or lies before 1970.
     """
+    if isinstance(at, np.datetime64):
+        if np.isnat(at):
+            raise InvalidInputError(f"{field} is missing", field=field)
+        return checked_us(int(at.astype("datetime64[us]").astype(np.int64)), field=field)
     if not isinstance(at, datetime):
         raise InvalidInputError(f"{field} must be a datetime, got {at!r}", field=field)
     if at.tzinfo is None:
@@ -90,6 +99,22 @@ def column_us(at: Any, rows: int, *, field: str = "at") -> IntArray:
             index=index,
         )
     return times
+
+
+def too_old(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
+    """Return the refusal of a time that retention has passed."""
+    where = "" if index is None else f" at index {index}"
+    got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
+    message = f"at is older than retention: got {got}{where}, kept since {kept}"
+    return InvalidInputError(message, field="at", index=index)
+
+
+def check_none_older(times_us: IntArray, oldest_us: int) -> None:
+    """Refuse a column of times of which one is older than what is kept. O(n)."""
+    older = times_us < oldest_us
+    if older.any():
+        index = int(older.argmax())
+        raise too_old(int(times_us[index]), oldest_us, index=index)
 
 
 def to_datetime(time_us: int) -> datetime:

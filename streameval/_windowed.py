@@ -18,7 +18,15 @@ from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._evaluator_panes import EvaluatorPanes
 from streameval._parts_cache import PartsCache
-from streameval._times import checked_us, column_us, span_us, to_datetime, to_us
+from streameval._times import (
+    check_none_older,
+    checked_us,
+    column_us,
+    span_us,
+    to_datetime,
+    to_us,
+    too_old,
+)
 from streameval._window import PaneState, Window, cells_of, merged_window, newest_panes
 
 if TYPE_CHECKING:
@@ -343,13 +351,8 @@ class WindowedEvaluator:
         """Return a time, unless it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
-            raise self._too_old(at_us, oldest_us, "")
+            raise too_old(at_us, oldest_us)
         return at_us
-
-    def _too_old(self, at_us: int, oldest_us: int, where: str) -> InvalidInputError:
-        got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
-        message = f"at is older than retention: got {got}{where}, kept since {kept}"
-        return InvalidInputError(message, field="at")
 
     def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _Rows:
         """Return checked columns; refuse what retention has passed, or will have then."""
@@ -359,13 +362,7 @@ class WindowedEvaluator:
         times_us = column_us(at, values.size)
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
-            oldest_us = self._panes.grid_at(latest_us).oldest_us
-            older = times_us < oldest_us
-            if older.any():
-                index = int(older.argmax())
-                error = self._too_old(int(times_us[index]), oldest_us, f" at index {index}")
-                error.index = index
-                raise error
+            check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
         return _Rows(positives, values, weights, times_us)
 
     def _each_pane(self, rows: _Rows, change: Callable[..., None]) -> None:
