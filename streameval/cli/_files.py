@@ -7,6 +7,7 @@ types; what they mean is the business of `_rows`.
 
 from __future__ import annotations
 
+import re
 import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_CHUNK = 1 << 16
 CSV_BLOCK_BYTES = 4 << 20
+_PLAIN_KINDS = "biufSUM"
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
@@ -76,8 +78,10 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         raise FileError(f"{path}: unknown kind of file; use {', '.join(SUFFIXES)}")
     try:
         yield from chunks
-    except (OSError, pa.ArrowInvalid, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, pa.ArrowException, zipfile.BadZipFile, EOFError) as error:
         reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
+        # Arrow counts the header as a row.
+        reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
         raise FileError(f"{path}: {reason.splitlines()[0]}") from error
 
 
@@ -85,6 +89,8 @@ def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
     for name in wanted:
         if name not in present:
             raise FileError(f"{path}: no column {name!r}; it has {', '.join(present)}")
+        if present.count(name) > 1:
+            raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
 
 
 def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
@@ -144,7 +150,7 @@ def _npy_header(path: Path, name: str, stream: IO[bytes]) -> tuple[int, np.dtype
         shape, _, dtype = read(stream)
     except ValueError as error:
         raise FileError(f"{path}: {name} is not a numpy array: {error}") from error
-    if len(shape) != 1 or dtype.hasobject:
+    if len(shape) != 1 or dtype.kind not in _PLAIN_KINDS:
         raise FileError(f"{path}: {name} is {dtype} of shape {shape}, not one plain column")
     return int(shape[0]), dtype
 
@@ -153,4 +159,4 @@ def _npy_read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArra
     data = stream.read(count * dtype.itemsize)
     if len(data) < count * dtype.itemsize:
         raise EOFError("the file ends early")
-    return np.frombuffer(data, dtype=dtype)
+    return np.frombuffer(data, dtype=dtype).astype(dtype.newbyteorder("="), copy=False)

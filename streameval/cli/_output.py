@@ -41,12 +41,19 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print what streameval refuses as one line on stderr and exit with 2."""
+    """Print what is refused, by streameval or the file system, as one line; exit with 2."""
     try:
         yield
     except StreamEvalError as error:
-        print(f"streameval: {error}", file=sys.stderr)
-        raise SystemExit(WRONG_INPUT) from None
+        reason = str(error)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = f"{error.filename}: {error.strerror}"
+    else:
+        return
+    print(f"streameval: {reason}", file=sys.stderr)
+    raise SystemExit(WRONG_INPUT)
 
 
 @contextmanager

@@ -81,6 +81,14 @@ def test_evaluate_draws(table: Path, tmp_path: Path) -> None:
     assert "use .png, .svg, .pdf" in refused.stderr
 
 
+def test_a_picture_that_cannot_be_written(table: Path, tmp_path: Path) -> None:
+    """A folder that is not there is one line and exit code 2."""
+    result = run("evaluate", table, "--plot", tmp_path / "nowhere" / "out.png")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "nowhere/out.png: No such file or directory" in result.stderr
+
+
 def test_evaluate_bounded(table: Path) -> None:
     """--resolution bounds memory and says what it kept."""
     result = run("evaluate", table, "--resolution", 8, "--json")

@@ -145,3 +145,24 @@ def test_npz_of_the_wrong_shape(tmp_path: Path) -> None:
     np.savez(path, score=np.array([1, None], dtype=object), label=np.zeros(2))
     with pytest.raises(FileError, match="not one plain column"):
         read(path)
+
+
+def test_short_lines_and_twins(tmp_path: Path) -> None:
+    """A short line has its row counted as all others are; a column named twice is refused."""
+    path = tmp_path / "a.csv"
+    path.write_text("score,label\n" + "0.5,1\n" * 16 + "0.5\n")
+    with pytest.raises(FileError, match=r"row 17: Expected 2 columns, got 1"):
+        read(path)
+    path.write_text("score,score,label\n1,2,1\n")
+    with pytest.raises(FileError, match=r"column 'score' occurs 2 times"):
+        read(path)
+
+
+def test_npz_of_other_machines(tmp_path: Path) -> None:
+    """Big-endian arrays read as they are; complex ones are refused."""
+    path = tmp_path / "a.npz"
+    np.savez(path, score=np.array(SCORES, dtype=">f8"), label=np.array(LABELS, dtype=">i4"))
+    assert read(path)[0] == SCORES
+    np.savez(path, score=np.array(SCORES, dtype=complex), label=np.array(LABELS))
+    with pytest.raises(FileError, match="score is complex128 of shape"):
+        read(path)
