@@ -8,22 +8,28 @@ The bound is on rows *accepted and not settled*: those here, those queued and
 those sent but not acknowledged. When it is reached, the newest rows are dropped
 and counted, or their caller waits.
 
-Cost: about 300 ns a case one by one, a few ns in columns (bench/client.py).
+Whoever sends asks `arm` how long to wait for more, and is woken by `wake`: in a
+thread (`wait`) or however it likes.
+
+Cost: about 400 ns a case one by one, a few ns in columns (bench/client.py).
 """
 
 from __future__ import annotations
 
 import threading
-from array import array
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
+from streameval.client._clock import Stamps, clock_ns
 from streameval.client._errors import ClosedError
-from streameval.client._rows import CaseRows, Rows, joined
+from streameval.client._order import in_any_order, in_order
+from streameval.client._rows import IdRows
+from streameval.client._runs import PREDICTED, CaseRun, IdRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streameval.client._rows import CaseRows, MissRows, Rows
+    from streameval.client._runs import Pairs
 
 WhenFull = Literal["drop", "block"]
 
@@ -32,25 +38,69 @@ _NEVER = 1 << 62
 
 
 class Lane:
-    """What was added for one stream and not yet taken."""
+    """What was added for one stream and not yet taken.
 
-    __slots__ = ("pieces", "positives", "scores", "stream")
+    Attributes
+    ----------
+    stream : str
+    stamps : Stamps
+        Shared by all its rows.
+    cases, ids : CaseRun, IdRun
+        What was added one by one.
+    pieces : list of CaseRows or MissRows
+        Cases and misses in columns.
+    done : list of IdRows or IdRun
+        What was done to ids before what is in `ids`, in order.
+    """
 
-    def __init__(self, stream: str) -> None:
+    __slots__ = ("cases", "done", "ids", "pieces", "stamps", "stream")
+
+    def __init__(self, stream: str, stamps: Stamps | None = None) -> None:
         self.stream = stream
-        self.positives = bytearray()
-        self.scores = array("d")
-        self.pieces: list[Rows] = []
+        self.stamps = stamps or Stamps()
+        self.clear()
 
-    def swap(self) -> list[Rows]:
-        """Return what is here, and start empty. O(1)."""
+    def clear(self) -> None:
+        """Start empty."""
+        self.cases = CaseRun(self.stamps)
+        self.ids = IdRun(self.stamps)
+        self.pieces: list[CaseRows | MissRows] = []
+        self.done: list[IdRows | IdRun] = []
+
+    def swap(self) -> Lane | None:
+        """Return what is here, if anything, and start empty. O(1)."""
+        if not (self.cases.scores or self.ids.ids or self.pieces or self.done):
+            return None
+        taken = Lane(self.stream, self.stamps)
+        taken.cases, taken.ids = self.cases, self.ids
+        taken.pieces, taken.done = self.pieces, self.done
+        self.clear()
+        return taken
+
+    def append(self, rows: CaseRows | IdRows | MissRows) -> None:
+        """Append columns."""
+        if isinstance(rows, IdRows):
+            self.close_run()
+            self.done.append(rows)
+        else:
+            self.pieces.append(rows)
+
+    def close_run(self) -> None:
+        """Let what is done to ids from now on come after what was done to them before."""
+        if self.ids.ids:
+            self.done.append(self.ids)
+            self.ids = IdRun(self.stamps)
+
+    def rows(self) -> list[Rows]:
+        """Return it all in few pieces, what is done to ids in order. O(rows)."""
+        self.close_run()
         pieces = self.pieces
-        if self.scores:
-            positives = np.frombuffer(self.positives, np.bool_)
-            scores = np.frombuffer(self.scores, np.float64)
-            pieces.append(CaseRows(self.stream, positives, scores))
-        self.positives, self.scores, self.pieces = bytearray(), array("d"), []
-        return pieces
+        if self.cases.scores:
+            pieces = [*pieces, self.cases.rows(self.stream)]
+        ids: list[IdRows] = []
+        for each in self.done:
+            ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
+        return [*in_any_order(pieces), *in_order(ids)]
 
 
 class Buffer:
@@ -65,23 +115,34 @@ class Buffer:
     when_full : {"drop", "block"}
         What happens to rows beyond the capacity.
     start : callable
-        Called once, under the lock, when the first row comes.
+        Called under the lock when the first row comes, and with each one after
+        it until it returns True.
+    wake : callable, optional
+        Called under the lock when the sender is to look again, if it does not
+        wait in `wait`.
     """
 
     def __init__(
-        self, *, capacity: int, batch_rows: int, when_full: WhenFull, start: Callable[[], None]
+        self,
+        *,
+        capacity: int,
+        batch_rows: int,
+        when_full: WhenFull,
+        start: Callable[[], bool],
+        wake: Callable[[], None] | None = None,
     ) -> None:
         self._capacity = capacity
         self._batch_rows = batch_rows
         self._when_full = when_full
         self._start = start
+        self._on_wake = wake
         self._lanes: dict[str, Lane] = {}
         self.reset()
 
     def reset(self) -> None:
         """Start again, empty, with a lock of its own: also in a forked child."""
         for lane in self._lanes.values():
-            lane.swap()
+            lane.clear()
         self._started = False
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
@@ -107,35 +168,101 @@ class Buffer:
         """Append one checked case."""
         with self.lock:
             accepted = self.accepted
-            if accepted >= self.limit and not self._make_room():
-                self.dropped += 1
+            if accepted >= self.limit and not self._make_room(1):
                 return
-            lane.positives.append(positive)
-            lane.scores.append(score)
+            run = lane.cases
+            now_ns = clock_ns()
+            if now_ns >= run.marks.until_ns:
+                run.marks.plain(len(run.scores), now_ns)
+            run.positives.append(positive)
+            run.scores.append(score)
             self.accepted = accepted = self.accepted + 1
             if accepted >= self.wake_at:
                 self._wake()
 
-    def add_rows(self, lane: Lane, rows: Rows) -> None:
+    def add_dated_case(
+        self, lane: Lane, positive: bool, score: float, time_us: int | None, segments: Pairs
+    ) -> None:
+        """Append one checked case with a time or segments of its own."""
+        with self.lock:
+            if self.accepted >= self.limit and not self._make_room(1):
+                return
+            run = lane.cases
+            run.marks.own(len(run.scores), time_us, segments)
+            run.positives.append(positive)
+            run.scores.append(score)
+            self._accept(1)
+
+    def add_prediction(self, lane: Lane, id_: str, score: float) -> None:
+        """Append one checked prediction."""
+        with self.lock:
+            accepted = self.accepted
+            if accepted >= self.limit and not self._make_room(1):
+                return
+            run = lane.ids
+            now_ns = clock_ns()
+            if now_ns >= run.marks.until_ns:
+                run.marks.plain(len(run.ids), now_ns)
+            run.ids.append(id_)
+            run.codes.append(PREDICTED)
+            run.scores.append(score)
+            self.accepted = accepted = self.accepted + 1
+            if accepted >= self.wake_at:
+                self._wake()
+
+    def add_id(
+        self,
+        lane: Lane,
+        code: int,
+        id_: str,
+        score: float = 0.0,
+        mark: tuple[int | None, Pairs] | None = None,
+    ) -> None:
+        """Append what is done to an id.
+
+        Parameters
+        ----------
+        code
+            What is done: `PREDICTED`, `RETRACTED` or from `labelled`.
+        score
+            Where there is one.
+        mark
+            Its time and segments, if the code says that there are any.
+        """
+        with self.lock:
+            if self.accepted >= self.limit and not self._make_room(1):
+                return
+            run = lane.ids
+            if mark is not None:
+                run.marks.own(len(run.ids), *mark)
+            run.ids.append(id_)
+            run.codes.append(code)
+            run.scores.append(score)
+            self._accept(1)
+
+    def add_rows(self, lane: Lane, rows: CaseRows | IdRows | MissRows) -> None:
         """Append checked rows, as many of them as there is room for. O(1)."""
-        rest: Rows | None = rows
+        rest: CaseRows | IdRows | MissRows | None = rows
         with self.lock:
             while rest is not None and rest.size:
-                if self.accepted >= self.limit and not self._make_room():
-                    self.dropped += rest.size
+                if self.accepted >= self.limit and not self._make_room(rest.size):
                     return
-                head, rest = rest.split(self.limit - self.accepted, _NEVER)
-                lane.pieces.append(head)
-                self.accepted += head.size
-                if self.accepted >= self.wake_at:
-                    self._wake()
+                head, rest = rest.cut(self.limit - self.accepted)
+                lane.append(head)
+                self._accept(head.size)
 
-    def _make_room(self) -> bool:
-        """Wait for room if that was asked for; whether there is any. Under the lock."""
+    def _accept(self, rows: int) -> None:
+        self.accepted += rows
+        if self.accepted >= self.wake_at:
+            self._wake()
+
+    def _make_room(self, rows: int) -> bool:
+        """Wait for room if that was asked for, or count rows as dropped. Under the lock."""
         while self.accepted >= self.limit:
             if self._closed is not None:
                 raise ClosedError(self._closed)
             if self._discarding or self._when_full == "drop":
+                self.dropped += rows
                 return False
             self._wake()
             self._space.wait()
@@ -144,26 +271,40 @@ class Buffer:
     def _wake(self) -> None:
         self.wake_at = _NEVER
         if not self._started and self.accepted:
-            self._started = True
-            self._start()
+            self._started = self._start()
+            if not self._started:
+                self.wake_at = self.accepted + 1
         self._changed.notify_all()
+        if self._on_wake is not None:
+            self._on_wake()
 
     def wake(self) -> None:
-        """Wake whoever waits in `wait`, so that it looks again."""
+        """Wake whoever sends, so that it looks again."""
         with self.lock:
             self._wake()
+
+    def arm(self, linger_s: float) -> float | None:
+        """Return how long to wait for more rows; None until `wake`. Under the lock.
+
+        Whoever asked is woken when there are rows, or enough for a batch.
+        """
+        if self.accepted == self._taken:
+            self.wake_at = self._taken + 1
+            return None
+        self.wake_at = self._taken + self._batch_rows
+        return linger_s if self.accepted < self.wake_at else 0.0
 
     def wait(self, ready: Callable[[], bool], *, linger_s: float) -> None:
         """Wait until `ready()`, or rows are here and are a batch or have waited `linger_s`."""
         with self.lock:
             while not ready():
-                if self.accepted > self._taken:
-                    self.wake_at = self._taken + self._batch_rows
-                    if self.accepted < self.wake_at:
-                        self._changed.wait(linger_s)
-                    break
-                self.wake_at = self._taken + 1
-                self._changed.wait()
+                patience_s = self.arm(linger_s)
+                if patience_s is None:
+                    self._changed.wait()
+                    continue
+                if patience_s:
+                    self._changed.wait(patience_s)
+                break
 
     def has_rows(self) -> bool:
         """Whether there is anything to take; read without the lock, so a hint."""
@@ -175,8 +316,8 @@ class Buffer:
             if self.accepted == self._taken:
                 return []
             self._taken = self.accepted
-            taken = [lane.swap() for lane in self._lanes.values() if lane.scores or lane.pieces]
-        return [rows for pieces in taken for rows in joined(pieces)]
+            taken = [lane.swap() for lane in self._lanes.values()]
+        return [rows for lane in taken if lane is not None for rows in lane.rows()]
 
     def settled(self, rows: int) -> None:
         """Say how many rows are settled since the start: durable, refused or dropped."""

@@ -11,16 +11,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import random
-import threading
-import time
-import uuid
 import weakref
 from typing import TYPE_CHECKING
 
 from streameval.client._buffer import Buffer, WhenFull
+from streameval.client._delivery import Delivery
 from streameval.client._errors import ClientError
-from streameval.client._sender import Sender
 from streameval.client._worker import Worker
 
 if TYPE_CHECKING:
@@ -70,13 +66,14 @@ class Core:
         _cores.add(self)
 
     def _begin(self, producer: str | None) -> None:
-        sender = Sender(producer or str(uuid.uuid4()), _next_epoch(), random=random.random)
-        self.worker = Worker(self.buffer, sender, self.transport, linger_s=self._linger_s)
+        delivery = Delivery(self.buffer, producer, self.transport.address)
+        self.worker = Worker(delivery, self.transport, linger_s=self._linger_s)
         self._closed = False
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
         self.worker.start()
         _started.add(self)
+        return True
 
     def forked(self) -> None:
         """Begin anew, in a forked child."""
@@ -108,18 +105,6 @@ class Core:
             _log.warning("streameval client of %s: %s", self.transport.address, error)
 
 
-_epoch_lock = threading.Lock()
-_last_epoch = 0
-
-
-def _next_epoch() -> int:
-    """Return the time in microseconds since 1970, higher each time it is called."""
-    global _last_epoch  # noqa: PLW0603 - one number for the process is its meaning
-    with _epoch_lock:
-        _last_epoch = max(_last_epoch + 1, time.time_ns() // 1000)
-        return _last_epoch
-
-
 # --- The process ------------------------------------------------------------------------------
 
 _cores: weakref.WeakSet[Core] = weakref.WeakSet()
@@ -133,8 +118,6 @@ def _at_exit() -> None:
 
 
 def _in_forked_child() -> None:
-    global _epoch_lock  # noqa: PLW0603 - the parent's may be held by a thread that is not here
-    _epoch_lock = threading.Lock()
     _started.clear()
     for core in list(_cores):
         core.forked()

@@ -1,27 +1,38 @@
 """Rows on their way to the server: columns that split, join and become messages.
 
-Scores travel as little-endian float64 and labels as bits (8.1 bytes a case,
-about a nanosecond each to write and to read), not as repeated fields (80 ns).
+Scores of cases travel as little-endian float64 and their labels as bits (8.1
+bytes a case, about a nanosecond each to write and to read), not as repeated
+fields (80 ns).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from streameval.v1 import ingest_pb2
+from streameval.client import _clock, _segments
+from streameval.v1 import ingest_pb2, types_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval._columns import BoolArray
     from streameval._groups import FloatArray, IntArray
+    from streameval.client._clock import Times
+    from streameval.client._segments import Segments
 
 # What a batch needs besides its rows: stream name, sequence, tags and lengths.
 _ENVELOPE_BYTES = 512
 # A float64, and a label's bit rounded up to a byte; a varint has at most ten bytes.
 _CASE_BYTES = 9
 _COUNT_BYTES = 10
+_TIME_BYTES = 8
+_SCORE_BYTES = 8
+# An id's tag and length, where it is at most 128 bytes long.
+_ID_BYTES = 3
 
 
 class Rows(Protocol):
@@ -39,15 +50,147 @@ class Rows(Protocol):
     def wire_bytes(self) -> int:
         """At most how many bytes they take as a batch."""
 
+    def cut(self, rows: int) -> tuple[Rows, Rows | None]:
+        """Return the first so many rows (at least one), and the rest."""
+
     def split(self, max_rows: int, max_bytes: int) -> tuple[Rows, Rows | None]:
         """Return as many rows as one batch may have (at least one), and the rest."""
+
+    def dated(self, offset_us: int) -> Rows:
+        """Return them with times in place of stamps."""
 
     def batch(self, sequence: int) -> ingest_pb2.Batch:
         """Return them as a batch. The same call gives the same batch."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CaseRows:
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What all rows in columns have in common: each field but the stream is a column."""
+
+    stream: str
+
+    LIKE: ClassVar[str]
+    """The column that says how many rows there are."""
+
+    @cached_property
+    def size(self) -> int:
+        """How many rows."""
+        return len(getattr(self, self.LIKE))
+
+    @cached_property
+    def wire_bytes(self) -> int:
+        """At most how many bytes they take as a batch."""
+        segments: Segments = getattr(self, "segments", ())
+        times = _TIME_BYTES if isinstance(getattr(self, "times", None), np.ndarray) else 0
+        columns = self._column_bytes() + sum(column.wire_bytes for column in segments)
+        return _ENVELOPE_BYTES + self.size * times + columns
+
+    def _column_bytes(self) -> int:
+        raise NotImplementedError
+
+    def batch(self, sequence: int) -> ingest_pb2.Batch:
+        """Return them as a batch. O(n)."""
+        raise NotImplementedError
+
+    def cut(self, rows: int) -> tuple[Self, Self | None]:
+        """Return the first so many rows (at least one), and the rest. O(1), but for lists."""
+        if self.size <= rows:
+            return self, None
+        return self.take(slice(None, max(1, rows))), self.take(slice(max(1, rows), None))
+
+    def split(self, max_rows: int, max_bytes: int) -> tuple[Self, Self | None]:
+        """Return as many rows as one batch may have (at least one), and the rest. O(rows)."""
+        head, rest = self.cut(max_rows)
+        if head.wire_bytes <= max_bytes:
+            return head, rest
+        share = max(0, max_bytes - _ENVELOPE_BYTES) / (head.wire_bytes - _ENVELOPE_BYTES)
+        rows = max(1, int(head.size * share))
+        while rows > 1 and head.wire_bytes > max_bytes:
+            head = self.take(slice(None, rows))
+            rows = rows * 3 // 4
+        return (head, None) if head.size == self.size else self.cut(head.size)
+
+    def take(self, rows: slice | IntArray) -> Self:
+        """Return some of the rows."""
+        columns = {
+            field.name: _take(getattr(self, field.name), rows)
+            for field in fields(self)
+            if field.name != "stream"
+        }
+        return self._with(**columns)
+
+    def dated(self, offset_us: int) -> Self:
+        """Return them with times in place of stamps. O(rows)."""
+        before: Times = getattr(self, "times", None)
+        times = _clock.dated(before, offset_us)
+        return self if times is before else self._with(times=times)
+
+    def _with(self, **columns: Any) -> Self:
+        """Return them with other columns."""
+        return type(self)(
+            **{field.name: getattr(self, field.name) for field in fields(self)} | columns
+        )
+
+    @property
+    def shape(self) -> tuple[bool, ...]:
+        """Which columns are there: pieces of the same shape can be joined."""
+        return tuple(getattr(self, field.name) is not None for field in fields(self))
+
+
+C = TypeVar("C", bound=Columns)
+
+
+def joined(pieces: Sequence[C]) -> C:
+    """Return pieces of one kind and one shape as one. O(rows)."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    sizes = [piece.size for piece in pieces]
+    columns = {
+        field.name: _join(field.name, [getattr(piece, field.name) for piece in pieces], sizes)
+        for field in fields(first)
+        if field.name != "stream"
+    }
+    return type(first)(first.stream, **columns)
+
+
+def _take(column: Any, rows: slice | IntArray) -> Any:
+    if column is None or isinstance(column, int):
+        return column
+    if isinstance(column, tuple):
+        return tuple(each[rows] for each in column)
+    if isinstance(column, list) and isinstance(rows, np.ndarray):
+        return [column[row] for row in rows.tolist()]
+    return column[rows]
+
+
+def _join(name: str, columns: list[Any], sizes: list[int]) -> Any:
+    if columns[0] is None:
+        return None
+    if name == "times":
+        return _clock.joined(columns, sizes)
+    if name == "segments":
+        return _segments.joined(columns, sizes)
+    if isinstance(columns[0], list):
+        return [value for column in columns for value in column]
+    return np.concatenate(columns)
+
+
+def _times_field(times: Times) -> list[int]:
+    if times is None:
+        return []
+    if isinstance(times, int):
+        return [times]
+    listed: list[int] = times.tolist()
+    return listed
+
+
+def _segment_fields(segments: Segments) -> list[ingest_pb2.SegmentColumn]:
+    return [column.column() for column in segments]
+
+
+@dataclass(frozen=True, eq=False)
+class CaseRows(Columns):
     """Scored references.
 
     Attributes
@@ -58,37 +201,20 @@ class CaseRows:
         Finite.
     counts : int64[n] or None
         How many cases a row stands for; None means one each.
+    times : int, int64[n] or None
+    segments : tuple of SegmentCodes
     """
 
-    stream: str
+    LIKE = "scores"
+
     positives: BoolArray
     scores: FloatArray
     counts: IntArray | None = None
+    times: Times = None
+    segments: Segments = ()
 
-    @property
-    def size(self) -> int:
-        """How many rows."""
-        return int(self.scores.size)
-
-    @property
-    def _row_bytes(self) -> int:
-        return _CASE_BYTES if self.counts is None else _CASE_BYTES + _COUNT_BYTES
-
-    @property
-    def wire_bytes(self) -> int:
-        """At most how many bytes they take as a batch."""
-        return _ENVELOPE_BYTES + self.size * self._row_bytes
-
-    def split(self, max_rows: int, max_bytes: int) -> tuple[CaseRows, CaseRows | None]:
-        """Return as many rows as one batch may have (at least one), and the rest. O(1)."""
-        fit = max(1, min(max_rows, (max_bytes - _ENVELOPE_BYTES) // self._row_bytes))
-        if self.size <= fit:
-            return self, None
-        return self._slice(slice(None, fit)), self._slice(slice(fit, None))
-
-    def _slice(self, rows: slice) -> CaseRows:
-        counts = None if self.counts is None else self.counts[rows]
-        return CaseRows(self.stream, self.positives[rows], self.scores[rows], counts)
+    def _column_bytes(self) -> int:
+        return self.size * (_CASE_BYTES if self.counts is None else _CASE_BYTES + _COUNT_BYTES)
 
     def batch(self, sequence: int) -> ingest_pb2.Batch:
         """Return them as a batch. O(n)."""
@@ -96,8 +222,109 @@ class CaseRows:
             scores_f64le=self.scores.astype("<f8", copy=False).tobytes(),
             positives_bits=np.packbits(self.positives, bitorder="little").tobytes(),
             counts=None if self.counts is None else self.counts.tolist(),
+            event_times_us=_times_field(self.times),
+            segments=_segment_fields(self.segments),
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, cases=cases)
+
+
+class IdRows(Columns):
+    """Rows with an id each."""
+
+    LIKE = "ids"
+    ids: list[str]
+
+    def _id_bytes(self) -> int:
+        text = "".join(self.ids)
+        return self.size * _ID_BYTES + (len(text) if text.isascii() else len(text.encode()))
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionRows(IdRows):
+    """Scores by id; the truth comes later.
+
+    Attributes
+    ----------
+    stream : str
+    ids : list of str
+    scores : float64[n]
+        Finite.
+    times : int, int64[n] or None
+    segments : tuple of SegmentCodes
+    """
+
+    ids: list[str]
+    scores: FloatArray
+    times: Times = None
+    segments: Segments = ()
+
+    def _column_bytes(self) -> int:
+        return self._id_bytes() + self.size * _SCORE_BYTES
+
+    def batch(self, sequence: int) -> ingest_pb2.Batch:
+        """Return them as a batch. O(n)."""
+        predictions = ingest_pb2.Predictions(
+            ids=self.ids,
+            scores=self.scores.tolist(),
+            event_times_us=_times_field(self.times),
+            segments=_segment_fields(self.segments),
+        )
+        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRows(IdRows):
+    """The truth by id.
+
+    Attributes
+    ----------
+    stream : str
+    ids : list of str
+    positives : bool[n]
+    times : int, int64[n] or None
+        Of the predictions, where the caller knows them.
+    scores : float64[n] or None
+        Of the predictions, where the caller knows them.
+    """
+
+    ids: list[str]
+    positives: BoolArray
+    times: Times = None
+    scores: FloatArray | None = None
+
+    def _column_bytes(self) -> int:
+        return self._id_bytes() + self.size * (1 + _SCORE_BYTES)
+
+    def batch(self, sequence: int) -> ingest_pb2.Batch:
+        """Return them as a batch. O(n)."""
+        labels = ingest_pb2.Labels(
+            ids=self.ids,
+            positives=self.positives.tolist(),
+            event_times_us=_times_field(self.times),
+            scores=None if self.scores is None else self.scores.tolist(),
+        )
+        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class RetractionRows(IdRows):
+    """Ids that should no longer count.
+
+    Attributes
+    ----------
+    stream : str
+    ids : list of str
+    """
+
+    ids: list[str]
+
+    def _column_bytes(self) -> int:
+        return self._id_bytes()
+
+    def batch(self, sequence: int) -> ingest_pb2.Batch:
+        """Return them as a batch. O(n)."""
+        retractions = ingest_pb2.Retractions(ids=self.ids)
+        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, retractions=retractions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,66 +337,50 @@ class MissRows:
     positives, negatives : int
     size : int
         How many calls were joined into this one: what the counters count.
+    times : int or None
+    segments : tuple of (key, value)
     """
 
     stream: str
     positives: int
     negatives: int
     size: int = 1
+    times: int | None = None
+    segments: tuple[tuple[str, str], ...] = ()
 
     @property
     def wire_bytes(self) -> int:
         """At most how many bytes they take as a batch."""
-        return _ENVELOPE_BYTES
+        return _ENVELOPE_BYTES + sum(16 + 4 * len(k) + 4 * len(v) for k, v in self.segments)
+
+    def cut(self, rows: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
+        """Return themselves: they are one row on the wire."""
+        return self, None
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
         """Return themselves: they are one row on the wire."""
         return self, None
 
+    def dated(self, offset_us: int) -> MissRows:
+        """Return them with a time in place of a stamp."""
+        times = _clock.dated(self.times, offset_us)
+        assert times is None or isinstance(times, int)
+        return self if times is self.times else replace(self, times=times)
+
     def __add__(self, other: MissRows) -> MissRows:
-        return MissRows(
-            self.stream,
-            self.positives + other.positives,
-            self.negatives + other.negatives,
-            self.size + other.size,
+        return replace(
+            self,
+            positives=self.positives + other.positives,
+            negatives=self.negatives + other.negatives,
+            size=self.size + other.size,
         )
 
     def batch(self, sequence: int) -> ingest_pb2.Batch:
         """Return them as a batch."""
-        misses = ingest_pb2.Misses(positives=self.positives, negatives=self.negatives)
+        misses = ingest_pb2.Misses(
+            positives=self.positives,
+            negatives=self.negatives,
+            event_time_us=self.times or 0,
+            segments=[types_pb2.Segment(key=key, value=value) for key, value in self.segments],
+        )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)
-
-
-# Joined misses stay below half of what may be counted; larger ones go alone.
-_JOINED_MISSES = 1 << 61
-
-
-def joined(pieces: list[Rows]) -> list[Rows]:
-    """Return the rows of one stream in as few pieces as possible. O(rows).
-
-    Cases and misses only add up, so their order does not matter. Cases with
-    counts stay as they are: a joined total might be too large where each is not.
-    """
-    if len(pieces) == 1:
-        return pieces
-    plain: list[CaseRows] = []
-    total: MissRows | None = None
-    rows: list[Rows] = []
-    for piece in pieces:
-        if isinstance(piece, CaseRows) and piece.counts is None:
-            plain.append(piece)
-        elif isinstance(piece, MissRows):
-            both = piece if total is None else total + piece
-            if total is not None and max(both.positives, both.negatives) >= _JOINED_MISSES:
-                rows.append(total)
-                both = piece
-            total = both
-        else:
-            rows.append(piece)
-    if plain:
-        positives = np.concatenate([piece.positives for piece in plain])
-        scores = np.concatenate([piece.scores for piece in plain])
-        rows.append(CaseRows(plain[0].stream, positives, scores))
-    if total is not None:
-        rows.append(total)
-    return rows

@@ -10,6 +10,8 @@ promises, or is reported as refused or dropped:
 
 - A batch that was numbered is only ever sent again as it was, so that the
   server can tell a repetition from news; what Resume reports as durable is not.
+- Rows are numbered in the order in which they were put, and dated by the
+  server's clock then.
 - A refused batch is counted and never sent again.
 - A server that has forgotten acknowledged batches (another data directory)
   gets the rest under a higher epoch, from sequence 1.
@@ -97,6 +99,8 @@ class Sender:
         When the producer started, in microseconds since 1970.
     random : callable
         Returns numbers in [0, 1), for jitter.
+    offset_us : int
+        What makes a stamp a time (`_clock`), until a server tells its own time.
 
     Attributes
     ----------
@@ -111,10 +115,13 @@ class Sender:
         The last 100 refused batches.
     """
 
-    def __init__(self, producer: str, epoch: int, *, random: Callable[[], float]) -> None:
+    def __init__(
+        self, producer: str, epoch: int, *, random: Callable[[], float], offset_us: int = 0
+    ) -> None:
         self.producer = producer
         self.epoch = epoch
         self._random = random
+        self._offset_us = offset_us
         self.phase = Phase.DISCONNECTED
         self.error: ClientError | None = None
         self.retry_at = 0.0
@@ -195,7 +202,7 @@ class Sender:
             head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
             if rest is not None:
                 self._queue.appendleft(rest)
-            self._window.append(_Sent(self._next_sequence, head))
+            self._window.append(_Sent(self._next_sequence, head.dated(self._offset_us)))
             self._next_sequence += 1
         batch = self._window[self._cursor]
         self._cursor += 1
@@ -207,8 +214,15 @@ class Sender:
             batch.sent = True
         return ingest_pb2.IngestRequest(batch=batch.rows.batch(batch.sequence))
 
-    def receive(self, response: ingest_pb2.IngestResponse) -> None:
+    def receive(self, response: ingest_pb2.IngestResponse, clock_us: int = 0) -> None:
         """Take a message from the server.
+
+        Parameters
+        ----------
+        response
+            What it said.
+        clock_us
+            When, on the clock of the stamps.
 
         Raises
         ------
@@ -217,7 +231,7 @@ class Sender:
         """
         kind = response.WhichOneof("message")
         if self.phase is Phase.OPENING and kind == "resume":
-            self._resume(response.resume)
+            self._resume(response.resume, clock_us)
         elif self.phase is Phase.READY and kind == "ack":
             self._ack(response.ack)
         elif self.phase is Phase.READY and kind == "refused":
@@ -251,8 +265,11 @@ class Sender:
 
     # --- What the server says -------------------------------------------------------------------
 
-    def _resume(self, resume: ingest_pb2.Resume) -> None:
+    def _resume(self, resume: ingest_pb2.Resume, clock_us: int) -> None:
         last = resume.last_sequence
+        if resume.time_us:
+            # It was read before we heard it, so no stamp becomes a time ahead of the server's.
+            self._offset_us = resume.time_us - clock_us
         settled = self.settled_sequence
         if last >= self._next_sequence:
             self._fence(
@@ -266,12 +283,12 @@ class Sender:
         self._max_rows = min(MAX_BATCH_ROWS, resume.max_batch_rows or MAX_BATCH_ROWS)
         self._max_bytes = resume.max_batch_bytes or self._max_bytes
         self._max_inflight = resume.max_inflight_bytes or self._max_inflight
-        if last < settled or any(not self._fits(batch.rows) for batch in self._window):
+        forgotten = last < settled
+        self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
+        if forgotten or any(not self._fits(batch.rows) for batch in self._window):
             # The server has forgotten what it acknowledged, or now takes smaller batches
             # only; both mean that it was restarted, so nothing is on its way to the disk.
-            if last < settled:
-                self.revision = 0
-            else:
+            if not forgotten:
                 self._settle(last)
             self._new_epoch()
             return
@@ -279,8 +296,7 @@ class Sender:
             self._give_up()
             self._new_epoch()
             return
-        # The last durable batch is sent once more: its ack carries the revision to read at.
-        self._settle(last - 1)
+        self._settle(last)
         self._cursor = self._inflight_bytes = 0
         self.phase = Phase.READY
         self.error = None

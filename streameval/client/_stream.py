@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from streameval._columns import check_columns, check_count, check_label, check_score
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
+from streameval.client._adding import Adding
 from streameval.client._convert import read_hull, read_points, read_snapshot
-from streameval.client._rows import CaseRows, MissRows
 from streameval.v1 import query_pb2, types_pb2
 
 if TYPE_CHECKING:
@@ -18,147 +16,21 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval.client._core import Core
 
-_LARGEST = sys.float_info.max
 
-
-class Stream:
+class Stream(Adding):
     """One stream of a server: everything about one model version.
 
     `Client.stream` makes it; any number of them, in any threads, may stand for
-    the same stream. The methods that add check their arguments like those of
-    `streameval.Evaluator`, raise the same errors with the same words, and
-    return at once; a thread sends what they added.
+    the same stream. The methods that add return at once; a thread sends what
+    they added.
     """
 
     def __init__(self, core: Core, name: str) -> None:
+        super().__init__(core.buffer, name)
         self._core = core
-        self._buffer = core.buffer
-        self._lane = self._buffer.lane(name)
-
-    @property
-    def name(self) -> str:
-        """Name of the stream, for instance ``fraud/v3``."""
-        return self._lane.stream
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r} of {self._core.transport.address!r}>"
-
-    # -- adding ------------------------------------------------------------------
-
-    def add_case(self, positive: bool, score: float) -> None:
-        """Add one case.
-
-        Parameters
-        ----------
-        positive : bool
-            Whether the reference is positive; 1 and 0 are taken too.
-        score : float
-            A finite number; higher means more positive.
-
-        Raises
-        ------
-        InvalidInputError
-            When either is something else; nothing was added then.
-        ClosedError
-            When the client is closed.
-
-        Notes
-        -----
-        O(1), about 0.3 us. Whole columns are quicker: `add_cases`.
-
-        Examples
-        --------
-        >>> from streameval.client import Client
-        >>> Client("localhost:50051").stream("fraud/v3").add_case(True, float("nan"))
-        Traceback (most recent call last):
-        streameval._errors.InvalidInputError: score must be finite, got nan
-        """
-        # NaN fails the comparison, and so do the infinities.
-        if type(score) is not float or not -_LARGEST <= score <= _LARGEST:
-            score = check_score(score)
-        if positive is not True and positive is not False:
-            positive = check_label(positive)
-        self._buffer.add_case(self._lane, positive, score)
-
-    def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
-        """Add columns of cases, all or none of them.
-
-        Parameters
-        ----------
-        labels : column of bool or of 0 and 1
-            Whether each reference is positive.
-        scores : column of float
-            Finite numbers, as many as there are labels.
-        counts : column of int, optional
-            How many identical cases each row stands for; 0 drops the row.
-
-        Raises
-        ------
-        InvalidInputError
-            With ``field`` and ``index`` of the first value at fault; nothing
-            was added then.
-        ClosedError
-            When the client is closed.
-
-        Notes
-        -----
-        O(n), a few nanoseconds a row for arrays; the columns are copied. Where
-        the buffer is full, the rows that do not fit are dropped and counted.
-
-        Examples
-        --------
-        >>> from streameval.client import Client
-        >>> stream = Client("localhost:50051").stream("fraud/v3")
-        >>> stream.add_cases(labels=[1, 0, 2], scores=[0.9, 0.4, 0.1])
-        Traceback (most recent call last):
-        streameval._errors.InvalidInputError: label must be True, False, 1 or 0, got 2 at index 2
-        """
-        positives, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
-        if weights is not None:
-            # A row that counts nothing is no row; the copies are the caller's columns no more.
-            kept = weights > 0
-            positives, values, weights = positives[kept], values[kept], weights[kept]
-        else:
-            positives, values = positives.copy(), values.copy()
-        self._buffer.add_rows(self._lane, CaseRows(self.name, positives, values, weights))
-
-    def add_misses(self, count: int) -> None:
-        """Add positive references that were never scored; they rank below every case.
-
-        Parameters
-        ----------
-        count : int
-            0 or more.
-
-        Raises
-        ------
-        InvalidInputError
-            When `count` is not such an integer.
-        ClosedError
-            When the client is closed.
-        """
-        self._miss(check_count(count), 0)
-
-    def add_negative_misses(self, count: int) -> None:
-        """Add negative references that were never scored; they rank below every case.
-
-        Parameters
-        ----------
-        count : int
-            0 or more.
-
-        Raises
-        ------
-        InvalidInputError
-            When `count` is not such an integer.
-        ClosedError
-            When the client is closed.
-        """
-        self._miss(0, check_count(count))
-
-    def _miss(self, positives: int, negatives: int) -> None:
-        if positives or negatives:
-            self._buffer.add_rows(self._lane, MissRows(self.name, positives, negatives))
 
     def flush(self, timeout: float | None = 30.0) -> int:
         """Wait until everything added to the *client* so far is durable.

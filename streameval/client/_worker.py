@@ -11,58 +11,44 @@ what had been added before it.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval.client._errors import ClientError, DeadlineError, FencedError, UnavailableError
-from streameval.client._sender import Phase, Sender
-from streameval.client._statistics import ClientStatistics, Losses, count, read_statistics
+from streameval.client._errors import ClientError, UnavailableError
 from streameval.client._transport import from_rpc_error
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from streameval.client._buffer import Buffer
+    from streameval.client._delivery import Delivery
+    from streameval.client._statistics import ClientStatistics
     from streameval.client._transport import Transport
-
-_log = logging.getLogger("streameval.client")
-
-# Losses are logged at most once in so many seconds.
-_LOG_EVERY_S = 10.0
-
-# Waiting will not help a flush: somebody has to change something first.
-_HOPELESS = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
 
 
 class Worker:
-    """Moves a sender's messages over a transport.
+    """Moves a delivery's messages over a transport.
 
     Parameters
     ----------
-    buffer, sender, transport
-        What to move, and over what. The worker alone uses the sender.
+    delivery, transport
+        What to move, and over what. The worker alone uses the delivery.
     linger_s : float
         How long rows wait for company, in seconds.
     """
 
-    def __init__(
-        self, buffer: Buffer, sender: Sender, transport: Transport, *, linger_s: float
-    ) -> None:
-        self.buffer = buffer
+    def __init__(self, delivery: Delivery, transport: Transport, *, linger_s: float) -> None:
+        self.buffer = delivery.buffer
         self.linger_s = linger_s
-        self._sender = sender
+        self._delivery = delivery
+        self._sender = delivery.sender
         self._transport = transport
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self.stopping = False
         self._call: grpc.RpcContext | None = None
-        self._flushed = Losses()
-        self._logged = Losses()
-        self._log_at = 0.0
 
     # --- What callers ask -----------------------------------------------------------------------
 
@@ -72,43 +58,39 @@ class Worker:
         self._thread.start()
 
     @property
+    def is_starved(self) -> bool:
+        """Whether rows could be sent at once, if there were any."""
+        return self._sender.starved
+
+    @property
     def revision(self) -> int:
         """The highest log revision that acknowledged a batch."""
-        return self._sender.revision
+        return self._delivery.revision
 
     def saw(self, revision: int) -> None:
         """Take note of a revision that another call returned: queries wait for it too."""
         with self._lock:
-            self._sender.revision = max(self._sender.revision, revision)
+            self._delivery.saw(revision)
 
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
         with self._lock:
-            return read_statistics(self._sender, self.buffer)
+            return self._delivery.statistics()
 
     def flush(self, timeout: float | None) -> int:
         """Wait until everything added so far is settled; see `Client.flush`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            self._take()
-            target = self._sender.put_rows
+            target = self._delivery.begin_flush()
         self.buffer.wake()
         with self._lock:
             known = self._sender.error
-            while self._sender.settled_rows < target:
-                error = self._sender.error
-                if error is not None and error is not known and error.code in _HOPELESS:
-                    raise error
+            while (revision := self._delivery.flushed(target, known)) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise self._too_late(timeout, target)
+                    raise self._delivery.too_late(timeout, target)
                 self._changed.wait(left)
-            if isinstance(self._sender.error, FencedError):
-                raise self._sender.error
-            lost = self._flushed.news(self._sender, self.buffer)
-            if lost is not None:
-                raise lost
-            return self._sender.revision
+            return revision
 
     def stop(self, timeout: float) -> None:
         """End the connection and the thread; what is not durable stays so."""
@@ -127,22 +109,11 @@ class Worker:
 
     # --- Under the lock -------------------------------------------------------------------------
 
-    def _take(self) -> None:
-        self._sender.put(self.buffer.take())
-
-    def _too_late(self, timeout: float | None, target: int) -> DeadlineError:
-        left = target - self._sender.settled_rows
-        error = self._sender.error
-        why = "" if error is None else f"; the last connection ended with: {error}"
-        return DeadlineError(f"{count(left, 'row')} not durable after {timeout} s{why}")
-
     def next_message(self, pump: _Pump) -> ingest_pb2.IngestRequest | None:
         """Return a pump's next batch once there is room; None without rows, or at its end."""
         with self._lock:
             while not pump.over:
-                if self._sender.starved:
-                    self._take()
-                message = self._sender.next_message()
+                message = self._delivery.next_message()
                 if message is not None or self._sender.starved:
                     return message
                 self._changed.wait()
@@ -157,11 +128,11 @@ class Worker:
                 return
             error = self._connection()
             with self._lock:
-                self._sender.disconnected(error, time.monotonic())
-                fenced = self._sender.phase is Phase.FENCED
+                goes_on = self._delivery.disconnected(error, time.monotonic())
                 self._changed.notify_all()
-            if fenced:
-                self._fenced()
+            if not goes_on:
+                with self._lock:
+                    self._delivery.give_up()
                 return
             self._settled()
             self._pause()
@@ -174,7 +145,7 @@ class Worker:
         with self._lock:
             if self.stopping:
                 return None
-            pump = _Pump(self, self._sender, self._sender.open())
+            pump = _Pump(self, self._sender.open())
         try:
             try:
                 call = self._transport.ingest().Ingest(pump, metadata=self._transport.metadata)
@@ -184,8 +155,7 @@ class Worker:
             self._call = call
             for response in call:
                 with self._lock:
-                    self._sender.receive(response)
-                    alive = self._sender.phase is Phase.READY
+                    alive = self._delivery.receive(response)
                     self._changed.notify_all()
                 self._settled()
                 if not alive:
@@ -210,26 +180,20 @@ class Worker:
         sender = self._sender
         with self._lock:
             resume = ingest_pb2.Resume(last_sequence=sender.settled_sequence)
-            sender.receive(ingest_pb2.IngestResponse(resume=resume))
+            self._delivery.receive(ingest_pb2.IngestResponse(resume=resume))
         while (message := self.next_message(pump)) is not None:
             answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
             with self._lock:
-                sender.receive(answer)
+                self._delivery.receive(answer)
                 self._changed.notify_all()
             self._settled()
         return UnavailableError("there is no Ingest stream")
 
     def _settled(self) -> None:
-        """Make room for what is settled, and say what was lost, not too often."""
+        """Make room for what is settled, and say what was lost."""
         self.buffer.settled(self._sender.settled_rows)
-        now = time.monotonic()
-        if now < self._log_at:
-            return
         with self._lock:
-            lost = self._logged.news(self._sender, self.buffer)
-        if lost is not None:
-            self._log_at = now + _LOG_EVERY_S
-            _log.warning("streameval client of %s: %s", self._transport.address, lost)
+            self._delivery.log_losses(time.monotonic())
 
     def _pause(self) -> None:
         """Wait until it is time to connect again, or to stop."""
@@ -237,24 +201,13 @@ class Worker:
             left = self._sender.retry_at - time.monotonic()
             self._changed.wait_for(lambda: self.stopping, max(0.0, left))
 
-    def _fenced(self) -> None:
-        """Drop what is here and whatever else will come: this producer is done."""
-        self.buffer.discard()
-        with self._lock:
-            self._take()
-            error = self._sender.error
-        _log.error(
-            "streameval client of %s: %s; further rows are dropped", self._transport.address, error
-        )
-
 
 class _Pump:
     """The requests of one Ingest stream; gRPC's thread asks for the next."""
 
-    def __init__(self, worker: Worker, sender: Sender, opening: ingest_pb2.IngestRequest) -> None:
+    def __init__(self, worker: Worker, opening: ingest_pb2.IngestRequest) -> None:
         self.ended = False
         self._worker = worker
-        self._sender = sender
         self._opening: ingest_pb2.IngestRequest | None = opening
 
     def __iter__(self) -> _Pump:
@@ -278,4 +231,4 @@ class _Pump:
         return self.ended or self._worker.stopping
 
     def _has_news(self) -> bool:
-        return self.over or not self._sender.starved
+        return self.over or not self._worker.is_starved

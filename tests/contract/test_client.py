@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,17 +135,18 @@ def test_a_refused_batch_is_reported_once(address: str) -> None:
     with Client(address) as client:
         good = client.stream("good/stream")
         good.add_case(True, 1.0)
-        client.stream("not//a stream").add_cases(labels=[1, 0], scores=[1.0, 2.0])
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        client.stream("refused/stream").add_cases(labels=[1, 0], scores=[1.0, 2.0], at=tomorrow)
         with pytest.raises(RowsLostError, match="2 rows in 1 batch refused") as caught:
             client.flush()
         assert caught.value.refused_rows == 2
         (refusal,) = caught.value.refusals
         assert (refusal.stream, refusal.rows, refusal.code) == (
-            "not//a stream",
+            "refused/stream",
             2,
             "INVALID_ARGUMENT",
         )
-        assert refusal.violations[0].field == "stream"
+        assert refusal.violations[0].field == "cases.event_times_us[0]"
         client.flush()
         assert good.snapshot().num_cases == 1
         statistics = client.statistics()
@@ -334,6 +336,10 @@ def test_bad_rows_are_refused_at_the_call(address: str) -> None:
         stream.add_cases(labels=[1], scores=[1.0], counts=[0])
         stream.add_misses(0)
         assert client.statistics().added == 0
+        with pytest.raises(
+            InvalidInputError, match=r"^stream name must be .*, got 'not//a stream'"
+        ):
+            client.stream("not//a stream")
         for settings in ({"when_full": "wait"}, {"producer": ""}, {"max_buffered_rows": 0}):
             with pytest.raises(InvalidInputError):
                 Client(address, **settings)
@@ -404,8 +410,15 @@ class Cutter:
         self._listener.close()
 
 
-def test_connections_that_are_cut_lose_nothing(address: str) -> None:
+def test_connections_that_are_cut_lose_nothing() -> None:
     """Whatever byte a connection breaks at, each row counts once."""
+    # Small batches: each connection gets some of them through, however busy the machine is.
+    settings = Settings(listen="127.0.0.1:0", memory=True, limits=Limits(max_batch_rows=500))
+    with running_server(settings) as address:
+        _cut_again_and_again(address)
+
+
+def _cut_again_and_again(address: str) -> None:
     seeded = random.Random(7)
     cutter = Cutter(address, lambda: seeded.randrange(500, 250_000))
     with Client(cutter.address) as client:
@@ -425,7 +438,9 @@ def test_connections_that_are_cut_lose_nothing(address: str) -> None:
 
 def run_script(address: str, code: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a process of its own."""
-    header = "import os, sys\nfrom streameval.client import Client\naddress = sys.argv[1]\n"
+    header = (
+        "import datetime, os, sys\nfrom streameval.client import Client\naddress = sys.argv[1]\n"
+    )
     return subprocess.run(
         [sys.executable, "-c", header + textwrap.dedent(code), address],
         capture_output=True,
@@ -498,7 +513,8 @@ def test_exit_needs_no_new_threads(address: str) -> None:
     stream = client.stream("no/threads")
     for i in range(2500):
         stream.add_case(True, float(i))
-    client.stream("not//a stream").add_case(True, 1.0)
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    client.stream("refused/stream").add_case(True, 1.0, at=tomorrow)
     """
     done = run_script(address, code)
     assert done.returncode == 0

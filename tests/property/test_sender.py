@@ -117,6 +117,7 @@ class SenderMachine(RuleBasedStateMachine):
                 max_batch_rows=MAX_ROWS,
                 max_batch_bytes=1 << 20,
                 max_inflight_bytes=2000,
+                revision=server.revision,
             )
             self.wire_down.append(ingest_pb2.IngestResponse(resume=resume))
             return True
@@ -130,8 +131,8 @@ class SenderMachine(RuleBasedStateMachine):
         last = server.marks[self.epoch]
         assert batch.sequence <= last + 1, "a gap"
         if batch.sequence <= last:
-            # Only the last durable batch is repeated, to hear the revision to read at.
-            assert batch.sequence >= self.resumed
+            # What Resume said is durable is not sent again; only what became so after it.
+            assert batch.sequence > self.resumed
             return True
         if POISON in scores:
             return False

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.client._buffer import Buffer
-from streameval.client._rows import CaseRows, MissRows, Rows, joined
+from streameval.client._order import in_any_order
+from streameval.client._rows import CaseRows, MissRows, Rows
 from streameval_server._batch import decode
 from streameval_server._limits import Limits
 
@@ -64,43 +65,73 @@ def test_rows_join_where_that_changes_nothing() -> None:
     plain = CaseRows("s", np.array([True]), np.array([1.0]))
     counted = CaseRows("s", np.array([True]), np.array([1.0]), np.array([2**61]))
     huge = MissRows("s", 2**61, 0)
-    assert joined([plain]) == [plain]
-    pieces = joined([plain, MissRows("s", 1, 0), counted, plain, MissRows("s", 0, 2), counted])
+    assert in_any_order([plain]) == [plain]
+    pieces = in_any_order(
+        [plain, MissRows("s", 1, 0), counted, plain, MissRows("s", 0, 2), counted]
+    )
     assert sum(piece.size for piece in pieces) == 6
     assert [piece for piece in pieces if piece is counted] == [counted, counted]
     assert MissRows("s", 1, 2, size=2) in pieces
     assert max(piece.size for piece in pieces if isinstance(piece, CaseRows)) == 2
-    assert joined([huge, huge, MissRows("s", 1, 1)]) == [
+    assert in_any_order([huge, huge, MissRows("s", 1, 1)]) == [
         huge,
         MissRows("s", 2**61, 0),
         MissRows("s", 1, 1),
     ]
+    apart = [MissRows("s", 1, 0, 1, 5), MissRows("s", 1, 0, 1, 6), MissRows("s", 1, 0, 1, 5)]
+    assert in_any_order(apart) == [MissRows("s", 2, 0, 2, 5), MissRows("s", 1, 0, 1, 6)]
 
 
 def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
     """Return a buffer that drops, and notes when it wants a sender."""
     started = [] if starts is None else starts
-    return Buffer(
-        capacity=capacity, batch_rows=10, when_full="drop", start=lambda: started.append(1)
-    )
+
+    def start() -> bool:
+        started.append(1)
+        return True
+
+    return Buffer(capacity=capacity, batch_rows=10, when_full="drop", start=start)
 
 
 def test_a_buffer_is_taken_whole() -> None:
     """What comes out is what went in, for each stream, once."""
     starts: list[int] = []
     box = buffer(starts=starts)
-    lane, other = box.lane("a"), box.lane("b")
+    lane = box.lane("a")
     assert box.lane("a") is lane
     assert box.take() == []
     assert not starts
     box.add_case(lane, True, 1.0)
     box.add_case(lane, False, 2.0)
-    box.add_rows(lane, CaseRows("a", np.array([True]), np.array([3.0])))
-    box.add_rows(other, MissRows("b", 1, 0))
+    box.add_rows(lane, CaseRows("a", np.array([True]), np.array([3.0]), None, lane.stamps.now()))
     assert starts == [1]
-    cases, misses = box.take()
+    (cases,) = box.take()
     assert isinstance(cases, CaseRows)
     assert sorted(zip(cases.scores, cases.positives)) == [(1.0, True), (2.0, False), (3.0, True)]
+    assert box.take() == []
+
+
+def test_a_sender_that_cannot_start_yet_is_asked_again() -> None:
+    """Each row asks, until it has started."""
+    asked: list[int] = []
+
+    def start() -> bool:
+        asked.append(1)
+        return len(asked) == 2
+
+    box = Buffer(capacity=9, batch_rows=10, when_full="drop", start=start, wake=lambda: None)
+    for score in range(4):
+        box.add_case(box.lane("a"), True, float(score))
+    assert len(asked) == 2
+
+
+def test_kinds_of_rows_come_out_together() -> None:
+    """Misses beside cases, of several streams."""
+    box = buffer()
+    lane, other = box.lane("a"), box.lane("b")
+    box.add_case(lane, True, 1.0)
+    box.add_rows(other, MissRows("b", 1, 0))
+    _, misses = box.take()
     assert misses == MissRows("b", 1, 0)
     assert box.take() == []
 

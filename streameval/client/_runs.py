@@ -1,0 +1,157 @@
+"""Rows that were added one by one, as they wait to become columns.
+
+Appending costs a few list appends. When rows happened and which segments they
+have is noted where it changes, not for each row: a *mark* holds from its row to
+the next one.
+
+Nothing here locks: the buffer does.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.client import _clock
+from streameval.client._order import LABEL, PREDICTION, RETRACTION, label_rank, phases
+from streameval.client._rows import CaseRows, LabelRows, PredictionRows, RetractionRows
+from streameval.client._segments import of_marks
+
+if TYPE_CHECKING:
+    from streameval._groups import IntArray
+    from streameval.client._clock import Stamps
+    from streameval.client._rows import IdRows
+    from streameval.client._segments import Segments
+
+Pairs = tuple[tuple[str, str], ...]
+
+PREDICTED = PREDICTION << 1
+RETRACTED = RETRACTION << 1
+
+
+def labelled(positive: bool, *, timed: bool, scored: bool) -> int:
+    """Return the code of a label: its rank, and whether it is positive."""
+    return label_rank(timed=timed, scored=scored) << 1 | positive
+
+
+class Marks:
+    """From which row on which time and which segments hold."""
+
+    __slots__ = ("_rows", "_segments", "_stamps", "_times", "until_ns")
+
+    def __init__(self, stamps: Stamps) -> None:
+        self._stamps = stamps
+        self._rows = array("q")
+        self._times = array("q")
+        self._segments: list[Pairs] = []
+        self.until_ns = 0
+        """On the stamps' clock: until then a row without time and segments needs no mark."""
+
+    def plain(self, row: int, now_ns: int) -> None:
+        """Note the time of a row without one of its own, and without segments."""
+        self._mark(row, self._stamps.at(now_ns), ())
+        self.until_ns = self._stamps.until_ns
+
+    def own(self, row: int, time_us: int | None, segments: Pairs) -> None:
+        """Note the time and the segments of a row."""
+        self._mark(row, self._stamps.now() if time_us is None else time_us, segments)
+        self.until_ns = 0
+
+    def _mark(self, row: int, time_us: int, segments: Pairs) -> None:
+        if self._rows and self._times[-1] == time_us and self._segments[-1] == segments:
+            return
+        self._rows.append(row)
+        self._times.append(time_us)
+        self._segments.append(segments)
+
+    def columns(self, rows: int) -> tuple[IntArray, Segments]:
+        """Return each row's time, and the segments. O(rows)."""
+        starts, times, segments = self._rows.tolist(), self._times.tolist(), self._segments
+        if not starts or starts[0]:  # the first rows need none
+            starts, times, segments = [0, *starts], [0, *times], [(), *segments]
+        counts = np.diff(np.array([*starts, rows]))
+        return np.repeat(np.array(times, dtype=np.int64), counts), of_marks(segments, counts)
+
+
+class CaseRun:
+    """Cases one by one."""
+
+    __slots__ = ("marks", "positives", "scores")
+
+    def __init__(self, stamps: Stamps) -> None:
+        self.positives = bytearray()
+        self.scores = array("d")
+        self.marks = Marks(stamps)
+
+    def rows(self, stream: str) -> CaseRows:
+        """Return them as columns. O(rows); the run must not change any more."""
+        times, segments = self.marks.columns(len(self.scores))
+        return CaseRows(
+            stream,
+            np.frombuffer(self.positives, np.bool_),
+            np.frombuffer(self.scores, np.float64),
+            None,
+            _clock.shared(times),
+            segments,
+        )
+
+
+class IdRun:
+    """What was done to ids, one by one and in order.
+
+    Attributes
+    ----------
+    ids : list of str
+    codes : bytearray
+        What was done: a rank in a phase, and in the lowest bit whether positive.
+    scores : array of float
+        0 where there is none.
+    """
+
+    __slots__ = ("codes", "ids", "marks", "scores")
+
+    def __init__(self, stamps: Stamps) -> None:
+        self.ids: list[str] = []
+        self.codes = bytearray()
+        self.scores = array("d")
+        self.marks = Marks(stamps)
+
+    def pieces(self, stream: str) -> list[IdRows]:
+        """Return them as pieces of one kind each. O(rows); the run must not change any more."""
+        ids = self.ids
+        codes = np.frombuffer(self.codes, np.uint8)
+        ranks = codes >> 1
+        times, segments = self.marks.columns(len(ids))
+        scores = np.frombuffer(self.scores, np.float64)
+        edges = [0, len(ids)]
+        if ranks.min() < ranks.max():
+            edges = phases(ids, ranks.tolist())
+        found: list[IdRows] = []
+        for start, end in pairwise(edges):
+            for rank in np.unique(ranks[start:end]).tolist():
+                rows = start + np.flatnonzero(ranks[start:end] == rank)
+                chosen = ids if rows.size == len(ids) else [ids[row] for row in rows.tolist()]
+                if rank == PREDICTION:
+                    parts = tuple(column[rows] for column in segments)
+                    found.append(
+                        PredictionRows(
+                            stream, chosen, scores[rows], _clock.shared(times[rows]), parts
+                        )
+                    )
+                elif rank == RETRACTION:
+                    found.append(RetractionRows(stream, chosen))
+                else:
+                    timed, scored = (rank - LABEL) & 1, (rank - LABEL) & 2
+                    found.append(
+                        LabelRows(
+                            stream,
+                            chosen,
+                            (codes[rows] & 1).astype(np.bool_),
+                            _clock.shared(times[rows]) if timed else None,
+                            scores[rows] if scored else None,
+                        )
+                    )
+        return found
