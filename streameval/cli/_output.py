@@ -79,18 +79,36 @@ def print_json(values: object) -> None:
 
 
 def print_snapshot(snapshot: Snapshot, *, title: str) -> None:
-    """Print the figures of a snapshot as a table."""
-    misses = snapshot.num_misses + snapshot.num_negative_misses
-    references = snapshot.num_positive_ref + snapshot.num_negative_ref
-    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    """Print the figures of a snapshot as a table, with intervals and, if bounded, bounds."""
+    out.print(title, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(style="dim")
     table.add_column(justify="right")
+    table.add_column("95 % interval", justify="right")
+    if snapshot.resolution is not None:
+        table.add_column("exact figure within", justify="right")
     for name, text in TITLES.items():
         reason = snapshot.reasons.get(name)
-        value = f"{getattr(snapshot, name):.6f}" if reason is None else REASONS[reason]
-        table.add_row(text, value)
+        if reason is not None:
+            table.add_row(text, REASONS[reason])
+            continue
+        cells = [text, f"{getattr(snapshot, name):.6f}", _interval(snapshot, name)]
+        if snapshot.resolution is not None and name in snapshot.bounds:
+            lower, upper = snapshot.bounds[name]
+            cells.append(f"{lower:.6f} to {upper:.6f}")
+        table.add_row(*cells)
     table.add_row("positives", f"{snapshot.num_positive_ref:,}")
     table.add_row("negatives", f"{snapshot.num_negative_ref:,}")
+    misses = snapshot.num_misses + snapshot.num_negative_misses
     if misses:
-        table.add_row("of them never scored", f"{misses:,} of {references:,}")
+        table.add_row("of them never scored", f"{misses:,}")
+    if snapshot.resolution is not None:
+        table.add_row("bits of a score kept", f"{snapshot.resolution}")
     out.print(table)
+
+
+def _interval(snapshot: Snapshot, name: str) -> str:
+    interval = snapshot.intervals.get(name)
+    if interval is None or interval.reason is not None:
+        return ""
+    return f"{interval.lower:.4f} to {interval.upper:.4f}"
