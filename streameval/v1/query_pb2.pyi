@@ -377,8 +377,11 @@ class CompareStreamsRequest(_message.Message):
 
     @_builtins.property
     def b(self) -> _types_pb2.Selection:
-        """The other. Where it contains the first (its stream, window and segment
-        do), its remainder is compared: never a part with a total that contains it.
+        """The other. Sides share no case if they differ in stream, in time (windows
+        apart) or in the value of one segment key. Where b contains a (the same
+        stream, the same or a longer time, the same segment or the whole) the rest
+        of b is compared. Every other overlap ends with FAILED_PRECONDITION: a
+        around b, windows that cross, slices of two keys, other half-lives.
         """
 
     def __init__(

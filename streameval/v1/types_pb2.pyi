@@ -272,7 +272,9 @@ class Selection(_message.Message):
 
     @_builtins.property
     def segment(self) -> Global___Segment:
-        """One slice; absent means the whole."""
+        """One slice; absent means the whole. A key that is not declared is refused; a
+        value that was never seen is no error: the answer is empty and warns.
+        """
 
     @_builtins.property
     def mature_after(self) -> _duration_pb2.Duration:
