@@ -78,7 +78,8 @@ def decode(data: bytes | bytearray | memoryview) -> State:
     runs = []
     offset = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
-        scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
+            scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
         offset += size * score_width
         counts = None
         if count_width:

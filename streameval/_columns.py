@@ -113,7 +113,8 @@ def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") ->
     column = _column(scores, field)
     kind = column.dtype.kind
     if kind == "f":
-        with np.errstate(over="ignore"):  # a wider float beyond float64 is refused as infinite
+        # A wider float beyond float64 is refused as infinite, a signalling NaN as NaN.
+        with np.errstate(over="ignore", invalid="ignore"):
             values = column.astype(np.float64, copy=False)
     elif kind in "iu":
         values = column.astype(np.float64)

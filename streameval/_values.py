@@ -59,7 +59,7 @@ def optional_real(value: Any, field: str) -> float | None:
 def reals(values: Any, field: str) -> FloatArray:
     """Return an argument of any shape as float64, or refuse it. O(n)."""
     try:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(values, dtype=np.float64)
     except Exception as error:
         raise unreadable(field, error, field, None) from error

@@ -210,6 +210,7 @@ COLUMNS = (
     np.array([0.5], dtype=np.float16),
     np.array([0.5], dtype=np.longdouble),
     np.array([2.0], dtype=np.longdouble) ** 16000,
+    np.array([0x7FA00000], dtype=np.uint32).view(np.float32),  # a signalling NaN
     np.array([2**63], dtype=np.uint64),
     np.array([-1]),
     np.array([1j]),

@@ -1,0 +1,187 @@
+"""Altered states whose checksums are right: refused, or a sound state; never a crash.
+
+A checksum finds what a disk did; these bytes are what a stranger might write, or a
+version with a mistake. The checksums of the outer and of all inner forms are made
+right again after each change, so that what stands behind them is reached.
+"""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import zlib
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC")
+KINDS = {b"SEVL": Evaluator, b"SEVW": WindowedEvaluator, b"SEVT": LabelJoiner}
+ENDS = (0, 1, -1, 2, 53, 127, 2**31, 2**62, 2**63 - 1, -(2**63), 2**16)
+
+
+def resealed(data: bytes) -> bytes:
+    """Make the checksum of a form and of all forms within it right."""
+    out = bytearray(data)
+    starts = [at for magic in MAGICS for at in find_all(data, magic) if at >= 8]
+    for at in sorted(starts, reverse=True):  # the innermost ones first
+        (size,) = struct.unpack_from("<q", out, at - 8)
+        if 10 <= size <= len(out) - at:
+            seal(out, at, at + size)
+    if len(out) >= 4:
+        seal(out, 0, len(out))
+    return bytes(out)
+
+
+def find_all(data: bytes, what: bytes) -> list[int]:
+    found, at = [], data.find(what)
+    while at >= 0:
+        found.append(at)
+        at = data.find(what, at + 1)
+    return found
+
+
+def seal(out: bytearray, start: int, end: int) -> None:
+    struct.pack_into("<I", out, end - 4, zlib.crc32(out[start : end - 4]))
+
+
+def states() -> dict[str, bytes]:
+    """Return bytes of every kind of state."""
+    rng = np.random.default_rng(5)
+    exact = Evaluator()
+    exact.add_cases(labels=[1, 0, 1, 0], scores=[0.1, 0.2, 0.3, -7.7], counts=[1, 300, 2, 70_000])
+    exact.add_misses(3)
+    narrow = Evaluator(resolution=6, scale="probability", max_cells=64)
+    narrow.add_cases(labels=rng.random(50) < 0.3, scores=rng.random(50))
+    windowed = WindowedEvaluator(resolution=8)
+    for minute in range(4):
+        at = NOON + timedelta(minutes=minute)
+        windowed.add_case(minute % 2 == 0, 0.25 * minute, at=at)
+    plain = LabelJoiner(Evaluator(), ttl=timedelta(days=7))
+    timed = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7), orphans="miss")
+    for joiner in (plain, timed):
+        ids = ["a", "b", "c" * 100, "\N{PILE OF POO}", "e\0"]
+        joiner.predict_cases(ids=ids, scores=[0.1, 0.2, 0.3, 0.4, 0.5], at=NOON)
+        joiner.label("a", True, at=NOON)
+        joiner.label("b", False, at=NOON)
+        joiner.label("early", True, at=NOON)
+    return {
+        "empty": Evaluator().to_bytes(),
+        "exact": exact.to_bytes(),
+        "bounded": narrow.to_bytes(),
+        "windowed": windowed.to_bytes(),
+        "joiner": plain.to_bytes(),
+        "windowed joiner": timed.to_bytes(),
+    }
+
+
+STATES = states()
+
+
+def read(data: bytes) -> object | None:
+    """Read a state and use it; None when it is refused."""
+    kind = KINDS.get(data[:4], Evaluator)
+    try:
+        state = kind.from_bytes(data)
+    except CorruptStateError as error:
+        message = str(error)
+        state = None
+    if state is None:
+        assert 10 < len(message) < 300
+        return None
+    use(state)
+    assert kind.from_bytes(state.to_bytes()) == state
+    return state
+
+
+def use(state: Evaluator | WindowedEvaluator | LabelJoiner) -> None:
+    """Ask for figures, and count on."""
+    if isinstance(state, Evaluator):
+        state._view().counts._check()
+        evaluator = state
+    elif isinstance(state, WindowedEvaluator):
+        evaluator = state.last(timedelta(hours=1)).evaluator()
+        state.last_cases(2)
+    else:
+        state.coverage()
+        state.coverage_by_score()
+        state.predict("another", 0.5, at=NOON + timedelta(days=1))
+        state.label("another", True, at=NOON + timedelta(days=1))
+        evaluator = Evaluator()
+    evaluator.snapshot()
+    if evaluator.num_positive_ref + evaluator.num_negative_ref < 2**61:
+        evaluator.add_case(True, 0.5)
+
+
+def assault(hostile, name: str, times: int) -> tuple[int, int]:
+    """Read altered bytes; return how many were refused and how many read."""
+    data, rng = STATES[name], hostile.rng
+    refused = 0
+    for _ in range(times):
+        if rng.random() < 0.5:
+            altered = resealed(hostile.mutated(data))
+        else:  # a number in one of the headers
+            out = bytearray(data)
+            layout = rng.choice(("<q", "<q", "<i", "<h", "<b"))
+            at = rng.randrange(6, min(len(out) - 12, 400))
+            value = rng.choice(ENDS)
+            size = 8 * struct.calcsize(layout)
+            value = (value + (1 << (size - 1))) % (1 << size) - (1 << (size - 1))
+            struct.pack_into(layout, out, at, value)
+            altered = resealed(bytes(out))
+        try:
+            refused += read(altered) is None
+        except Exception:
+            print(repr(altered))
+            raise
+    return refused, times - refused
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_altered_states_are_refused_or_sound(hostile, name):
+    """A few hundred of each kind, checksums made right."""
+    refused, _ = assault(hostile, name, 300)
+    assert refused > 100
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", STATES)
+def test_many_more_altered_states(hostile, name):
+    """The same, many times over."""
+    assault(hostile, name, 40_000)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_cut_anywhere_are_refused(name):
+    """With a checksum that is right for what is left."""
+    data = STATES[name]
+    for size in range(len(data)):
+        assert read(data[:size]) is None
+        assert read(resealed(data[:size])) is None
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_announced_lengths_allocate_nothing(name):
+    """A count of 2**62 in any place costs no memory before it is refused."""
+    data = STATES[name]
+    tracemalloc.start()
+    try:
+        for at in range(6, min(len(data) - 12, 300)):
+            out = bytearray(data)
+            struct.pack_into("<q", out, at, 2**40)
+            read(resealed(bytes(out)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("data", [b"", b"SEVL", b"\0" * 100, b"SEVL" * 50, bytes(range(256)) * 4])
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_bytes_of_nothing(kind, data):
+    """Bytes that nobody wrote."""
+    with pytest.raises(CorruptStateError):
+        kind.from_bytes(data)
