@@ -89,7 +89,7 @@ class Evaluator(EvaluatorQueries):
         # The ledger's own lists, at hand for the scalar path.
         self._positives = self._ledger.positives
         self._negatives = self._ledger.negatives
-        self._permits: Iterator[object] = repeat(None, PERMITS)
+        self._permits: Iterator[object] = iter(())
         self._set_limits(state.scale)
 
     def _set_limits(self, scale: Scale) -> None:
@@ -144,10 +144,10 @@ class Evaluator(EvaluatorQueries):
         """Add what is not plainly right, or say what is wrong; make room when it is used up."""
         label = check_label(positive)
         number = check_score(score, scale=self._ledger.state.scale)
-        (self._positives if label else self._negatives).append(number)
         if next(self._permits, self) is self:
-            self._ledger.spill()
-            self._permits = repeat(None, PERMITS)
+            # This case takes the first of the new permits.
+            self._permits = repeat(None, self._ledger.make_room(PERMITS) - 1)
+        (self._positives if label else self._negatives).append(number)
 
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.
@@ -191,6 +191,7 @@ class Evaluator(EvaluatorQueries):
         if not is_positive.size:
             return
         self._ledger.add_columns(is_positive, values, weights)
+        self._permits = iter(())  # what room is left is counted anew
 
     def add_misses(self, count: int) -> None:
         """Add positive references that were never scored.
@@ -219,6 +220,7 @@ class Evaluator(EvaluatorQueries):
         (3, 3, 0)
         """
         self._ledger.miss(positives=check_count(count))
+        self._permits = iter(())  # what room is left is counted anew
 
     def add_negative_misses(self, count: int) -> None:
         """Add negative references that were never scored.
@@ -240,6 +242,7 @@ class Evaluator(EvaluatorQueries):
         O(1).
         """
         self._ledger.miss(negatives=check_count(count))
+        self._permits = iter(())  # what room is left is counted anew
 
     def remove_case(self, positive: bool, score: float) -> None:
         """Take one case back.
@@ -364,6 +367,7 @@ class Evaluator(EvaluatorQueries):
             [mine, *(other._view() for other in others)], revision=mine.revision + 1
         )
         self._ledger.replace(merged)
+        self._permits = iter(())  # what room is left is counted anew
         self._set_limits(merged.scale)
 
     def __add__(self, other: Evaluator) -> Self:

@@ -71,11 +71,21 @@ class Ledger:
                 counts.negatives.total + self._waiting[False] + negatives,
             )
 
-    def spill(self) -> None:
-        """Move the scalars that wait to where columns wait, in a quarter of their memory."""
+    def make_room(self, most: int) -> int:
+        """Move the scalars that wait to where columns wait, in a quarter of their memory.
+
+        Returns how many more, up to `most`, all counts together have room for.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is none.
+        """
         with self._lock:
             self._spill()
             self._merge_if_much_waits()
+            self._check_room(1)
+            return min(most, LIMIT - 1 - self.state.total - sum(self._waiting))
 
     def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
         """Add checked columns as one mutation, or refuse what would be too many."""

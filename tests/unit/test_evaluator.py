@@ -436,3 +436,23 @@ def test_subclasses_stay_themselves():
     assert type(Named().copy()) is Named
     assert type(Named() + Evaluator()) is Named
     assert type(Named.from_bytes(Named().to_bytes())) is Named
+
+
+def test_no_way_leads_past_the_limit_of_counts() -> None:
+    """Scalars, columns and misses in any order: the last case that fits is taken, no more."""
+    evaluator = Evaluator()
+    evaluator.add_case(True, 0.5)
+    evaluator.add_misses(2**62 - 4)
+    evaluator.add_case(True, 0.5)
+    evaluator.add_cases(labels=[0], scores=[0.1])
+    for add in (
+        lambda: evaluator.add_case(True, 0.5),
+        lambda: evaluator.add_case(1, 0),
+        lambda: evaluator.add_misses(1),
+        lambda: evaluator.add_cases(labels=[0], scores=[0.1]),
+    ):
+        with pytest.raises(InvalidInputError, match=r"2\*\*62|4611686018427387904"):
+            add()
+    evaluator._check()
+    assert evaluator.num_cases == 3
+    assert Evaluator.from_bytes(evaluator.to_bytes()) == evaluator
