@@ -24,7 +24,7 @@ from streameval_server._selection import applied, empty_pane
 from streameval_server._warnings import warnings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from streameval_server._figures import Wanted
     from streameval_server._selection import Applied, Selected
@@ -35,6 +35,9 @@ MAX_WINDOW_CELLS = 1 << 21
 
 MAX_SNAPSHOT_BYTES = 64 << 20
 """Encoded snapshots that are kept for the next question."""
+
+MAX_COVERAGES = 4096
+"""Coverages that are kept for the next question, at about 1 KB."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
 
@@ -60,7 +63,10 @@ class Answers:
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
             MAX_SNAPSHOT_BYTES, types_pb2.Snapshot.ByteSize
         )
-        self._typical_delays: PartsCache[Hashable, float] = PartsCache(4096, lambda _: 1)
+        self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
+            MAX_COVERAGES, lambda _: 1
+        )
+        self._typical_delays: PartsCache[Hashable, float] = PartsCache(MAX_COVERAGES, lambda _: 1)
 
     def view(self, stream: str) -> StreamView:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
@@ -111,7 +117,7 @@ class Answers:
             num_negative_misses=counted.num_negative_misses,
             metrics=metric_messages(window, asked),
             window=range_message(of),
-            coverage=coverage_message(of),
+            coverage=self.coverage(of),
             resolution=window.resolution,
         )
         if hull and window._view().P and window._view().N:
@@ -119,6 +125,13 @@ class Answers:
         if of.selected.segment is not None:
             message.segment.key, message.segment.value = of.selected.segment
         return message
+
+    def coverage(self, of: Applied) -> types_pb2.Coverage | None:
+        """Return how much of the truth has been seen; None without any predictions by id."""
+        parts = [of.slice.coverage]
+        if of.span_us is not None:
+            parts = [pane.coverage for pane in of.panes]
+        return self._coverages.get(of.key, parts, lambda: _coverage_message(parts))
 
     def warnings(
         self, of: Applied, resolution: int | None, coverage: types_pb2.Coverage | None
@@ -153,14 +166,9 @@ def range_message(of: Applied) -> types_pb2.TimeRange | None:
     return message
 
 
-def coverage_message(of: Applied) -> types_pb2.Coverage | None:
-    """Return how much of the truth has been seen; None without any predictions by id.
-
-    O(panes), and a few milliseconds for the quantiles of delays.
-    """
-    coverage = of.slice.coverage
-    if of.span_us is not None:
-        coverage = PaneCoverage.merged(pane.coverage for pane in of.panes)
+def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
+    """O(panes), and a few milliseconds for the quantiles of delays."""
+    coverage = PaneCoverage.merged(parts)
     counts = coverage.counts
     if not (counts.predictions or counts.orphans):
         return None

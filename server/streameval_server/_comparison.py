@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from streameval._compare import compare
 from streameval._intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._answers import coverage_message, range_message
+from streameval_server._answers import range_message
 from streameval_server._errors import Code, RequestError
 from streameval_server._figures import bounds_message, checked_level, interval_message, reason_value
 from streameval_server._selection import Selected, invalid, iso, selected
@@ -123,7 +123,7 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
         level=asked.level,
         prevalence="own" if prevalence is None else prevalence,
     )
-    coverage_a, coverage_b = coverage_message(a), coverage_message(b)
+    coverage_a, coverage_b = answers.coverage(a), answers.coverage(b)
     response = query_pb2.CompareStreamsResponse(
         revision=min(a.view.revision, b.view.revision),
         a=side_message(window_a, found.a, found),

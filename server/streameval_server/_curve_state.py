@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
-from streameval_server._answers import coverage_message, range_message
+from streameval_server._answers import range_message
 from streameval_server._convert import curve_message, points_message
 from streameval_server._selection import Selected, invalid, selected
 
@@ -78,7 +78,7 @@ def curve(answers: Answers, asked: CurveAsked) -> query_pb2.GetCurveResponse:
         points = curve_message(window.roc_hull())
     else:
         points = points_message(window, asked.max_points)
-    view, coverage = window._view(), coverage_message(of)
+    view, coverage = window._view(), answers.coverage(of)
     return query_pb2.GetCurveResponse(
         revision=of.view.revision,
         num_positive_ref=view.P,

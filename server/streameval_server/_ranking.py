@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval._compare import compare, holm
 from streameval._intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._answers import coverage_message, range_message
+from streameval_server._answers import range_message
 from streameval_server._comparison import (
     checked_metric,
     common_prevalence,
@@ -96,8 +96,11 @@ def ranking(answers: Answers, asked: RankAsked) -> query_pb2.RankSegmentsRespons
             )
             ranked.append(_Ranked(of, part, rest, found))
     p_values = holm([each.found.p_value for each in ranked]).tolist()
-    messages = [_message(each, p_value) for each, p_value in zip(ranked, p_values, strict=True)]
-    coverage = coverage_message(whole)
+    messages = [
+        _message(each, p_value, answers.coverage(each.of))
+        for each, p_value in zip(ranked, p_values, strict=True)
+    ]
+    coverage = answers.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
         segments=sorted(messages, key=_worst_first),
@@ -116,7 +119,9 @@ def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
     return [(name, value) for name in keys for value in view.segments(name)]
 
 
-def _message(ranked: _Ranked, p_value: float) -> query_pb2.RankedSegment:
+def _message(
+    ranked: _Ranked, p_value: float, coverage: types_pb2.Coverage | None
+) -> query_pb2.RankedSegment:
     segment = ranked.of.selected.segment
     assert segment is not None
     message = query_pb2.RankedSegment(
@@ -125,7 +130,7 @@ def _message(ranked: _Ranked, p_value: float) -> query_pb2.RankedSegment:
         difference=difference_message(ranked.window, ranked.rest, ranked.found),
         num_positive_ref=ranked.window.num_positive_ref,
         num_negative_ref=ranked.window.num_negative_ref,
-        coverage=coverage_message(ranked.of),
+        coverage=coverage,
     )
     if not math.isnan(p_value):
         message.p_value = p_value
