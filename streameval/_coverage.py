@@ -3,12 +3,13 @@
 A cell counts how often each `Effect` happened to the predictions of one pane, and
 in bands of score how many were made and how many have their label: labels are
 rarely missing at random. Everything in it is a sum, so cells merge in any order,
-and taking a label back is exact. Bands are the same everywhere: four to each
-doubling of the score between 2^-16 and 2^16 (on the probability scale between
-2^-16 and 1/2, and mirrored), and a cell keeps those between its lowest and its
-highest.
+and taking a label back is exact. Bands are the same everywhere: one to each
+doubling of the score's size from 2^-16 to 2^-4, then four to each up to 2^16 (on
+the probability scale up to 1/2, and mirrored); a cell keeps those between its
+lowest and its highest.
 
-Cost: about 0.5 KB a cell; O(rows) to add, O(bands) to merge.
+Cost: 0.7 KB a cell of probabilities, 1.5 KB of scores from -8 to 8; O(rows) to
+add, O(bands) to merge.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ _BANDED = (ASKED != 0) | (LABELLED != 0)
 
 def _edges(scale: Scale) -> FloatArray:
     highest = 16 if scale == "plain" else -1
-    octaves = [2.0**exponent for exponent in range(-16, highest)]
-    steps = [octave * quarter for octave in octaves for quarter in (1.0, 1.25, 1.5, 1.75)]
-    below = np.array([*steps, 2.0**highest])
+    coarse = [2.0**exponent for exponent in range(-16, -4)]
+    octaves = [2.0**exponent for exponent in range(-4, highest)]
+    fine = [octave * quarter for octave in octaves for quarter in (1.0, 1.25, 1.5, 1.75)]
+    below = np.array([*coarse, *fine, 2.0**highest])
     other = -below if scale == "plain" else 1.0 - below
     return np.unique(np.concatenate((below, other)))
 

@@ -1,0 +1,89 @@
+"""The bytes of windows and joiners of this version stay readable, and are still written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streameval import _join_codec
+from streameval._evaluator import Evaluator
+from streameval._join_rules import JoinSettings
+from streameval._joiner import Joiner
+from streameval._label_joiner import LabelJoiner
+from streameval._windowed import WindowedEvaluator
+
+DATA = Path(__file__).parent / "data"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+def windowed() -> WindowedEvaluator:
+    """Panes of every width, with misses and repeated scores."""
+    ev = WindowedEvaluator(pane=5 * MINUTE, retention=20 * DAY, resolution=10, max_cells=64)
+    ages = np.arange(300) ** 2 // 4
+    ev.add_cases(
+        labels=np.arange(300) % 5 == 0,
+        scores=np.arange(300) * 7 % 100 / 64 - 0.5,
+        at=[NOON - int(age) * MINUTE for age in ages],
+    )
+    ev.add_misses(3, at=NOON)
+    ev.add_negative_misses(4, at=NOON - DAY)
+    return ev
+
+
+def joiner() -> Joiner:
+    """Ids in every state, with segment codes and things that had no effect."""
+    made = Joiner(JoinSettings(7_200_000_000, 600_000_000, 40, "drop", "negative"), keys=2)
+    ids = [b"id-%d" % number for number in range(30)]
+    columns = {
+        "scores": np.arange(30) / 8 - 1,
+        "event_us": np.arange(30) * 1_000_000 + 10**15,
+        "codes": np.arange(60, dtype=np.uint16).reshape(30, 2),
+    }
+    made.predict(ids, now_us=10**15 + 30_000_000, **columns)
+    labelled = [*ids[:10], b"early", b"early", ids[0]]
+    positives = np.arange(len(labelled)) % 3 == 0
+    made.label(labelled, positives=positives, now_us=10**15 + 60_000_000)
+    made.retract([ids[1], ids[20], b"nobody"], now_us=10**15 + 60_000_000)
+    return made
+
+
+def label_joiner() -> LabelJoiner:
+    """Coverage by pane and score, with the panes themselves."""
+    made = LabelJoiner(WindowedEvaluator(), ttl=DAY, max_pending=1000, orphans="miss")
+    ids = [f"prediction {number}" for number in range(40)]
+    times = [NOON + number * 9 * MINUTE for number in range(40)]
+    made.predict_cases(ids=ids, scores=np.arange(40) ** 2 / 64, at=times)
+    made.label_cases(ids=ids[::2], labels=np.arange(20) > 12, at=times[-1])
+    made.retract("prediction 4", at=times[-1])
+    made.label("never predicted", True, at=times[-1])
+    made.advance(times[-1] + 2 * DAY)
+    return made
+
+
+def plain_label_joiner() -> LabelJoiner:
+    """Into an evaluator of all time."""
+    made = LabelJoiner(Evaluator(), ttl=DAY)
+    made.predict_cases(ids=["a", b"b", "ü"], scores=[0.5, -1.5, 3], at=NOON)
+    made.label("b", True, at=NOON)
+    return made
+
+
+FORMS = {
+    "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
+    "joiner": (joiner, _join_codec.encode, _join_codec.decode),
+    "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+    "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_golden_states(name: str) -> None:
+    """What version 0.1 wrote is read, equals what is made today, and is written again."""
+    make, encode, decode = FORMS[name]
+    data = (DATA / f"{name}-1.bin").read_bytes()
+    assert encode(decode(data)) == data
+    assert encode(make()) == data

@@ -1,0 +1,195 @@
+"""Windows, joiners and coverage as bytes: what comes back is the same, and nothing else does."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+import zlib
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from streameval import _join_codec
+from streameval._coverage import CoverageCell
+from streameval._errors import CorruptStateError
+from streameval._evaluator import Evaluator
+from streameval._evaluator_panes import EvaluatorPanes
+from streameval._join_rules import JoinSettings
+from streameval._joiner import Joiner
+from streameval._label_joiner import LabelJoiner
+from streameval._windowed import WindowedEvaluator
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+def windowed() -> WindowedEvaluator:
+    """Return panes of every width, with misses, one of them emptied again."""
+    ev = WindowedEvaluator(resolution=9, scale="probability", max_cells=50)
+    for number, age in enumerate([0, 1, 200, 201, 9_000, 20_000]):
+        ev.add_case(number % 2 == 0, number / 7, at=NOON - age * MINUTE)
+    ev.add_misses(2, at=NOON)
+    ev.add_case(True, 0.5, at=NOON - 30 * MINUTE)
+    ev.remove_case(True, 0.5, at=NOON - 30 * MINUTE)
+    return ev
+
+
+def joiner() -> Joiner:
+    """Return ids in every state, with segment codes."""
+    joined = Joiner(JoinSettings(3_600_000_000, orphans="miss"), keys=2)
+    ids = [b"pending", b"positive", b"negative", bytes(range(128))]
+    joined.predict(
+        ids,
+        scores=np.array([0.5, -0.0, 1e300, -3.5]),
+        event_us=np.arange(4) + 10**15,
+        now_us=10**15,
+        codes=np.arange(8, dtype=np.uint16).reshape(4, 2),
+    )
+    labelled = [b"positive", b"negative", b"early+", b"early-", b"positive"]
+    joined.label(labelled, positives=np.array([1, 0, 1, 0, 1], dtype=bool), now_us=10**15 + 5)
+    return joined
+
+
+def label_joiner(into: WindowedEvaluator | Evaluator) -> LabelJoiner:
+    """Return a joiner with coverage in several panes."""
+    joined = LabelJoiner(into, ttl=DAY)
+    ids = [f"id-{number}" for number in range(20)]
+    times = [NOON + number * 3 * MINUTE for number in range(20)]
+    joined.predict_cases(ids=ids, scores=np.arange(20) / 20, at=times)
+    joined.label_cases(ids=[*ids[::3], "orphan"], labels=[1, 0, 0, 1, 0, 1, 1, 0], at=times[-1])
+    return joined
+
+
+CELL = CoverageCell("plain")
+CELL.add(np.array([0, 0, 2, 8], np.uint8), np.array([0.3, -7.0, 0.3, np.nan]))
+
+FORMS = {
+    "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
+    "empty windowed": (
+        WindowedEvaluator,
+        WindowedEvaluator.to_bytes,
+        WindowedEvaluator.from_bytes,
+    ),
+    "joiner": (joiner, _join_codec.encode, _join_codec.decode),
+    "empty joiner": (lambda: Joiner(JoinSettings(1)), _join_codec.encode, _join_codec.decode),
+    "label joiner": (
+        lambda: label_joiner(Evaluator()),
+        LabelJoiner.to_bytes,
+        LabelJoiner.from_bytes,
+    ),
+    "windowed label joiner": (
+        lambda: label_joiner(WindowedEvaluator()),
+        LabelJoiner.to_bytes,
+        LabelJoiner.from_bytes,
+    ),
+    "coverage": (lambda: CELL, CoverageCell.to_bytes, CoverageCell.from_bytes),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_comes_back_is_the_same(name: str) -> None:
+    """Content and bytes survive the round trip, from any kind of buffer."""
+    make, encode, decode = FORMS[name]
+    data = encode(make())
+    for buffer in (data, bytearray(data), memoryview(data), np.frombuffer(data, dtype=np.uint8)):
+        back = decode(buffer)
+        back._check()
+        assert encode(back) == data
+    if not name.endswith("joiner") or "label" in name:
+        assert decode(data) == make()
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_other_bytes_are_taken(name: str) -> None:
+    """No prefix, no extension and no change of one byte comes back as something."""
+    make, encode, decode = FORMS[name]
+    data = encode(make())
+    for length in range(len(data)):
+        with pytest.raises(CorruptStateError):
+            decode(data[:length])
+    with pytest.raises(CorruptStateError):
+        decode(data + b"\0")
+    for position in range(len(data)):
+        altered = bytearray(data)
+        altered[position] ^= 1 << position % 8
+        with pytest.raises(CorruptStateError):
+            decode(altered)
+
+
+def sealed(data: bytes) -> bytes:
+    """Put a right checksum behind whatever is said."""
+    return data + struct.pack("<I", zlib.crc32(data))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_wrong_writer_is_refused_or_sound(name: str) -> None:
+    """Behind a right checksum any byte may lie: it is refused, or what comes back holds."""
+    make, encode, decode = FORMS[name]
+    body = encode(make())[:-4]
+    for position in range(6, len(body)):
+        mask = 1 << position % 8
+        altered = sealed(body[:position] + bytes([body[position] ^ mask]) + body[position + 1 :])
+        try:
+            back = decode(altered)
+        except CorruptStateError:
+            continue
+        back._check()
+        assert encode(back) == altered
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_announced_lengths_take_no_memory(name: str) -> None:
+    """Whatever a number says, no more memory is taken than a small multiple of the bytes."""
+    make, encode, decode = FORMS[name]
+    body = encode(make())[:-4]
+    tracemalloc.start()
+    try:
+        for position in range(6, min(len(body), 160) - 8):
+            for number in (-1, 2**20, 2**31 - 1, 2**40, 2**62):
+                altered = sealed(body[:position] + struct.pack("<q", number) + body[position + 8 :])
+                try:
+                    decode(altered)
+                except CorruptStateError:
+                    continue
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_messages() -> None:
+    """A refusal says which kind of bytes was expected."""
+    with pytest.raises(CorruptStateError, match="not a windowed evaluator: the bytes begin with"):
+        WindowedEvaluator.from_bytes(Evaluator().to_bytes())
+    with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
+        LabelJoiner.from_bytes(b"")
+    with pytest.raises(CorruptStateError, match="joiner format 2 is unknown"):
+        _join_codec.decode(sealed(b"SEVJ\x02\x00" + bytes(200)))
+
+
+def test_equal_joiners_have_equal_bytes() -> None:
+    """The slots that ids stand in, and those that are free, make no difference."""
+    settings = JoinSettings(10**9)
+    one, other = Joiner(settings), Joiner(settings)
+    ids = [b"%d" % number for number in range(50)]
+    times = {"event_us": np.arange(50) + 10**15, "now_us": 10**15 + 50}
+    one.predict(ids, scores=np.arange(50.0), **times)
+    gone = [b"x", b"y", b"z"]
+    other.predict(gone, scores=np.zeros(3), event_us=times["event_us"][:3], now_us=10**15)
+    other.retract(gone[:2], now_us=10**15)
+    other.predict(
+        ids[::-1], scores=np.arange(50.0)[::-1], event_us=times["event_us"][::-1], now_us=10**15
+    )
+    other.retract(gone[2:], now_us=10**15 + 50)
+    assert _join_codec.encode(one) == _join_codec.encode(other)
+
+
+def test_panes_that_were_emptied_are_not_written() -> None:
+    """An evaluator whose cases were all taken back has the bytes of an empty one."""
+    ev, empty = WindowedEvaluator(), WindowedEvaluator()
+    ev.add_case(True, 0.5, at=NOON)
+    ev.remove_case(True, 0.5, at=NOON)
+    empty.advance(NOON)
+    assert ev == empty
+    assert ev.to_bytes() == empty.to_bytes()
+    assert isinstance(EvaluatorPanes.from_bytes(ev.to_bytes()), EvaluatorPanes)
