@@ -270,6 +270,11 @@ class StreamCounts:
         return max(self.floor_us, self.panes.grid.oldest_us)
 
     @property
+    def has_panes(self) -> bool:
+        """Whether there are panes, or will be when what was collected is counted."""
+        return bool(len(self.panes) or self._cases or self._effects)
+
+    @property
     def due_us(self) -> int:
         """When panes coarsen or go next. O(tiers)."""
         tiers, now_us = self.panes.tiers, self.panes.now_us

@@ -107,7 +107,7 @@ class Delays:
             raise CorruptStateError(f"{len(data)} bytes are no label delays")
         buckets = np.frombuffer(data, "<i2", size).astype(np.int16)
         counts = np.frombuffer(data, "<i8", size, 2 * size).astype(np.int64)
-        if (np.diff(buckets) <= 0).any() or (counts < 1).any():
+        if (buckets[1:] <= buckets[:-1]).any() or (counts < 1).any():
             raise CorruptStateError("the label delays contradict themselves")
         return cls(buckets, counts)
 

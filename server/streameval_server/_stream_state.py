@@ -130,11 +130,12 @@ class StreamState:
 
     def update(self, settings: StreamSettings, revision: int) -> None:
         """Go on under other settings. O(panes) when retention changes."""
+        # What was collected has the keys and the panes of before.
+        self.counts.flush()
         self.revision = revision
         before = self.info.settings
         self.info = replace(self.info, settings=settings)
         if settings.retention_us != before.retention_us:
-            self.counts.flush()
             self.counts.keep(settings)
         self.segments.declare(settings.segment_keys)
         if self.joins is not None:
@@ -146,7 +147,7 @@ class StreamState:
     def due_us(self) -> int:
         """When time has to pass next: ids fall due, or panes coarsen. O(tiers)."""
         joins = None if self.joins is None else self.joins.due_us
-        panes = self.counts.due_us if len(self.counts.panes) else NEVER
+        panes = self.counts.due_us if self.counts.has_panes else NEVER
         return min(panes, NEVER if joins is None else joins)
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
@@ -213,12 +214,9 @@ class StreamState:
         """
         name = self.info.name
         yield _part(STREAM_PART, name), self._head() if self.revision > since else None
-        for key in range(len(self.segments.keys)):
-            changed = self.counts.key_revisions.get(key, 0) > since
-            yield (
-                _part(SLICE_PART, key, name),
-                parts_to_bytes(self._slices(key)) if changed else None,
-            )
+        for key, changed_at in sorted(self.counts.key_revisions.items()):
+            data = parts_to_bytes(self._slices(key)) if changed_at > since else None
+            yield _part(SLICE_PART, key, name), data
         for pane in self.counts.panes:
             changed = pane.content.revision > since
             yield (
@@ -234,7 +232,7 @@ class StreamState:
         """Yield everything in one form; equal for equal streams. O(bytes)."""
         name = self.info.name
         yield _part(STREAM_PART, name), self._head()
-        for key in range(len(self.segments.keys)):
+        for key in sorted(self.counts.key_revisions):
             yield _part(SLICE_PART, key, name), parts_to_bytes(self._slices(key))
         for pane in self.counts.panes:
             yield _part(PANE_PART, pane.start_us, name), pane.content.to_bytes()
