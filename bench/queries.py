@@ -1,0 +1,136 @@
+"""What a window's answer costs, cold and unchanged, and all answers of many streams. A table.
+
+    python bench/queries.py                    # 60 panes of 1 M cases; 1,000 streams; a minute
+    python bench/queries.py --streams 200 --cases 100_000
+
+An answer is a whole snapshot: six figures, their intervals and bounds, the hull,
+coverage, as an encoded message. Merging is timed beside an argsort of all cells,
+in the same run. Streams share panes, which changes no time: answers are found by
+the panes' identity.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+
+from streameval import Evaluator
+from streameval._window import Window, merged_window
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server._answers import Answers
+from streameval_server._cells import Frozen
+from streameval_server._coverage import PaneCoverage
+from streameval_server._snapshots import snapshot, snapshot_asked
+from streameval_server._stream_info import StreamCounters, StreamInfo
+from streameval_server._views import FrozenStream, PaneView, StreamView
+
+MINUTE = 60 * 1_000_000
+NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
+PANES = 60
+
+
+def evaluator(rng: np.random.Generator, cases: int) -> Evaluator:
+    """Return a pane's counts: 5 % positives, logistic scores."""
+    labels = rng.random(cases) < 0.05
+    pane = Evaluator(resolution=12, max_cells=16_384)
+    pane.add_cases(labels=labels, scores=rng.logistic(size=cases) + 2.0 * labels)
+    return pane
+
+
+def view(name: str, evaluators: list[Evaluator]) -> StreamView:
+    """Return a stream whose last hour has these panes."""
+    first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
+    panes = tuple(
+        {0: PaneView(at, at + MINUTE, Frozen(pane._view()), PaneCoverage())}
+        for at, pane in zip(range(first, NOW, MINUTE), evaluators, strict=True)
+    )
+    frozen = FrozenStream({0: (Frozen(evaluators[0]._view()), PaneCoverage())}, panes, {})
+    return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
+
+
+def asked(answers: Answers, name: str) -> bytes:
+    """Answer a question for the last hour."""
+    chosen = types_pb2.Selection(stream=name, last=Duration(seconds=60 * (PANES - 1)))
+    request = query_pb2.GetSnapshotRequest(selection=chosen)
+    return snapshot(answers, snapshot_asked(request)).SerializeToString()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def of_one_window(rng: np.random.Generator, cases: int) -> None:
+    """Print what merging sixty panes costs, and the whole answer."""
+    panes = [evaluator(rng, cases) for _ in range(PANES)]
+    states = [pane._view() for pane in panes]
+    runs = [run for each in states for run in (each.counts.positives, each.counts.negatives)]
+    cells = np.concatenate([run.scores for run in runs])
+    window: list[Window] = []
+    took: dict[str, list[float]] = {}
+
+    def timed(name: str, work: Callable[[], object]) -> None:
+        took.setdefault(name, []).append(seconds(work))
+
+    for _ in range(5):
+        timed("argsort of all cells", lambda: np.argsort(cells))
+        timed("merged, cold", lambda: window.append(merged_window(states, 0, 1)))
+        answers = Answers({"s": view("s", panes)}.__getitem__, lambda: NOW)
+        timed("answer, cold", lambda of=answers: asked(of, "s"))
+        timed("answer, unchanged", lambda of=answers: asked(of, "s"))
+    print(f"{PANES} panes of {cases:,} cases, {len(cells):,} cells in all")
+    for name, times in took.items():
+        print(f"  {name:<24}{statistics.median(times) * 1e3:>10.2f} ms")
+    print(f"  {'cells of the window':<24}{len(window[0]._view().counts):>10,}")
+
+
+def of_many_streams(rng: np.random.Generator, streams: int) -> None:
+    """Print what all answers cost: none known, none changed, 1 % of streams and of panes."""
+    pool = [evaluator(rng, 1_000) for _ in range(300)]
+    names = [str(number) for number in range(streams)]
+    of = {
+        name: [pool[(7 * number + i) % len(pool)] for i in range(PANES)]
+        for number, name in enumerate(names)
+    }
+    views = {name: view(name, panes) for name, panes in of.items()}
+    answers = Answers(views.__getitem__, lambda: NOW)
+
+    def change(name: str, pane: int) -> None:
+        of[name][pane] = of[name][pane].copy()
+        of[name][pane].add_case(True, 1.25)
+        views[name] = view(name, of[name])
+
+    def every() -> None:
+        for name in names:
+            asked(answers, name)
+
+    print(f"{streams:,} streams x {PANES} panes of 1,000 cases: all answers")
+    print(f"  {'none known before':<24}{seconds(every):>10.3f} s")
+    print(f"  {'nothing changed':<24}{seconds(every):>10.3f} s")
+    for name in names[: max(1, streams // 100)]:
+        change(name, PANES - 1)
+    print(f"  {'1 % of streams changed':<24}{seconds(every):>10.3f} s")
+    for number in rng.choice(streams * PANES, streams * PANES // 100, replace=False).tolist():
+        change(names[number // PANES], number % PANES)
+    print(f"  {'1 % of panes changed':<24}{seconds(every):>10.3f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1_000_000, help="in each of sixty panes")
+    parser.add_argument("--streams", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rng = np.random.default_rng(options.seed)
+    of_one_window(rng, options.cases)
+    of_many_streams(rng, options.streams)
+
+
+if __name__ == "__main__":
+    main()
