@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
 from streameval._errors import StreamEvalError
-from streameval_server import Settings, run
+from streameval_server import configure, run
+from streameval_server._configuration import FLAGS, flag_of, is_switch
 
 
 def main() -> int:
     """Run the server; return the exit code: 0 when told to stop, 1 when it failed."""
-    parser = argparse.ArgumentParser(prog="streameval_server", description="The streameval server.")
-    parser.add_argument("--listen", default="127.0.0.1:50051", metavar="HOST:PORT")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where the log is kept")
-    parser.add_argument("--memory", action="store_true", help="keep nothing on disk")
-    parser.add_argument("--insecure", action="store_true", help="listen beyond this machine")
-    arguments = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    parser = argparse.ArgumentParser(
+        prog="streameval_server", description="The streameval server.", allow_abbrev=False
+    )
+    for name, purpose in FLAGS.items():
+        if is_switch(name):
+            parser.add_argument(
+                flag_of(name), dest=name, help=purpose, action=argparse.BooleanOptionalAction
+            )
+        else:
+            parser.add_argument(flag_of(name), dest=name, help=purpose, metavar="VALUE")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in TOML")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print every setting with its source, and end"
+    )
+    flags = vars(parser.parse_args())
+    config, only_print = flags.pop("config"), flags.pop("print_config")
     try:
-        run(Settings(**vars(arguments)))
+        configuration = configure(flags, config=config)
+        if only_print:
+            print(configuration)
+        else:
+            run(configuration.settings)
     except StreamEvalError as error:
         print(f"streameval_server: {error}", file=sys.stderr)
         return 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sqlite3
 import sys
 import traceback
@@ -22,11 +21,11 @@ from typing import TYPE_CHECKING
 from streameval_server._current import current
 from streameval_server._errors import StorageError
 from streameval_server._settings import SettingsError
+from streameval_server._tokens import blotted
 
 if TYPE_CHECKING:
     from streameval_server._settings import LogFormat, LogLevel
 
-_TOKEN = re.compile(r"(sv1\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
 _TELLS = (OSError, StorageError, SettingsError, sqlite3.Error)
 
 
@@ -42,7 +41,7 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
-        return _TOKEN.sub(r"\1...", self.line(record))
+        return blotted(self.line(record))
 
     def line(self, record: logging.LogRecord) -> str:
         """Return the line, tokens and all."""

@@ -193,7 +193,11 @@ class Runtime:
             work()
         except BaseException as error:  # noqa: BLE001 - it is reported, and it ends the server
             _log.critical("the %s failed; stopping", threading.current_thread().name, exc_info=True)
-            failure = ServerFailedError(f"the {threading.current_thread().name} failed: {error!r}")
+            # What the error says may quote what callers sent; the log knows what to leave out.
+            failure = ServerFailedError(
+                f"the {threading.current_thread().name} failed with {type(error).__name__}: "
+                "see the log"
+            )
             failure.__cause__ = error
             self._closing.set()
             self._commit_bell.ring()

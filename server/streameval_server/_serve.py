@@ -8,6 +8,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from streameval_server._logs import configure
 from streameval_server._server import Server
 
 if TYPE_CHECKING:
@@ -73,11 +74,14 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
 def run(settings: Settings) -> None:
     """Run a server, printing the address that it listens on, until it is told to stop.
 
+    The log of the whole process goes to stderr as the settings say.
+
     Raises
     ------
     StreamEvalError
         As `serve`.
     """
+    configure(settings.log_format, settings.log_level)
     shorten_switch_interval()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings, on_ready=_announce))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,8 @@ from streameval_server._limits import Limits
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+_MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
 
 class SettingsError(StreamEvalError, ValueError):
@@ -75,6 +78,12 @@ class Settings:
         host, _ = split_address(self.listen)
         if self.memory and self.data is not None:
             raise SettingsError("a server in memory has no data directory: give one of the two")
+        if not 0 <= self.stop_grace_s < math.inf:
+            raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
+        for name, value in asdict(self.limits).items():
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if value < least:
+                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise SettingsError("tls_certificate and tls_key need each other: give both")
         if self.tls_client_ca is not None and self.tls_certificate is None:

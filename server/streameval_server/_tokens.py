@@ -47,6 +47,20 @@ _NOBODY = bytes(32)
 """No token has this digest: finding one would be to invert SHA-256."""
 
 
+_LOOKS_LIKE_ONE = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
+
+
+def blotted(text: str) -> str:
+    """Return a text without the secrets of what looks like tokens in it.
+
+    Examples
+    --------
+    >>> blotted("got sv1.web-1.K3jd-93")
+    'got sv1.web-1....'
+    """
+    return _LOOKS_LIKE_ONE.sub(r"\1...", text)
+
+
 class Scope(enum.StrEnum):
     """What a token may be for. None of them includes another."""
 

@@ -10,6 +10,7 @@ import typer
 from streameval import __version__
 from streameval.cli import _evaluate, _remote, _serve
 from streameval.cli._auc import Format, auc
+from streameval.cli._connect import Connection, chosen
 from streameval.cli._output import one_line_errors
 
 app = typer.Typer(
@@ -137,19 +138,114 @@ def query(
 def serve(
     *,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.")
-    ] = "127.0.0.1:50051",
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:50051]",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Directory of the log. [default: the user's data directory]")
     ] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Keep nothing on disk.")] = False,
+    memory: Annotated[
+        bool | None, typer.Option("--memory/--no-memory", help="Keep nothing on disk.")
+    ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on addresses that are not loopback.")
+        bool | None,
+        typer.Option(
+            "--insecure/--no-insecure", help="Listen beyond this machine without TLS and tokens."
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="The server's certificate chain, in PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Authorities that clients' certificates must come from (mTLS), in PEM."),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="The tokens file; see 'streameval admin token'.")
+    ] = None,
+    auto_create: Annotated[
+        bool | None,
+        typer.Option(
+            "--auto-create/--no-auto-create", help="Let batches make the streams they are for."
+        ),
+    ] = None,
+    stop_grace_s: Annotated[
+        float | None, typer.Option(help="Seconds that calls get to end when the server stops.")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="text|json", help="The log's form, on stderr.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="debug|info|warning|error", help="The least to log.")
+    ] = None,
+    max_state_bytes: Annotated[
+        int | None,
+        typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags come first.")
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print every setting with its source, and end.")
     ] = False,
 ) -> None:
-    """Run the server until SIGTERM or Ctrl-C."""
+    """Run the server until SIGTERM or Ctrl-C.
+
+    Each setting is a flag, a variable STREAMEVAL_..., or in the file, in this order.
+    """
+    flags: dict[str, object] = {
+        "listen": listen,
+        "data": data,
+        "memory": memory,
+        "insecure": insecure,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "tls_client_ca": tls_client_ca,
+        "tokens": tokens,
+        "auto_create": auto_create,
+        "stop_grace_s": stop_grace_s,
+        "log_format": log_format,
+        "log_level": log_level,
+        "limits.max_state_bytes": max_state_bytes,
+    }
     with one_line_errors():
-        _serve.serve(listen=listen, data=data, memory=memory, insecure=insecure)
+        _serve.serve(flags, config=config, only_print=print_config)
+
+
+admin = typer.Typer(help="Look after a server.", no_args_is_help=True)
+app.add_typer(admin, name="admin")
+
+
+@admin.command(name="token")
+def token_command(
+    name: Annotated[str, typer.Argument(metavar="ID", help="What the token is called in the log.")],
+    *,
+    file: Annotated[
+        Path,
+        typer.Option(
+            "--tokens",
+            envvar="STREAMEVAL_TOKENS",
+            help="The server's tokens file; made when there is none.",
+        ),
+    ],
+    scopes: Annotated[
+        list[str], typer.Option("--scope", metavar="ingest|query|admin", help="What it is for.")
+    ],
+    streams: Annotated[
+        list[str] | None,
+        typer.Option("--stream", help="Only this stream and those below it. [default: all]"),
+    ] = None,
+) -> None:
+    """Make a token, add it to the tokens file as a hash, and print it: nothing else keeps it.
+
+    A running server takes it up within a second. Delete its entry to take it away.
+    """
+    with one_line_errors():
+        _serve.create_token(file, name, scopes, streams or None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -160,11 +256,45 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _global_options(
-    version: Annotated[
+    *,
+    _version: Annotated[
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="STREAMEVAL_TOKEN_FILE",
+            help="File with the token for a server. [default: the token in STREAMEVAL_TOKEN]",
+        ),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Reach servers with TLS.")
+    ] = False,
+    root_certificates: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="STREAMEVAL_ROOT_CERTIFICATES", help="The authorities to trust, in PEM."
+        ),
+    ] = None,
+    client_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that want one (mTLS)."
+        ),
+    ] = None,
+    client_key: Annotated[
+        Path | None, typer.Option(envvar="STREAMEVAL_CLIENT_KEY", help="Its private key.")
+    ] = None,
 ) -> None:
-    pass
+    chosen.set(
+        Connection(
+            token_file=token_file,
+            tls=tls,
+            root_certificates=root_certificates,
+            client_certificate=client_certificate,
+            client_key=client_key,
+        )
+    )

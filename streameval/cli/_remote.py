@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval.cli._connect import connect
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, read_rows
-from streameval.client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: 
         for chunk in read_rows(file, layout):
             rows += len(chunk.scores)
             progress(chunk.progress)
-    with Client(to, when_full="block") as client:
+    with connect(to, when_full="block") as client:
         target = client.stream(stream)
         with progress_bar(f"pushing {file.name}", show=True) as progress:
             for chunk in read_rows(file, layout):
@@ -34,7 +34,7 @@ def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: 
 
 def query(address: str, stream: str, *, as_json: bool) -> None:
     """Print the snapshot of a stream."""
-    with Client(address) as client:
+    with connect(address) as client:
         snapshot = client.stream(stream).snapshot()
     if as_json:
         print_json(snapshot.to_dict())

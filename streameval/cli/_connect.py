@@ -1,0 +1,56 @@
+"""How the commands reach a server: certificates and the token, given once for all of them."""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval._errors import StreamEvalError
+from streameval.client import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streameval.client._buffer import WhenFull
+
+TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What the options before the command say."""
+
+    token_file: Path | None = None
+    tls: bool = False
+    root_certificates: Path | None = None
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+
+    def token(self) -> str | None:
+        """Return the token; not an option, because others see a command's options."""
+        if self.token_file is None:
+            return os.environ.get(TOKEN_VARIABLE) or None
+        try:
+            return self.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StreamEvalError(f"cannot read {self.token_file}: {error}") from error
+
+
+chosen: ContextVar[Connection] = ContextVar("streameval_connection")
+"""What the options of this command line say."""
+
+
+def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
+    """Return a client as the options say."""
+    connection = chosen.get(Connection())
+    return Client(
+        address,
+        token=connection.token(),
+        tls=connection.tls,
+        root_certificates=connection.root_certificates,
+        client_certificate=connection.client_certificate,
+        client_key=connection.client_key,
+        when_full=when_full,
+    )

@@ -1,0 +1,161 @@
+"""The commands that let somebody in, and those that have to be let in."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+import trustme
+import typer.main
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval_server import Settings
+from streameval_server._configuration import FLAGS, flag_of
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def run(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it printed."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env=env)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_serve_has_the_servers_flags() -> None:
+    """The two commands that start a server take the same."""
+    command = typer.main.get_command(app).commands["serve"]
+    flags = {option for parameter in command.params for option in parameter.opts}
+    assert flags == {flag_of(name) for name in FLAGS} | {"--config", "--print-config"}
+
+
+def test_serve_prints_its_settings_with_their_sources(tmp_path: Path) -> None:
+    """A file, the environment and flags; what cannot be is one line and exit code 2."""
+    file = tmp_path / "streameval.toml"
+    file.write_text("log_format = 'json'\n[limits]\nmax_streams = 3\n")
+    code, printed, _ = run(
+        *("serve", "--print-config", "--config", file, "--memory", "--max-state-bytes", 0),
+        env={"STREAMEVAL_LISTEN": "127.0.0.1:7"},
+    )
+    assert code == 0
+    content = tomllib.loads(printed)
+    assert (content["memory"], content["listen"]) == (True, "127.0.0.1:7")
+    assert (content["limits"]["max_streams"], content["limits"]["max_state_bytes"]) == (3, 0)
+    sources = dict(line.rsplit(" # ", 1) for line in printed.splitlines() if " # " in line)
+    assert {source for source in sources.values() if source != "default"} == {
+        str(file),
+        "STREAMEVAL_LISTEN",
+        "--memory",
+        "--max-state-bytes",
+    }
+    code, printed, errors = run("serve", "--print-config", "--listen", "0.0.0.0:1")
+    assert (code, printed) == (2, "")
+    assert "refusing to listen on 0.0.0.0" in errors
+
+
+def test_tokens_are_made_by_a_command(tmp_path: Path) -> None:
+    """It prints the token and nothing else; the file, also from the environment, keeps a hash."""
+    path = tmp_path / "tokens.toml"
+    code, printed, _ = run(
+        *("admin", "token", "web-1", "--tokens", path),
+        *("--scope", "ingest", "--scope", "query", "--stream", "fraud"),
+    )
+    assert code == 0
+    token = printed.strip()
+    assert token.startswith("sv1.web-1.")
+    assert token not in path.read_text()
+    code, _, _ = run(
+        "admin", "token", "b", "--scope", "admin", env={"STREAMEVAL_TOKENS": str(path)}
+    )
+    assert code == 0
+    first, second = tomllib.loads(path.read_text())["token"]
+    assert (first["id"], first["scopes"], first["streams"]) == (
+        "web-1",
+        ["ingest", "query"],
+        ["fraud"],
+    )
+    assert (second["id"], "streams" in second) == ("b", False)
+    for wrong in (
+        ("web-1", "--scope", "query"),
+        ("c", "--scope", "all"),
+        ("c", "--scope", "query", "--stream", "/"),
+    ):
+        code, printed, errors = run("admin", "token", *wrong, "--tokens", path)
+        assert (code, printed) == (2, "")
+        assert len(errors.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a file of two cases."""
+    path = tmp_path / "scores.csv"
+    path.write_text("label,score\n1,0.9\n0,0.1\n")
+    return path
+
+
+def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: Path) -> None:
+    """Certificates and a token by options before the command, or by the environment."""
+    authority = trustme.CA()
+    root, path = tmp_path / "ca.pem", tmp_path / "tokens.toml"
+    authority.cert_pem.write_to_path(root)
+    for name in ("server", "client"):
+        leaf = authority.issue_cert("localhost", "127.0.0.1")
+        leaf.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+        leaf.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+    _, token, _ = run(
+        "admin", "token", "x", "--scope", "ingest", "--scope", "query", "--tokens", path
+    )
+    file = tmp_path / "token"
+    file.write_text(token)
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tls_certificate=tmp_path / "server.pem",
+        tls_key=tmp_path / "server.key",
+        tls_client_ca=root,
+        tokens=path,
+    )
+    tls = ("--root-certificates", root)
+    tls += (
+        "--client-certificate",
+        tmp_path / "client.pem",
+        "--client-key",
+        tmp_path / "client.key",
+    )
+    environment = {
+        "STREAMEVAL_ROOT_CERTIFICATES": str(root),
+        "STREAMEVAL_CLIENT_CERTIFICATE": str(tmp_path / "client.pem"),
+        "STREAMEVAL_CLIENT_KEY": str(tmp_path / "client.key"),
+        "STREAMEVAL_TOKEN": token.strip(),
+    }
+    with running_server(settings) as address:
+        code, _, errors = run(*tls, "push", table, "--to", address, "--stream", "a/b")
+        assert code == 2
+        assert "this server wants a token" in errors
+        code, _, errors = run(
+            *tls, "--token-file", file, "push", table, "--to", address, "--stream", "a/b"
+        )
+        assert (code, errors) == (0, "")
+        code, printed, _ = run("query", address, "a/b", "--json", env=environment)
+        assert code == 0
+        assert json.loads(printed)["num_positive_ref"] == 1
+        code, _, errors = run(*tls, "--token-file", tmp_path / "none", "query", address, "a/b")
+        assert code == 2
+        assert "cannot read" in errors
+
+
+def test_a_token_is_no_option() -> None:
+    """Whoever lists processes would see it."""
+    code, _, errors = run("--token", "sv1.x.y", "query", "localhost:1", "a/b")
+    assert code == 2
+    assert "No such option" in errors
+    code, _, errors = run("query", "example.org:1", "a/b", env={"STREAMEVAL_TOKEN": "sv1.x.y"})
+    assert code == 2
+    assert "a token must not travel in plain text to example.org:1" in errors

@@ -1,0 +1,220 @@
+"""Settings from everywhere: which source wins, what is refused, and how they are printed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streameval_server import Configuration, Limits, Settings, SettingsError, configure
+from streameval_server._configuration import FLAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VALUES: dict[str, tuple[object, str, object]] = {
+    # name: (as a flag, as a variable, in a file)
+    "listen": ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"),
+    "memory": (True, "yes", True),
+    "stop_grace_s": ("1.5", "2.5", 3.5),
+    "log_format": ("json", "json", "json"),
+    "auto_create": (False, "0", False),
+    "limits.max_streams": (1, "2", 3),
+}
+
+
+def toml(values: Mapping[str, object]) -> str:
+    """Return values as a file."""
+    lines = [
+        f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
+        for name, value in values.items()
+    ]
+    return "\n".join(lines)
+
+
+def value(configuration: Configuration, name: str) -> object:
+    """Return one setting."""
+    found: Any = configuration.settings
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_flags_come_before_variables_before_the_file(name: str, tmp_path: Path) -> None:
+    """Each value comes from the first that says something, and its source is told."""
+    file = tmp_path / "streameval.toml"
+    flag, variable, in_file = VALUES[name]
+    variable_name = "STREAMEVAL_" + name.replace(".", "_").upper()
+    flag_name = "--" + name.rpartition(".")[2].replace("_", "-")
+    expected = {
+        flag_name: type(in_file)(flag),
+        variable_name: {"yes": True, "0": False}.get(variable, type(in_file)(variable)),
+        str(file): in_file,
+    }
+    default = value(Configuration(Settings(), {}), name)
+    for given in range(8):
+        file.write_text(toml({name: in_file} if given & 1 else {}))
+        environment = {variable_name: variable if given & 2 else ""}
+        made = configure({name: flag if given & 4 else None}, config=file, environment=environment)
+        source = made.sources[name]
+        if given & 4:
+            assert source == flag_name
+        elif given & 2:
+            assert source == variable_name
+        else:
+            assert source == (str(file) if given & 1 else "default")
+        found = value(made, name)
+        assert found == expected.get(source, default)
+        assert type(found) is type(default)
+        others = {other for name_, other in made.sources.items() if name_ != name}
+        assert others == {"default"}
+
+
+def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
+    """And elsewhere to where the command runs; ~ is somebody's home."""
+    file = tmp_path / "streameval.toml"
+    file.write_text("data = 'data'\ntokens = '/etc/tokens.toml'\n")
+    settings = configure({}, environment={"STREAMEVAL_CONFIG": str(file)}).settings
+    assert (settings.data, settings.tokens) == (tmp_path / "data", Path("/etc/tokens.toml"))
+    settings = configure({"data": "~/x"}, environment={"STREAMEVAL_TOKENS": "t.toml"}).settings
+    assert (settings.data, settings.tokens) == (Path.home() / "x", Path("t.toml"))
+
+
+def test_the_command_line_names_the_file_before_the_environment(tmp_path: Path) -> None:
+    """Two files are not mixed."""
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text("memory = true")
+    two.write_text("listen = '127.0.0.1:7'")
+    made = configure({}, config=one, environment={"STREAMEVAL_CONFIG": str(two)})
+    assert made.settings == Settings(memory=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("listn = 'x'", "there is no setting 'listn'; did you mean 'listen'?"),
+        ("[limits]\nrows = 1", "there is no setting 'limits.rows'"),
+        ("[else]\nx = 1", "there is no setting 'else.x'"),
+        ("limits = 1", "there is no setting 'limits'"),
+        ("listen = 7", "listen must be text, got 7"),
+        ("memory = 'maybe'", "memory must be true or false, got 'maybe'"),
+        ("data = 7", "data must be a path, got 7"),
+        ("log_format = 'xml'", "log_format must be text or json, got 'xml'"),
+        ("stop_grace_s = true", "stop_grace_s must be a number, got True"),
+        ("[limits]\nmax_streams = 1.5", "limits.max_streams must be a whole number, got 1.5"),
+        ("[limits]\nmax_streams = inf", "limits.max_streams must be a whole number, got inf"),
+        ("[limits]\nmax_streams = []", "limits.max_streams must be a whole number, got []"),
+        ("[limits", "cannot read the settings in"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    """It says in which file, and what could stand there."""
+    file = tmp_path / "streameval.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        configure({}, config=file, environment={})
+    assert problem in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_other_sources_name_themselves() -> None:
+    """A variable or a flag with a mistake is found by its name; what is not ours is not read."""
+    with pytest.raises(SettingsError, match=r"^STREAMEVAL_LIMITS_MAX_STREAMS: .* got 'many'$"):
+        configure({}, environment={"STREAMEVAL_LIMITS_MAX_STREAMS": "many"})
+    with pytest.raises(SettingsError, match=r"^--stop-grace-s: stop_grace_s must be a number"):
+        configure({"stop_grace_s": "soon"}, environment={})
+    with pytest.raises(SettingsError, match=r"^the command line: there is no setting 'x'"):
+        configure({"x": 1}, environment={})
+    with pytest.raises(SettingsError, match="cannot read the settings in /nowhere/x"):
+        configure({}, environment={"STREAMEVAL_CONFIG": "/nowhere/x"})
+    # A platform's variables of a service with this name, and the client's.
+    foreign = {"STREAMEVAL_PORT": "tcp://10.0.0.7:50051", "STREAMEVAL_TOKEN": "sv1.x.y"}
+    assert configure({}, environment=foreign).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"stop_grace_s": "-1"}, "stop_grace_s must be 0 or more, got -1.0"),
+        ({"stop_grace_s": "nan"}, "stop_grace_s must be 0 or more, got nan"),
+        ({"limits.max_streams": "0"}, "limits.max_streams must be at least 1, got 0"),
+        ({"limits.max_state_bytes": "-1"}, "limits.max_state_bytes must be at least 0, got -1"),
+        ({"listen": "0.0.0.0:1"}, "refusing to listen on 0.0.0.0"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(wrong: dict[str, str], problem: str) -> None:
+    """Whatever their source."""
+    with pytest.raises(SettingsError) as caught:
+        configure(wrong, environment={})
+    assert problem in str(caught.value)
+
+
+def test_what_is_printed_is_a_file_that_says_the_same(tmp_path: Path) -> None:
+    """Every setting stands there once, with its source; read again it gives the same settings."""
+    pem = tmp_path / 'a "quoted" \\ \x7f ümlaut 😀.pem'
+    flags = {"listen": "0.0.0.0:7", "tls_certificate": pem, "tls_key": pem, "tokens": pem}
+    environment = {"STREAMEVAL_LIMITS_MAX_STREAMS": "5", "STREAMEVAL_LOG_LEVEL": "info"}
+    made = configure(flags, environment=environment)
+    text = str(made)
+    file = tmp_path / "again.toml"
+    file.write_text(text, encoding="utf-8")
+    assert configure({}, config=file, environment={}).settings == made.settings
+    content = tomllib.loads(text)
+    settings = asdict(made.settings)
+    assert content["limits"] == settings["limits"]
+    told = set(content) | set(re.findall(r"^# (\w+) is not set", text, re.MULTILINE))
+    assert told == set(settings)
+    assert re.search(r"^listen = .* # --listen$", text, re.MULTILINE)
+    assert re.search(r"^max_streams = 5 +# STREAMEVAL_LIMITS_MAX_STREAMS$", text, re.MULTILINE)
+    assert re.search(r"^max_batch_rows = 65536 +# default$", text, re.MULTILINE)
+
+
+def test_no_secret_is_printed(tmp_path: Path) -> None:
+    """Settings name files with secrets and do not read them; what slips in is blotted out."""
+    secret = "K3jd93-sK3jd93-sK3jd93-s"
+    file = tmp_path / "key.pem"
+    file.write_text(secret)
+    made = configure(
+        {"tls_certificate": file, "tls_key": file, "tokens": f"sv1.web-1.{secret}"}, environment={}
+    )
+    assert secret not in str(made)
+    assert "sv1.web-1." in str(made)
+
+
+def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
+    """Python -m streameval_server has the same flags."""
+    command = (sys.executable, "-m", "streameval_server", "--print-config")
+    done = subprocess.run(
+        [*command, "--no-auto-create", "--max-state-bytes", "7", "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    content = tomllib.loads(done.stdout)
+    assert content["auto_create"] is False
+    assert content["data"] == str(tmp_path)
+    assert content["limits"]["max_state_bytes"] == 7
+    done = subprocess.run(
+        [*command, "--log-level", "loud"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("streameval_server: --log-level: log_level must be debug or")
+
+
+def test_every_setting_can_be_set() -> None:
+    """Flags are of settings that there are; limits have no flag, but all have a variable."""
+    sources = configure({}, environment={}).sources
+    assert FLAGS.keys() <= sources.keys()
+    assert {name for name in sources if "." not in name} == {
+        name for name in FLAGS if "." not in name
+    }
+    assert {name.removeprefix("limits.") for name in sources if "." in name} == set(
+        asdict(Limits())
+    )
