@@ -133,6 +133,10 @@ def free_corner(ax: Axes) -> Corner:
     return "lower left" if lower_left < upper_right else "upper right"
 
 
-def legend(ax: Axes, loc: Corner) -> None:
-    """Draw the legend anew, without a frame around it."""
-    ax.legend(loc=loc, frameon=True, framealpha=0.85, edgecolor="none", fontsize=SMALL + 1)
+def legend(ax: Axes, loc: Corner, *, above: float = 0.0) -> None:
+    """Draw the legend anew, without a frame; in a lower corner, above a height that is low."""
+    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": SMALL + 1}
+    if loc.startswith("lower") and 0 < above < 0.4:
+        ax.legend(loc=loc, bbox_to_anchor=(0.0, above), bbox_transform=ax.transData, **style)
+    else:
+        ax.legend(loc=loc, **style)

@@ -230,7 +230,7 @@ class PrecisionRecallDisplay:
                 label=f"threshold {threshold:.3g}",
                 zorder=4,
             )
-        legend(ax, free_corner(ax))
+        legend(ax, free_corner(ax), above=points.P / max(points.P + points.N, 1))
         return self
 
 
@@ -270,6 +270,6 @@ def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D
     else:
         style = {"ha": "right", "va": "top"}
         guide_text(ax, f"prevalence {prevalence:.3g}", (1.0, prevalence), (-3, -3), **style)
-    if prevalence > 0.25:
+    if prevalence > 0.08:
         guide_text(ax, "unachievable", (1.0, 0.0), (-3, 3), ha="right")
     return region, line
