@@ -12,6 +12,7 @@ from streameval.cli import _evaluate, _remote, _serve
 from streameval.cli._auc import Format, auc
 from streameval.cli._connect import Connection, chosen
 from streameval.cli._output import one_line_errors
+from streameval.cli._rows import Layout
 
 app = typer.Typer(
     name="streameval",
@@ -104,7 +105,10 @@ def auc_command(
 
 @app.command()
 def push(
-    file: File,
+    file: Annotated[
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, help="A .csv, .csv.gz, .parquet or .npz file."),
+    ] = None,
     *,
     to: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Address of the server.")],
     stream: Annotated[
@@ -113,13 +117,38 @@ def push(
     score: ScoreColumn = "score",
     label: LabelColumn = "label",
     positive: PositiveLabel = None,
+    id_: Annotated[
+        str | None,
+        typer.Option("--id", help="Column of ids: rows are predictions, their labels come later."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of event times: ISO 8601 or seconds since 1970. [default: now]"),
+    ] = None,
+    segment: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of a declared segment key; may be given several times."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A file of labels by id."),
+    ] = None,
 ) -> None:
-    """Push a file of scores and labels to a server.
+    """Push files of scores and labels to a server.
 
-    The whole file is checked before the first row is sent.
+    A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
+    that are joined to them, or both. Whole files are checked before the first row is sent.
     """
+    layout = Layout(
+        score=score,
+        label=label,
+        id=id_,
+        time=time,
+        segments=tuple(segment or ()),
+        positive=positive,
+    )
     with one_line_errors():
-        _remote.push(file, to=to, stream=stream, score=score, label=label, positive=positive)
+        _remote.push(file, layout=layout, labels=labels, to=to, stream=stream)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -45,6 +46,8 @@ chosen: ContextVar[Connection] = ContextVar("streameval_connection")
 def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
     """Return a client as the options say."""
     connection = chosen.get(Connection())
+    # The command says itself, once, what the client would log of losses.
+    logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
     return Client(
         address,
         token=connection.token(),

@@ -4,32 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._errors import StreamEvalError
 from streameval.cli._connect import connect
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
-from streameval.cli._rows import Layout, read_rows
+from streameval.cli._rows import Layout, Rows, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streameval.client import Stream
 
-def push(file: Path, *, to: str, stream: str, score: str, label: str, positive: str | None) -> None:
-    """Check a file from end to end, then push it; returns when it is durable."""
-    layout = Layout(score=score, label=label, positive=positive)
-    rows = 0
-    with progress_bar(f"checking {file.name}", show=True) as progress:
-        for chunk in read_rows(file, layout):
-            rows += len(chunk.scores)
-            progress(chunk.progress)
+
+def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, stream: str) -> None:
+    """Check files from end to end, then push them; returns when they are durable.
+
+    Parameters
+    ----------
+    file : Path or None
+        Cases, or with an id column predictions.
+    layout : Layout
+        Columns of both files.
+    labels : Path or None
+        A file of labels by id.
+    """
+    files = _files(file, layout, labels)
+    counts = []
+    for path, columns in files:
+        rows = 0
+        with progress_bar(f"checking {path.name}", show=True) as progress:
+            for chunk in read_rows(path, columns):
+                rows += chunk.count
+                progress(chunk.progress)
+        counts.append(rows)
     with connect(to, when_full="block") as client:
         target = client.stream(stream)
-        with progress_bar(f"pushing {file.name}", show=True) as progress:
-            for chunk in read_rows(file, layout):
-                target.add_cases(labels=chunk.labels, scores=chunk.scores)
-                progress(chunk.progress)
-            revision = target.flush()
-    out.print(
-        f"{rows:,} cases of {file} are durable in {stream} at revision {revision}", soft_wrap=True
-    )
+        for path, columns in files:
+            with progress_bar(f"pushing {path.name}", show=True) as progress:
+                for chunk in read_rows(path, columns):
+                    _send(target, chunk, columns)
+                    progress(chunk.progress)
+        revision = target.flush(timeout=None)
+    for (path, columns), rows in zip(files, counts, strict=True):
+        what = (
+            "cases" if columns.id is None else "labels" if columns.score is None else "predictions"
+        )
+        out.print(
+            f"{rows:,} {what} of {path} are durable in {stream} at revision {revision}",
+            soft_wrap=True,
+        )
 
 
 def query(address: str, stream: str, *, as_json: bool) -> None:
@@ -40,3 +62,41 @@ def query(address: str, stream: str, *, as_json: bool) -> None:
         print_json(snapshot.to_dict())
     else:
         print_snapshot(snapshot, title=f"{stream} at revision {snapshot.revision}")
+
+
+def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:
+    """Return each file with the columns that it must have."""
+    if file is None and labels is None:
+        raise StreamEvalError("give a FILE of scores, or --labels, or both")
+    if labels is not None and layout.id is None:
+        raise StreamEvalError("--labels are joined by id: name the column with --id")
+    files = []
+    if file is not None:
+        label = layout.label if layout.id is None else None
+        files.append(
+            (
+                file,
+                Layout(
+                    score=layout.score,
+                    label=label,
+                    id=layout.id,
+                    time=layout.time,
+                    segments=layout.segments,
+                    positive=layout.positive,
+                ),
+            )
+        )
+    if labels is not None:
+        files.append((labels, Layout(label=layout.label, id=layout.id, positive=layout.positive)))
+    return files
+
+
+def _send(target: Stream, rows: Rows, layout: Layout) -> None:
+    at = rows.times if layout.time is not None else None
+    segments = rows.segments or None
+    if layout.id is None:
+        target.add_cases(labels=rows.labels, scores=rows.scores, at=at, segments=segments)
+    elif layout.score is None:
+        target.label_cases(ids=rows.ids, labels=rows.labels)
+    else:
+        target.log_cases(ids=rows.ids, scores=rows.scores, at=at, segments=segments)
