@@ -17,17 +17,18 @@ from streameval._decay import decayed_window
 from streameval._parts_cache import PartsCache
 from streameval._window import Window, cells_of, merged_window
 from streameval.v1 import types_pb2
+from streameval_server._applied import applied, empty_pane
 from streameval_server._convert import curve_message
 from streameval_server._coverage import PaneCoverage
 from streameval_server._figures import metric_messages
-from streameval_server._selection import applied, empty_pane
 from streameval_server._warnings import warnings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from streameval_server._applied import Applied
     from streameval_server._figures import Wanted
-    from streameval_server._selection import Applied, Selected
+    from streameval_server._selection import Selected
     from streameval_server._views import StreamView
 
 MAX_WINDOW_CELLS = 1 << 21

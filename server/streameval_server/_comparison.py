@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streameval._intervals import Interval
     from streameval._window import Window
     from streameval_server._answers import Answers
-    from streameval_server._selection import Applied
+    from streameval_server._applied import Applied
 
 DEFAULT_METRIC = "auc_pr"
 COMPARED = ("auc_pr", "average_precision", "auc_roc")

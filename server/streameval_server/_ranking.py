@@ -18,6 +18,7 @@ from streameval._compare import compare, holm
 from streameval._intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._answers import range_message
+from streameval_server._applied import check_key
 from streameval_server._comparison import (
     checked_metric,
     common_prevalence,
@@ -25,13 +26,13 @@ from streameval_server._comparison import (
     side_message,
 )
 from streameval_server._figures import checked_level
-from streameval_server._selection import Selected, check_key, invalid, selected
+from streameval_server._selection import Selected, invalid, selected
 
 if TYPE_CHECKING:
     from streameval._compare import Comparison
     from streameval._window import Window
     from streameval_server._answers import Answers
-    from streameval_server._selection import Applied
+    from streameval_server._applied import Applied
     from streameval_server._views import StreamView
 
 

@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
+from streameval_server._applied import grid_of
 from streameval_server._figures import Wanted, wanted
-from streameval_server._selection import Between, Selected, grid_of, invalid, selected
+from streameval_server._selection import Between, Selected, invalid, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._panes import Grid
     from streameval_server._answers import Answers
-    from streameval_server._selection import Applied
+    from streameval_server._applied import Applied
 
 DEFAULT_ROWS = 500
 MOST_ROWS = 1000

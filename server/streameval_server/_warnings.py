@@ -10,7 +10,7 @@ from streameval_server._views import OTHER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval_server._selection import Applied
+    from streameval_server._applied import Applied
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 

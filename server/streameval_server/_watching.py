@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from streameval.v1 import query_pb2, types_pb2
     from streameval_server._answers import Answers
+    from streameval_server._applied import Applied
     from streameval_server._runtime import Runtime
-    from streameval_server._selection import Applied
     from streameval_server._snapshots import SnapshotAsked
 
 LEAST_INTERVAL_S = 0.1
