@@ -14,12 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._decay import decayed_window
+from streameval._errors import InvalidInputError
 from streameval._parts_cache import PartsCache
 from streameval._window import Window, cells_of, merged_window
 from streameval.v1 import types_pb2
 from streameval_server._applied import applied, empty_pane
 from streameval_server._convert import curve_message
 from streameval_server._coverage import PaneCoverage
+from streameval_server._errors import Code, RequestError
 from streameval_server._figures import metric_messages
 from streameval_server._warnings import warnings_of
 
@@ -151,10 +153,18 @@ class Answers:
 def _merged(of: Applied, span_us: tuple[int, int]) -> Window:
     if of.half_life_us is None:
         return merged_window([pane.state for pane in of.states], *span_us)
-    # Ages count from the window's end, so that they change once a pane.
-    return decayed_window(
-        of.states, of.half_life_us, now_us=span_us[1], empty=empty_pane(of.view)._view()
-    )
+    try:
+        # Ages count from the window's end, so that they change once a pane.
+        return decayed_window(
+            of.states, of.half_life_us, now_us=span_us[1], empty=empty_pane(of.view)._view()
+        )
+    except InvalidInputError as error:
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            f"stream {of.view.info.name} holds too many references to weight them by age: "
+            "ask without half_life",
+            reason="TOO_MANY_TO_DECAY",
+        ) from error
 
 
 def range_message(of: Applied) -> types_pb2.TimeRange | None:

@@ -9,7 +9,16 @@ from streameval._times import LAST_US, to_datetime
 from streameval_server._errors import Code, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
+
     from streameval.v1 import types_pb2
+
+_MOST_SECONDS = 315_576_000_000
+"""10,000 years: what a Duration may hold, and more than a Timestamp may."""
+_NANOS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,20 @@ def invalid(field: str, problem: str) -> RequestError:
     )
 
 
+def micros(time: Duration | Timestamp, field: str) -> int:
+    """Return a duration or a time in microseconds.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when it is beyond what such messages may hold.
+    """
+    if abs(time.seconds) > _MOST_SECONDS or abs(time.nanos) >= _NANOS:
+        name = field.rpartition(".")[2]
+        raise invalid(field, f"{name} is out of range: {time.seconds} s and {time.nanos} ns")
+    return time.seconds * 1_000_000 + time.nanos // 1_000
+
+
 def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
     """Check a Selection. O(1).
 
@@ -84,8 +107,8 @@ def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
     span = _span(message, path)
     mature_after_us = None
     if message.HasField("mature_after"):
-        mature_after_us = message.mature_after.ToMicroseconds()
         field = f"{path}.mature_after"
+        mature_after_us = micros(message.mature_after, field)
         if mature_after_us < 0:
             raise invalid(
                 field, f"mature_after must not be negative, got {mature_after_us / 1e6:g} s"
@@ -116,7 +139,7 @@ def _span(message: types_pb2.Selection, path: str) -> Span:
             raise invalid(field, "last_cases must be positive, got 0")
         return LastCases(message.last_cases)
     span = message.last if kind == "last" else message.half_life
-    span_us = span.ToMicroseconds()
+    span_us = micros(span, field)
     if span_us <= 0:
         raise invalid(field, f"{kind} must be positive, got {span_us / 1e6:g} s")
     return Last(span_us) if kind == "last" else HalfLife(span_us)
@@ -126,8 +149,8 @@ def _between(between: types_pb2.TimeRange, field: str) -> Between:
     for name in ("start_time", "end_time"):
         if not between.HasField(name):
             raise invalid(f"{field}.{name}", f"between needs a {name}")
-    start_us = between.start_time.ToMicroseconds()
-    end_us = between.end_time.ToMicroseconds()
+    start_us = micros(between.start_time, f"{field}.start_time")
+    end_us = micros(between.end_time, f"{field}.end_time")
     for name, time_us in (("start_time", start_us), ("end_time", end_us)):
         if not 0 <= time_us <= LAST_US:
             raise invalid(

@@ -23,6 +23,7 @@ from streameval.v1 import query_pb2
 from streameval_server._applied import grid_of
 from streameval_server._figures import Wanted, wanted
 from streameval_server._selection import Between, Selected, invalid, selected
+from streameval_server._selection import Between, Selected, grid_of, invalid, micros, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
     chosen = selected(request.selection)
     if not isinstance(chosen.span, Between):
         raise invalid("selection.between", "a time series needs its span: set selection.between")
-    step_us = request.step.ToMicroseconds()
+    step_us = micros(request.step, "step")
     if step_us <= 0:
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval_server._open_calls import stopping_error
-from streameval_server._selection import AllTime, invalid
+from streameval_server._selection import AllTime, invalid, micros
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ def interval_s(request: query_pb2.WatchRequest) -> float:
     RequestError
         INVALID_ARGUMENT when it is negative.
     """
-    asked = request.min_interval.ToMicroseconds() / 1e6
+    asked = micros(request.min_interval, "min_interval") / 1e6
     if asked < 0:
         raise invalid("min_interval", f"min_interval must not be negative, got {asked:g} s")
     return max(asked, LEAST_INTERVAL_S)

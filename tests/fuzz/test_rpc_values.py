@@ -5,6 +5,8 @@ from __future__ import annotations
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import Evaluator, InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
@@ -196,7 +198,7 @@ def test_any_text_names_a_stream_or_is_refused(target, texts):
         names = {stream.name for stream in listed}
         assert {name for name in made if name.startswith(prefix)} <= names
         assert all(name.startswith(prefix) for name in names)
-    for name in made - {"healthy"}:
+    for name in made:
         request = stream_pb2.DeleteStreamRequest(name=name)
         answer = target.call(STREAM + "DeleteStream", [request.SerializeToString()])
         assert answer.code is grpc.StatusCode.OK
@@ -233,3 +235,59 @@ def test_misses_at_their_ends(target, hostile):
             local = [before + count for before, count in zip(local, counts, strict=True)]
         there = state(target, stream)
         assert [there.num_misses, there.num_negative_misses] == local
+
+
+QUERY = "/streameval.v1.QueryService/"
+SPAN = Duration(seconds=3600)
+TIMES = [
+    (seconds, nanos)
+    for seconds in (0, 1, -(2**63), 2**63 - 1, 10**12, -1)
+    for nanos in (0, -1, 10**9, -(2**31), 2**31 - 1)
+]
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), TIMES)
+def test_times_and_durations_at_their_ends(target, seconds, nanos):
+    """One that is none, or beyond all time, is refused by name."""
+    odd, point = (kind(seconds=seconds, nanos=nanos) for kind in (Duration, Timestamp))
+    between = types_pb2.TimeRange(start_time=point, end_time=Timestamp(seconds=1_800_000_000))
+    since = types_pb2.TimeRange(start_time=Timestamp(seconds=1), end_time=point)
+    selections = [
+        types_pb2.Selection(stream="s", last=odd),
+        types_pb2.Selection(stream="s", half_life=odd),
+        types_pb2.Selection(stream="s", last=SPAN, mature_after=odd),
+        types_pb2.Selection(stream="s", between=between),
+        types_pb2.Selection(stream="s", between=since),
+    ]
+    sound = types_pb2.TimeRange(start_time=Timestamp(), end_time=Timestamp(seconds=3600))
+    asked = types_pb2.Selection(stream="s", between=sound)
+    requests = [
+        *((query_pb2.GetSnapshotRequest(selection=chosen), "GetSnapshot") for chosen in selections),
+        (query_pb2.ListWindowsRequest(selection=asked, step=odd), "ListWindows"),
+        (query_pb2.WatchRequest(selection=asked, min_interval=odd), "Watch"),
+    ]
+    for request, method in requests:
+        answer = target.call(QUERY + method, [request.SerializeToString()])
+        target.check(QUERY + method, answer)
+        good = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT}
+        assert answer.code in good, (request, answer)
+        if abs(seconds) > 10**12 or abs(nanos) >= 10**9:
+            assert answer.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_stream_may_hold_too_much_to_be_weighted_by_age(target):
+    """Weights of up to 2**16 do not fit on 2**60 references; the rest still answers."""
+    misses = pb.Misses(positives=2**60)
+    cases = pb.Cases(scores=[0.5, 0.6], positives=[True, False], counts=[2**60, 5])
+    for rows in ({"misses": misses}, {"cases": cases}):
+        request = pb.IngestBatchRequest(batch=pb.Batch(stream="large", **rows))
+        answer = target.call(BATCH, [request.SerializeToString()])
+        assert answer.code is grpc.StatusCode.OK
+    for half_life in (True, False):
+        chosen = types_pb2.Selection(stream="large")
+        (chosen.half_life if half_life else chosen.last).CopyFrom(SPAN)
+        request = query_pb2.GetSnapshotRequest(selection=chosen)
+        answer = target.call(QUERY + "GetSnapshot", [request.SerializeToString()])
+        target.check(QUERY, answer)
+        refused = answer.code is grpc.StatusCode.FAILED_PRECONDITION
+        assert refused == half_life, answer

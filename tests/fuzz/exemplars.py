@@ -1,0 +1,245 @@
+"""Sound requests to every method, from which hostile ones are bent."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import zlib
+from typing import TYPE_CHECKING
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from streameval import Evaluator
+from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+
+NOW = int(time.time())
+"""The server has no other clock: what lies in the future for it does so for the tests."""
+
+SIZE = 60
+STREAMS = ("s", "t/1")
+_numbers = itertools.count()
+
+
+def times(size: int) -> list[int]:
+    """Return event times of the last 40 minutes, in microseconds."""
+    return [NOW * 1_000_000 - row * 40_000_000 for row in range(size)]
+
+
+def scores(size: int) -> list[float]:
+    """Return scores with ties."""
+    return [row % 17 / 16 for row in range(size)]
+
+
+def labels(size: int) -> list[bool]:
+    """Return labels, a third of them positive."""
+    return [row % 3 == 0 for row in range(size)]
+
+
+def segments(size: int) -> list[ingest_pb2.SegmentColumn]:
+    """Return columns of two keys, with an absent value."""
+    codes = [row % 3 for row in range(size)]
+    values = ["", "US", "\N{PILE OF POO}"]
+    return [
+        ingest_pb2.SegmentColumn(key=key, values=values, codes=codes) for key in ("country", "k")
+    ]
+
+
+def stream(name: str) -> stream_pb2.Stream:
+    """Return a stream with slices and settings of its own."""
+    settings = stream_pb2.StreamSettings(
+        segment_keys=["country", "k"], label_ttl=Duration(seconds=86_400), resolution=10
+    )
+    return stream_pb2.Stream(name=name, settings=settings)
+
+
+def batches(name: str, size: int = SIZE, sequence: int = 0) -> list[ingest_pb2.Batch]:
+    """Return a batch of every kind, all of which together leave something of each."""
+    ids = [f"id {row}" for row in range(size)]
+    kinds: list[dict[str, Message]] = [
+        {
+            "cases": ingest_pb2.Cases(
+                scores=scores(size),
+                positives=labels(size),
+                counts=[1 + row % 2 for row in range(size)],
+                event_times_us=times(size),
+                segments=segments(size),
+            )
+        },
+        {
+            "predictions": ingest_pb2.Predictions(
+                ids=ids, scores=scores(size), event_times_us=times(size), segments=segments(size)
+            )
+        },
+        {"labels": ingest_pb2.Labels(ids=ids[::2], positives=labels(len(ids[::2])))},
+        {
+            "labels": ingest_pb2.Labels(
+                ids=["late", "later"],
+                positives=[True, False],
+                scores=[0.5, 0.25],
+                event_times_us=times(2),
+            )
+        },
+        {"retractions": ingest_pb2.Retractions(ids=ids[:3])},
+        {
+            "misses": ingest_pb2.Misses(
+                positives=2,
+                negatives=1,
+                event_time_us=times(1)[0],
+                segments=[types_pb2.Segment(key="country", value="US")],
+            )
+        },
+    ]
+    return [
+        ingest_pb2.Batch(stream=name, sequence=sequence and sequence + number, **kind)
+        for number, kind in enumerate(kinds)
+    ]
+
+
+def selections() -> list[types_pb2.Selection]:
+    """Return a selection of every kind."""
+    segment = types_pb2.Segment(key="country", value="US")
+    between = types_pb2.TimeRange(
+        start_time=Timestamp(seconds=NOW - 3600), end_time=Timestamp(seconds=NOW)
+    )
+    hour = Duration(seconds=3600)
+    return [
+        types_pb2.Selection(stream="s"),
+        types_pb2.Selection(stream="t/1", segment=segment),
+        types_pb2.Selection(stream="s", last=hour, mature_after=Duration(seconds=60)),
+        types_pb2.Selection(stream="s", between=between, segment=segment),
+        types_pb2.Selection(stream="s", between=between),
+        types_pb2.Selection(stream="s", last_cases=20),
+        types_pb2.Selection(stream="s", half_life=hour),
+    ]
+
+
+def requests(method: MethodDescriptor) -> list[list[Message]]:
+    """Return sound calls of a method: each a list of messages, one where it takes no stream."""
+    make = _MAKERS.get(method.full_name)
+    if make is None:
+        return [[GetMessageClass(method.input_type)()]]
+    return [call if isinstance(call, list) else [call] for call in make()]
+
+
+def _ingest() -> Iterator[list[Message]]:
+    opened = ingest_pb2.Open(producer=f"producer {next(_numbers)}", epoch=1)
+    frames = [ingest_pb2.IngestRequest(batch=batch) for batch in batches("s", 6, sequence=1)]
+    yield [ingest_pb2.IngestRequest(open=opened), *frames]
+
+
+def _batch() -> Iterator[Message]:
+    for batch in batches("t/1", 6):
+        yield ingest_pb2.IngestBatchRequest(batch=batch)
+    batch = batches("t/1", 6, sequence=1)[0]
+    producer = f"producer {next(_numbers)}"
+    yield ingest_pb2.IngestBatchRequest(producer=producer, epoch=1, batch=batch)
+
+
+def _merge() -> Iterator[list[Message]]:
+    evaluator = Evaluator(resolution=8)
+    evaluator.add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.1])
+    states = ingest_pb2.MergeStates(
+        states=[
+            ingest_pb2.PaneState(event_time_us=0, evaluator=evaluator.to_bytes()),
+            ingest_pb2.PaneState(
+                event_time_us=times(1)[0],
+                segments=[types_pb2.Segment(key="country", value="US")],
+                evaluator=evaluator.to_bytes(),
+            ),
+        ]
+    ).SerializeToString()
+    header = ingest_pb2.MergeHeader(
+        stream="s",
+        source=f"source {next(_numbers)}",
+        epoch=1,
+        total_bytes=len(states),
+        crc32=zlib.crc32(states),
+    )
+    pieces = states[:50], states[50:]
+    yield [
+        ingest_pb2.MergeRequest(header=header),
+        *(ingest_pb2.MergeRequest(data=piece) for piece in pieces),
+    ]
+
+
+def _snapshot() -> Iterator[Message]:
+    for chosen in selections():
+        yield query_pb2.GetSnapshotRequest(selection=chosen)
+        metrics = ["auc_pr", "brier_score"]
+        yield query_pb2.GetSnapshotRequest(selection=chosen, metrics=metrics, level=0.9)
+
+
+def _curve() -> Iterator[Message]:
+    for chosen in selections():
+        for kind in (1, 2):
+            yield query_pb2.GetCurveRequest(selection=chosen, kind=kind, max_points=10)
+
+
+def _state() -> Iterator[Message]:
+    for chosen in selections():
+        yield query_pb2.GetStateRequest(selection=chosen)
+
+
+def _windows() -> Iterator[Message]:
+    for chosen in selections()[3:5]:
+        step = Duration(seconds=300)
+        yield query_pb2.ListWindowsRequest(selection=chosen, step=step, page_size=5)
+
+
+def _compare() -> Iterator[Message]:
+    for a, b in itertools.product(selections(), selections()):
+        yield query_pb2.CompareStreamsRequest(a=a, b=b)
+    yield query_pb2.CompareStreamsRequest(
+        a=selections()[0], b=selections()[1], metric="auc_pr", prevalence=0.1, level=0.9
+    )
+
+
+def _rank() -> Iterator[Message]:
+    for chosen in (selections()[0], *selections()[4:]):
+        yield query_pb2.RankSegmentsRequest(selection=chosen, metric="auc_roc", level=0.9)
+        yield query_pb2.RankSegmentsRequest(selection=chosen, key="country")
+
+
+def _watch() -> Iterator[Message]:
+    for chosen in selections():
+        yield query_pb2.WatchRequest(selection=chosen, min_interval=Duration(seconds=1))
+
+
+def _update() -> Iterator[Message]:
+    for path in ("settings.label_ttl", "settings.segment_keys", "settings.resolution"):
+        yield stream_pb2.UpdateStreamRequest(
+            stream=stream("t/2"), update_mask=FieldMask(paths=[path])
+        )
+
+
+_SERVICE = "streameval.v1."
+_MAKERS = {
+    _SERVICE + "IngestService.Ingest": _ingest,
+    _SERVICE + "IngestService.IngestBatch": _batch,
+    _SERVICE + "IngestService.Merge": _merge,
+    _SERVICE + "QueryService.GetSnapshot": _snapshot,
+    _SERVICE + "QueryService.GetCurve": _curve,
+    _SERVICE + "QueryService.GetState": _state,
+    _SERVICE + "QueryService.ListWindows": _windows,
+    _SERVICE + "QueryService.CompareStreams": _compare,
+    _SERVICE + "QueryService.RankSegments": _rank,
+    _SERVICE + "QueryService.Watch": _watch,
+    _SERVICE + "StreamService.CreateStream": lambda: [
+        stream_pb2.CreateStreamRequest(stream=stream("t/2"))
+    ],
+    _SERVICE + "StreamService.GetStream": lambda: [stream_pb2.GetStreamRequest(name="s")],
+    _SERVICE + "StreamService.ListStreams": lambda: [
+        stream_pb2.ListStreamsRequest(page_size=1, prefix="t")
+    ],
+    _SERVICE + "StreamService.UpdateStream": _update,
+    _SERVICE + "StreamService.DeleteStream": lambda: [stream_pb2.DeleteStreamRequest(name="t/2")],
+}

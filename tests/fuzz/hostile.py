@@ -1,0 +1,255 @@
+"""Hostile values, messages and bytes, all of them made from seeds."""
+
+from __future__ import annotations
+
+import base64
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
+
+TEXTS = (
+    "",
+    "s",
+    "fraud/v3",
+    "a" * 128,
+    "a" * 129,
+    "a//b",
+    "../../etc/passwd",
+    "s\n",
+    "s\0t",
+    "\0",
+    " ",
+    "a b",
+    "__other__",
+    "é",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "\N{ANGSTROM SIGN}",
+    "\N{RIGHT-TO-LEFT OVERRIDE}abc\N{POP DIRECTIONAL FORMATTING}",
+    "\N{ZERO WIDTH JOINER}",
+    "\N{ZERO WIDTH NO-BREAK SPACE}s",
+    "\N{REPLACEMENT CHARACTER}",
+    "\N{LINE SEPARATOR}",
+    "\N{FULLWIDTH LATIN SMALL LETTER S}",
+    "\N{PILE OF POO}" * 32,
+    "\N{PILE OF POO}" * 33,
+    "Z" + "\N{COMBINING GRAVE ACCENT}" * 100,
+    "\U0010ffff\ufdd0",
+    "%n%s{0}{x!r}",
+    "'; DROP TABLE log; --",
+    "\x1b[31mred\x1b[0m\r",
+    "\N{LATIN SMALL LETTER DOTLESS I}\N{LATIN SMALL LETTER SHARP S}",
+    "\N{MATHEMATICAL DOUBLE-STRUCK DIGIT ZERO}",
+    "9" * 400,
+)
+"""Names, ids and values that something may stumble over."""
+
+LONG_TEXTS = ("x" * (1 << 20), "\N{RIGHT-TO-LEFT OVERRIDE}" * 40_000, "/" * 70_000)
+
+FLOATS = (
+    0.0,
+    -0.0,
+    0.5,
+    0.25,
+    1.0,
+    5e-324,
+    -5e-324,
+    2.2250738585072014e-308,
+    1e308,
+    -1.7976931348623157e308,
+    1.7976931348623157e308,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    2.0**63,
+    2.0**53 + 1,
+    0.1 + 0.2,
+)
+
+
+NOW = int(time.time())
+SOUND_TIMES = {
+    "google.protobuf.Duration": (0, 1, 60, 61, 3600, 86_400, 30 * 86_400, 10**9),
+    "google.protobuf.Timestamp": (0, NOW, NOW - 60, NOW - 3600, NOW + 60, NOW - 10**7, NOW + 10**7),
+}
+
+
+def _integers(bits: int, *, signed: bool) -> tuple[int, ...]:
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    values = {0, 1, 2, 3, 100, -1, low, low + 1, high, high - 1}
+    values |= {1 << power for power in (31, 32, 53, 61, 62, 63)}
+    values |= {(1 << power) - 1 for power in (31, 32, 53, 61, 62, 63)}
+    values |= {NOW * 1_000_000, NOW * 1_000_000 - 90_000_000}
+    values |= {1_800_000_000_000_000, -62_135_596_800, 253_402_300_800}  # ends of datetime
+    return tuple(sorted(value for value in values if low <= value <= high))
+
+
+_Type = FieldDescriptor
+INTEGERS = {
+    _Type.TYPE_INT32: _integers(32, signed=True),
+    _Type.TYPE_SFIXED32: _integers(32, signed=True),
+    _Type.TYPE_UINT32: _integers(32, signed=False),
+    _Type.TYPE_INT64: _integers(64, signed=True),
+    _Type.TYPE_SFIXED64: _integers(64, signed=True),
+    _Type.TYPE_UINT64: _integers(64, signed=False),
+}
+
+
+class Hostile:
+    """Makes messages and bytes, nearly right or not at all.
+
+    Parameters
+    ----------
+    seed
+        The same seed makes the same input.
+    """
+
+    def __init__(self, seed: object) -> None:
+        self.rng = random.Random(str(seed))
+
+    def message(self, descriptor: Descriptor, depth: int = 0) -> Message:
+        """Return a message with about half of its fields set, to anything."""
+        message = GetMessageClass(descriptor)()
+        if descriptor.full_name in SOUND_TIMES and self.rng.random() < 0.7:
+            message.seconds = self.rng.choice(SOUND_TIMES[descriptor.full_name])
+            return message
+        for each in descriptor.fields:
+            if depth > 6 or self.rng.random() < 0.45:
+                continue
+            if not each.is_repeated:
+                self._set(message, each, depth)
+                continue
+            column = getattr(message, each.name)
+            count = self.rng.choice((0, 1, 1, 2, 2, 3, 3, 5, 40))
+            if each.type == _Type.TYPE_MESSAGE:
+                made = [self.message(each.message_type, depth + 1) for _ in range(min(count, 5))]
+                column.extend(made)
+            else:
+                column.extend(self.value(each) for _ in range(count))
+        return message
+
+    def _set(self, message: Message, each: FieldDescriptor, depth: int) -> None:
+        if each.type == _Type.TYPE_MESSAGE:
+            getattr(message, each.name).MergeFrom(self.message(each.message_type, depth + 1))
+        else:
+            setattr(message, each.name, self.value(each))
+
+    def value(self, each: FieldDescriptor) -> object:
+        """Return a value for a scalar field."""
+        rng = self.rng
+        if each.type in INTEGERS:
+            return rng.choice(INTEGERS[each.type])
+        if each.type in {_Type.TYPE_DOUBLE, _Type.TYPE_FLOAT}:
+            return rng.choice(FLOATS)
+        if each.type == _Type.TYPE_BOOL:
+            return rng.random() < 0.5
+        if each.type == _Type.TYPE_ENUM:
+            return rng.choice((0, 1, 2, 3, 99, -1, 2**31 - 1))
+        if each.type == _Type.TYPE_STRING:
+            return self.text(each.name)
+        return rng.choice((b"", b"\0", b"\xff" * 9, rng.randbytes(16), bytes(64)))
+
+    def text(self, name: str) -> str:
+        """Return a text; mostly a sound one where it names a stream or a metric."""
+        rng = self.rng
+        if rng.random() < 0.01:
+            return rng.choice(LONG_TEXTS)
+        if name in {"stream", "name"} and rng.random() < 0.6:
+            return rng.choice(("s", "t/1", "t/2"))
+        if name == "page_token" and rng.random() < 0.8:
+            return base64.urlsafe_b64encode(rng.choice(TEXTS[:24]).encode()).decode()
+        if name in {"metric", "metrics"} and rng.random() < 0.6:
+            return rng.choice(("auc_pr", "auc_roc", "brier_score", "maximum_f_measure"))
+        if name in {"key", "segment_keys"} and rng.random() < 0.6:
+            return rng.choice(("country", "k"))
+        return rng.choice(TEXTS)
+
+    def mutated(self, frame: bytes) -> bytes:
+        """Return bytes with one to four changes."""
+        data = bytearray(frame)
+        rng = self.rng
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            at, end = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
+            change = rng.randrange(8)
+            if change == 0 and data:
+                data[at % len(data)] ^= 1 << rng.randrange(8)
+            elif change == 1 and data:
+                data[at % len(data)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            elif change == 2:
+                del data[at:end]
+            elif change == 3:
+                data[at:at] = rng.randbytes(rng.choice((1, 4, 10)))
+            elif change == 4:
+                data[at:at] = data[at:end]
+            elif change == 5:  # a varint, or a length, far too large
+                data[at:at] = rng.choice((b"\xff" * 9 + b"\x01", b"\xff" * 11, b"\xff\xff\xff\x7f"))
+            elif change == 6:  # groups within groups, and an end of one that never began
+                data[at:at] = rng.choice((b"\x0b" * 200, b"\x0c", b"\x0b\x0c" * 9))
+            else:
+                del data[at:]
+        return bytes(data)
+
+    def bent(self, message: Message) -> Message:
+        """Return a copy with none to three of its fields changed, at any depth."""
+        copy = type(message)()
+        copy.CopyFrom(message)
+        for _ in range(self.rng.choice((0, 1, 1, 1, 2, 3))):
+            self._bend(copy)
+        return copy
+
+    def _bend(self, message: Message) -> None:
+        """Change one field: of a message that is set rather than of one that is not."""
+        rng = self.rng
+        fields = [each for each, _ in message.ListFields()]
+        if not fields or rng.random() < 0.25:
+            fields = message.DESCRIPTOR.fields
+        if not fields:
+            return
+        each = rng.choice(fields)
+        if each.is_repeated:
+            self._bend_column(getattr(message, each.name), each)
+        elif each.type == _Type.TYPE_MESSAGE:
+            part = getattr(message, each.name)
+            if message.HasField(each.name) and rng.random() < 0.8:
+                self._bend(part)
+            else:
+                part.CopyFrom(self.message(each.message_type, 3))
+        elif rng.random() < 0.15:
+            message.ClearField(each.name)
+        else:
+            setattr(message, each.name, self.value(each))
+
+    def _bend_column(self, column: Any, each: FieldDescriptor) -> None:
+        rng = self.rng
+        is_message = each.type == _Type.TYPE_MESSAGE
+        change = rng.randrange(5)
+        if change == 0 and column:
+            del column[rng.randrange(len(column))]
+        elif change == 1:
+            made = self.message(each.message_type, 3) if is_message else self.value(each)
+            column.append(made)
+        elif change == 2 and column:
+            column.append(column[0])
+        elif change == 3 and rng.random() < 0.2:
+            column.extend(list(column) * 40)
+        elif column and is_message:
+            self._bend(rng.choice(column))
+        elif column:
+            column[rng.randrange(len(column))] = self.value(each)
+
+    def frame(self, sound: Message) -> bytes:
+        """Return an encoded request like a sound one: bent, mutated, anything or noise."""
+        kind = self.rng.random()
+        if kind < 0.05:
+            return self.rng.randbytes(self.rng.choice((0, 1, 5, 60)))
+        if kind < 0.15:
+            return self.message(sound.DESCRIPTOR).SerializeToString()
+        if kind < 0.25:
+            return self.mutated(sound.SerializeToString())
+        return self.bent(sound).SerializeToString()
