@@ -1,4 +1,4 @@
-"""Single calls that end when they are durable: IngestBatch, Create-, Update-, DeleteStream."""
+"""Single calls that end when they are durable: IngestBatch, Merge, CreateStream, ..."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from streameval_server._committer import Committer
     from streameval_server._entries import Administered, Outcome
     from streameval_server._limits import Limits
+    from streameval_server._merge import MergeInbox
+    from streameval_server._rows import MergeRows
 
 Response = (
     ingest_pb2.IngestBatchResponse
+    | ingest_pb2.MergeResponse
     | stream_pb2.CreateStreamResponse
     | stream_pb2.UpdateStreamResponse
     | stream_pb2.DeleteStreamResponse
@@ -93,6 +96,29 @@ class UnaryCall:
             raise item.refused.to_error()
         self._committer.submit(item)
 
+    def merge(self, inbox: MergeInbox, prepared: tuple[MergeRows, bytes]) -> None:
+        """Submit a merge of which everything has come.
+
+        Parameters
+        ----------
+        inbox
+            Where it was collected.
+        prepared
+            What its `finish` returned, under the stream's settings of then.
+
+        Raises
+        ------
+        RequestError
+            As `Committer.submit`.
+        """
+        rows, payload = prepared
+        assert inbox.header is not None
+        stream = inbox.header.stream
+        item = Item(self, Kind.MERGE, Format.MERGE, stream, "", 0, 0, payload, rows)
+        item.nbytes = len(payload)
+        item.settings = inbox.settings
+        self._committer.submit(item)
+
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.CreateStreamRequest, frame)
@@ -147,6 +173,8 @@ class UnaryCall:
         if item.kind == Kind.DELETE_STREAM:
             return stream_pb2.DeleteStreamResponse(revision=revision)
         duplicate = outcome.status is Status.DUPLICATE
+        if item.kind == Kind.MERGE:
+            return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)
         return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)
 
     def settle(self, outcome: Outcome) -> None:

@@ -109,7 +109,7 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
 
 
 def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
-    engine, manifest, error = _from_checkpoint(storage, limits)
+    engine, manifest, error = from_checkpoint(storage, limits)
     checkpoint_revision = engine.revision
     last = storage.last_revision()
     if last < checkpoint_revision:
@@ -136,9 +136,7 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     return Core(limits, storage, engine, applier, committer, recovery)
 
 
-def _from_checkpoint(
-    storage: Storage, limits: Limits
-) -> tuple[Engine, Manifest | None, str | None]:
+def from_checkpoint(storage: Storage, limits: Limits) -> tuple[Engine, Manifest | None, str | None]:
     """Return the engine of the current checkpoint; an empty one when there is none."""
     try:
         data = storage.manifest()

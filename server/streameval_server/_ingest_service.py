@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
+from streameval_server._committer import RETRY_AFTER_S
 from streameval_server._current import current_access
-from streameval_server._errors import RequestError
+from streameval_server._errors import Code, RequestError
+from streameval_server._merge import MergeInbox
 from streameval_server._open_calls import stopping_error
 from streameval_server._runtime import now_us
 from streameval_server._session import IngestSession
@@ -34,6 +36,9 @@ _MOST_UNREAD = 1024
 """So many batches are read while an answer waits to be taken: each may be refused,
 and refusals, unlike acks, cannot be told in one."""
 
+_MERGES_AT_ONCE = 4
+"""So many of the largest merges may be on their way at once."""
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -43,6 +48,7 @@ class IngestService:
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
         self._runtime = runtime
         self._limits = limits
+        self._merging_bytes = 0
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -53,6 +59,11 @@ class IngestService:
             "IngestBatch": grpc.unary_unary_rpc_method_handler(
                 self.ingest_batch,
                 response_serializer=ingest_pb2.IngestBatchResponse.SerializeToString,
+            ),
+            "Merge": grpc.stream_unary_rpc_method_handler(
+                self.merge,
+                request_deserializer=ingest_pb2.MergeRequest.FromString,
+                response_serializer=ingest_pb2.MergeResponse.SerializeToString,
             ),
         }
         server.add_generic_rpc_handlers(
@@ -83,6 +94,48 @@ class IngestService:
             await abort(context, error)
         assert isinstance(response, ingest_pb2.IngestBatchResponse)
         return response
+
+    async def merge(
+        self, requests: AsyncIterator[ingest_pb2.MergeRequest], context: Context
+    ) -> ingest_pb2.MergeResponse:
+        """Answer once the merge is durable and visible."""
+        runtime, inbox = self._runtime, MergeInbox(self._limits)
+        try:
+            with runtime.calls.call():
+                await self._collect(inbox, requests)
+                if inbox.is_duplicate(runtime.core.committer.catalog):
+                    return ingest_pb2.MergeResponse(
+                        revision=runtime.durable_revision(), duplicate=True
+                    )
+                settings = inbox.settings_in(runtime.core.committer.catalog)
+                # States are checked beside the event loop: there may be many.
+                prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
+            response = await runtime.settled(lambda call: call.merge(inbox, prepared))
+            assert isinstance(response, ingest_pb2.MergeResponse)
+            await runtime.visible(response.revision)
+        except RequestError as error:
+            await abort(context, error)
+        return response
+
+    async def _collect(
+        self, inbox: MergeInbox, requests: AsyncIterator[ingest_pb2.MergeRequest]
+    ) -> None:
+        """Take all pieces, as long as all merges in progress together are not too much."""
+        mine = 0
+        try:
+            async for request in requests:
+                mine += len(request.data)
+                self._merging_bytes += len(request.data)
+                if self._merging_bytes > _MERGES_AT_ONCE * self._limits.max_merge_bytes:
+                    raise RequestError(
+                        Code.RESOURCE_EXHAUSTED,
+                        "too many merges are in progress: send it again later",
+                        reason="MERGES_FULL",
+                        retry_after_s=RETRY_AFTER_S,
+                    )
+                inbox.feed(request)
+        finally:
+            self._merging_bytes -= mine
 
 
 class _Stream:

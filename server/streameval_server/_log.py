@@ -65,12 +65,15 @@ class SqliteStorage:
     ----------
     path
         The database file; made when it does not exist, in a directory that does.
+    read_only
+        Only look, at what is there when it is opened; a server may be running.
     """
 
     keeps = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
+        self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
@@ -174,6 +177,9 @@ class SqliteStorage:
                 connection.execute("COMMIT")
 
     def _open(self) -> None:
+        if self._read_only:
+            self._look()
+            return
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )
@@ -189,6 +195,14 @@ class SqliteStorage:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StorageError(f"{self._path}: another process is using it")
+
+    def _look(self) -> None:
+        uri = f"{self._path.resolve().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
+        self._connection = connection
+        # One transaction, so that everything that is read is of one moment.
+        connection.execute("BEGIN")
+        self._check_format(connection)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -10,6 +10,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._batch import stored
 from streameval_server._entries import Entry, Format, Kind
 from streameval_server._errors import CorruptLogError, StorageError
+from streameval_server._merge import stored_merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,7 @@ _FORMATS = {
     Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
     Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
     Kind.TICK: (Format.TICK,),
+    Kind.MERGE: (Format.MERGE,),
 }
 """What this version can replay."""
 
@@ -51,6 +53,8 @@ def entry_of(row: LogRow) -> Entry:
     try:
         if row.kind == Kind.BATCH:
             rows = stored(row.format, row.payload)
+        elif row.kind == Kind.MERGE:
+            rows = stored_merge(row.payload)
         elif row.kind == Kind.CREATE_STREAM:
             request = stream_pb2.CreateStreamRequest.FromString(row.payload)
         elif row.kind == Kind.UPDATE_STREAM:

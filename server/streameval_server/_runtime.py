@@ -26,6 +26,7 @@ from streameval_server._committer import State
 from streameval_server._core import Core, open_core
 from streameval_server._draft import no_stream
 from streameval_server._errors import Code, RequestError
+from streameval_server._history import LOG_NAME
 from streameval_server._lock import DirectoryLock
 from streameval_server._log import SqliteStorage
 from streameval_server._open_calls import OpenCalls, stopping_error
@@ -141,9 +142,7 @@ class Runtime:
 
     def _open(self) -> Core:
         storage = (
-            NullStorage()
-            if self._directory is None
-            else SqliteStorage(self._directory / "streameval.db")
+            NullStorage() if self._directory is None else SqliteStorage(self._directory / LOG_NAME)
         )
         return open_core(storage, self._limits, auto_create=self._auto_create)
 

@@ -95,7 +95,9 @@ class StreamService:
     async def _logged(self, context: Context, submit: Callable[[UnaryCall], None]) -> Administered:
         try:
             response = await self._runtime.settled(submit)
-            assert not isinstance(response, ingest_pb2.IngestBatchResponse)
+            assert not isinstance(
+                response, ingest_pb2.IngestBatchResponse | ingest_pb2.MergeResponse
+            )
             await self._runtime.visible(response.revision)
         except RequestError as error:
             await abort(context, error)
