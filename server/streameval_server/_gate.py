@@ -4,7 +4,8 @@ Nothing of a request is decoded before its token is known to be for the method.
 What a handler did not expect ends here too: the caller gets INTERNAL and the
 call's id, the log gets the traceback without the values in it.
 
-Cost: about 10 us a call, nothing for the batches of an Ingest stream.
+Cost: 1 us to authorise; a call of half a millisecond takes no longer than without
+the gate, as far as its noise lets one see. A batch of an Ingest stream: 1 us.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / "lock"
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -69,6 +70,22 @@ def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process])
         "without TLS: they can be listened to",
         "without tokens: all may do everything",
     ]
+
+
+def test_the_log_of_a_process_is_one_object_a_line(start: Callable[..., Process]) -> None:
+    """Whatever package it comes from, at the finest level, from the start to the stop."""
+    server = start(*MODULE, "--memory", "--log-format", "json", "--log-level", "debug")
+    with Client(server.address) as client:
+        client.stream("a").add_case(True, 0.5)
+        client.flush()
+    code, said = server.terminate()
+    assert code == 0
+    entries = [json.loads(line) for line in said.splitlines()]
+    assert {"streameval_server._runtime", "streameval_server.calls"} <= {
+        entry["logger"] for entry in entries
+    }
+    methods = [entry["method"] for entry in entries if "method" in entry]
+    assert methods == ["streameval.v1.IngestService/Ingest"]
 
 
 def test_a_port_has_one_server(start: Callable[..., Process]) -> None:

@@ -208,6 +208,24 @@ def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
     assert done.stderr.startswith("streameval_server: --log-level: log_level must be debug or")
 
 
+def test_the_page_lists_every_setting() -> None:
+    """With its default, as a file says it; its example of a file is one."""
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
+    made = configure({}, environment={})
+    for name in made.sources:
+        if "." in name:
+            continue
+        (default,) = (row[2].strip() for row in rows if f"`{name}`" in row[1])
+        shown = value(made, name)
+        if shown is not None:
+            assert default == f"`{str(shown).lower()}`"
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    content = tomllib.loads(example)
+    assert content.pop("limits").keys() <= asdict(Limits()).keys()
+    assert content.keys() <= made.sources.keys()
+
+
 def test_every_setting_can_be_set() -> None:
     """Flags are of settings that there are; limits have no flag, but all have a variable."""
     sources = configure({}, environment={}).sources

@@ -80,6 +80,7 @@ def test_memory_and_a_directory_exclude_each_other() -> None:
 def test_a_directory_has_one_server(tmp_path: Path) -> None:
     """The second lock is refused and names the holder; after release it is granted."""
     first = DirectoryLock(tmp_path / "data")
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     with pytest.raises(DataDirectoryInUseError, match=r"is in use by another server \(process \d"):
         DirectoryLock(tmp_path / "data")
     first.release()
