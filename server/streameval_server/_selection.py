@@ -9,8 +9,6 @@ from streameval._times import LAST_US, to_datetime
 from streameval_server._errors import Code, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
-
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 

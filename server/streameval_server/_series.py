@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from streameval.v1 import query_pb2
 from streameval_server._applied import grid_of
 from streameval_server._figures import Wanted, wanted
-from streameval_server._selection import Between, Selected, invalid, selected
-from streameval_server._selection import Between, Selected, grid_of, invalid, micros, selected
+from streameval_server._selection import Between, Selected, invalid, micros, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
