@@ -1,0 +1,336 @@
+"""A stream's settings: defaults, rules, and what can change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import stream_pb2
+from streameval_server._calls import UnaryCall
+from streameval_server._core import Core, open_core
+from streameval_server._errors import Code, RequestError
+from streameval_server._limits import Limits
+from streameval_server._storage import MemoryStorage
+from streameval_server._stream_settings import (
+    DAY_US,
+    DEFAULTS,
+    HOUR_US,
+    SECOND_US,
+    check,
+    settings_of,
+    updated,
+)
+
+NOW = 1_800_000_000_000_000
+
+
+def message(**fields) -> stream_pb2.StreamSettings:
+    """Return settings; a time is given in seconds."""
+    settings = stream_pb2.StreamSettings()
+    for name, value in fields.items():
+        if name in {"pane", "retention", "label_ttl", "relabel_ttl"}:
+            getattr(settings, name).FromMicroseconds(round(value * SECOND_US))
+        elif name == "segment_keys":
+            settings.segment_keys.extend(value)
+        else:
+            setattr(settings, name, value)
+    return settings
+
+
+def test_nothing_said_means_the_defaults():
+    """And all of them can be said."""
+    assert settings_of(stream_pb2.StreamSettings()) == DEFAULTS
+    assert settings_of(DEFAULTS.to_message()) == DEFAULTS
+    check(DEFAULTS, Limits())
+    other = replace(
+        DEFAULTS,
+        pane_us=90 * DAY_US,
+        retention_us=400 * DAY_US,
+        resolution=9,
+        scale="probability",
+        label_ttl_us=HOUR_US + 1,
+        relabel_ttl_us=2 * HOUR_US,
+        max_pending=5,
+        orphans="miss",
+        segment_keys=("b", "a"),
+    )
+    assert settings_of(other.to_message()) == other
+    negative = replace(DEFAULTS, expired="negative")
+    assert settings_of(negative.to_message()) == negative
+
+
+def test_label_ttl_follows_a_short_retention():
+    """Its default is no longer than retention."""
+    assert settings_of(message(retention=3600)).label_ttl_us == HOUR_US
+
+
+BAD = {
+    "no pane": (
+        message(pane=0.5),
+        "pane",
+        "pane must be from 1 s to 3660 d, got 0.5 s",
+    ),
+    "odd pane": (
+        message(pane=7),
+        "pane",
+        "pane must divide an hour or a day, or be whole days, got 7 s",
+    ),
+    "short retention": (
+        message(pane=3600, retention=60),
+        "retention",
+        "retention must be at least one pane, got 60 s for a pane of 3600 s",
+    ),
+    "long retention": (
+        message(retention=4000 * 86400),
+        "retention",
+        "retention must be from 1 s to 3660 d, got 3.456e+08 s",
+    ),
+    "negative ttl": (
+        message(label_ttl=-1),
+        "label_ttl",
+        "label_ttl must be from 1 s to 3660 d, got -1 s",
+    ),
+    "long ttl": (
+        message(retention=3600, label_ttl=7200),
+        "label_ttl",
+        "label_ttl must be at most retention, got 7200 s with a retention of 3600 s",
+    ),
+    "resolution": (
+        message(resolution=54),
+        "resolution",
+        "resolution must be from 1 to 53, got 54",
+    ),
+    "max_pending": (
+        message(max_pending=20_000_001),
+        "max_pending",
+        "max_pending must be from 1 to 20000000, got 20000001",
+    ),
+    "twice": (
+        message(orphans=stream_pb2.ORPHAN_POLICY_MISS, expired=stream_pb2.EXPIRY_POLICY_NEGATIVE),
+        "orphans",
+        (
+            "orphans MISS with expired NEGATIVE would count a late positive twice: "
+            "as a negative case when its prediction expires and as a miss when its label comes"
+        ),
+    ),
+    "key": (
+        message(segment_keys=["a key"]),
+        "segment_keys",
+        "a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got 'a key'",
+    ),
+    "key twice": (
+        message(segment_keys=["a", "a"]),
+        "segment_keys",
+        "segment_keys must be distinct, got 'a' twice",
+    ),
+    "unknown policy": (message(orphans=9), "orphans", "orphans has the unknown value 9"),
+}
+
+
+@pytest.mark.parametrize(("settings", "field", "text"), BAD.values(), ids=BAD)
+def test_rules(settings, field, text):
+    """INVALID_ARGUMENT with the field, before anything is logged."""
+    core = open_core(MemoryStorage(), Limits())
+    request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name="s", settings=settings))
+    with pytest.raises(RequestError) as caught:
+        UnaryCall(core.committer, core.limits).create_stream(request.SerializeToString())
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert caught.value.message == text
+    assert caught.value.violations == ((f"stream.settings.{field}", text),)
+    assert not core.committer.queued_bytes
+
+
+def test_too_many_keys():
+    """A limit, so RESOURCE_EXHAUSTED."""
+    with pytest.raises(RequestError) as caught:
+        check(settings_of(message(segment_keys="abcdefghi")), Limits())
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    assert caught.value.message == "segment_keys must be at most 8, got 9"
+
+
+def update(paths, **fields) -> stream_pb2.UpdateStreamRequest:
+    request = stream_pb2.UpdateStreamRequest(
+        stream=stream_pb2.Stream(name="s", settings=message(**fields))
+    )
+    request.update_mask.paths.extend(paths)
+    return request
+
+
+def test_only_what_the_mask_names_changes():
+    """Unset fields that it names get their defaults."""
+    before = replace(DEFAULTS, max_pending=7, relabel_ttl_us=5 * HOUR_US)
+    after = updated(before, update(["settings.retention"], retention=40 * 86400, max_pending=9))
+    assert after == replace(before, retention_us=40 * DAY_US)
+    assert updated(before, update(["settings.max_pending"])) == replace(
+        before, max_pending=DEFAULTS.max_pending
+    )
+    assert updated(before, update(["settings"])) == DEFAULTS
+
+
+def test_keys_can_be_added():
+    """In any order; those that were there keep their places."""
+    before = replace(DEFAULTS, segment_keys=("a", "b"))
+    after = updated(before, update(["settings.segment_keys"], segment_keys=["c", "b", "a"]))
+    assert after.segment_keys == ("a", "b", "c")
+
+
+CANNOT = {
+    "pane": ({"pane": 3600}, "pane cannot change: panes cannot be cut anew"),
+    "resolution": (
+        {"resolution": 11},
+        "resolution cannot change: panes have forgotten the other bits",
+    ),
+    "scale": (
+        {"scale": stream_pb2.SCALE_PROBABILITY},
+        "scale cannot change: panes have forgotten the scores",
+    ),
+    "segment_keys": (
+        {"segment_keys": ["b"]},
+        "segment_keys can only be added: 'a' has slices already",
+    ),
+}
+
+
+@pytest.mark.parametrize(("field", "fields", "text"), [(k, *v) for k, v in CANNOT.items()])
+def test_what_cannot_change_says_why(field, fields, text):
+    """FAILED_PRECONDITION; the value that it has already is fine."""
+    before = replace(DEFAULTS, segment_keys=("a",))
+    with pytest.raises(RequestError) as caught:
+        updated(before, update([f"settings.{field}"], **fields))
+    assert caught.value.code == Code.FAILED_PRECONDITION
+    assert caught.value.violations == ((f"stream.settings.{field}", text),)
+    same = update([f"settings.{field}"])
+    same.stream.settings.CopyFrom(before.to_message())
+    assert updated(before, same) == before
+
+
+@pytest.mark.parametrize(
+    ("paths", "text"),
+    [
+        ([], "update_mask must name the settings to change, got none"),
+        (["name"], "update_mask must name settings, as settings.label_ttl, got 'name'"),
+        (["settings.x"], "update_mask must name settings, as settings.label_ttl, got 'settings.x'"),
+    ],
+)
+def test_masks_that_name_nothing(paths, text):
+    """INVALID_ARGUMENT."""
+    with pytest.raises(RequestError) as caught:
+        updated(DEFAULTS, update(paths))
+    assert caught.value.violations == (("update_mask", text),)
+
+
+# -- in the service
+
+
+def called(core: Core, submit) -> object:
+    call = UnaryCall(core.committer, core.limits)
+    submit(call)
+    core.committer.step(NOW).deliver()
+    core.applier.finish()
+    return call.response()
+
+
+def created(core: Core, **fields) -> None:
+    stream = stream_pb2.Stream(name="s", settings=message(**fields))
+    frame = stream_pb2.CreateStreamRequest(stream=stream).SerializeToString()
+    response = called(core, lambda call: call.create_stream(frame))
+    assert settings_of(response.stream.settings) == core.engine.stream("s").settings
+
+
+def sent(core: Core, **rows) -> object:
+    frame = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows)).SerializeToString()
+    return called(core, lambda call: call.ingest_batch(frame, NOW))
+
+
+def test_settings_are_durable():
+    """A restart has them, from the log and from a checkpoint."""
+    storage = MemoryStorage()
+    core = open_core(storage, Limits())
+    created(core, retention=7200, segment_keys=["country"])
+    frame = update(["settings.segment_keys"], segment_keys=["country", "plan"]).SerializeToString()
+    response = called(core, lambda call: call.update_stream(frame))
+    assert (response.stream.name, response.revision) == ("s", 2)
+    wanted = replace(
+        DEFAULTS,
+        retention_us=2 * HOUR_US,
+        label_ttl_us=2 * HOUR_US,
+        segment_keys=("country", "plan"),
+    )
+    for _ in range(2):
+        assert core.engine.stream("s").settings == wanted
+        assert core.committer.catalog["s"].settings == wanted
+        again = open_core(storage, Limits())
+        assert again.engine.state_hash() == core.engine.state_hash()
+        assert again.committer.catalog == core.committer.catalog
+        core = again
+        core.drain(NOW)
+
+
+def test_a_batch_is_checked_again_when_settings_changed_before_its_commit():
+    """Neither a key that is gone nor a scale that is new gets past."""
+    core = open_core(MemoryStorage(), Limits())
+    created(core, segment_keys=["country"])
+    column = pb.SegmentColumn(key="country", values=["US"], codes=[0])
+    cases = pb.Cases(scores=[2.0], positives=[True], segments=[column])
+    frame = pb.IngestBatchRequest(batch=pb.Batch(stream="s", cases=cases)).SerializeToString()
+    calls = [UnaryCall(core.committer, core.limits) for _ in range(4)]
+    calls[0].delete_stream(stream_pb2.DeleteStreamRequest(name="s").SerializeToString())
+    calls[1].create_stream(
+        stream_pb2.CreateStreamRequest(
+            stream=stream_pb2.Stream(
+                name="s",
+                settings=message(segment_keys=["country"], scale=stream_pb2.SCALE_PROBABILITY),
+            )
+        ).SerializeToString()
+    )
+    calls[2].ingest_batch(frame, NOW)
+    good = pb.Cases(scores=[0.5], positives=[True], segments=[column])
+    frame = pb.IngestBatchRequest(batch=pb.Batch(stream="s", cases=good)).SerializeToString()
+    calls[3].ingest_batch(frame, NOW)
+    core.committer.step(NOW).deliver()
+    with pytest.raises(RequestError, match="score must be between 0 and 1 on the probability"):
+        calls[2].response()
+    assert calls[3].response().revision == 4
+    core.applier.finish()
+    assert core.engine.view("s").evaluator.num_cases == 1
+
+
+def test_streams_that_are_not_there_cannot_be_updated():
+    """NOT_FOUND."""
+    core = open_core(MemoryStorage(), Limits())
+    frame = update(["settings.max_pending"], max_pending=5).SerializeToString()
+    with pytest.raises(RequestError, match="there is no stream s"):
+        called(core, lambda call: call.update_stream(frame))
+
+
+def test_rules_hold_for_what_an_update_makes():
+    """Not only for what it says."""
+    core = open_core(MemoryStorage(), Limits())
+    created(core)
+    frame = update(["settings.retention"], retention=86400).SerializeToString()
+    with pytest.raises(RequestError, match="label_ttl must be at most retention"):
+        called(core, lambda call: call.update_stream(frame))
+    assert core.committer.revision == 1
+
+
+def test_retention_can_shrink_and_grow():
+    """What is gone is gone, and what comes for it late is in no pane."""
+    core = open_core(MemoryStorage(), Limits())
+    created(core)
+    old = NOW - 10 * DAY_US
+    sent(core, predictions=pb.Predictions(ids=["a", "b"], scores=[1, 2], event_times_us=[old, NOW]))
+    assert len(core.engine.view("s").whole.panes) == 2
+    for days in (5, 30):
+        fields = {"retention": days * 86400, "label_ttl": 5 * 86400}
+        frame = update([f"settings.{name}" for name in fields], **fields).SerializeToString()
+        called(core, lambda call, frame=frame: call.update_stream(frame))
+        assert len(core.engine.view("s").whole.panes) == 1
+    sent(core, labels=pb.Labels(ids=["a", "b"], positives=[True, False]))
+    view = core.engine.view("s")
+    assert view.evaluator.num_cases == 2
+    assert [pane.evaluator.num_cases for pane in view.whole.panes] == [1]
+    assert view.counters.beyond_retention == 1
+    sent(core, retractions=pb.Retractions(ids=["a"]))
+    assert core.engine.view("s").evaluator.num_cases == 1
