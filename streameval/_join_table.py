@@ -39,6 +39,8 @@ LAST_BUCKET = 2**32 - 2
 _UNLISTED = LAST_BUCKET + 1
 _FIRST_CAPACITY = 1024
 _SHARDS = 64
+_SWEPT_FOR_EACH = 8
+"""Entries of buckets that are looked at for each slot that leaves one."""
 _ROUNDS_UP = 16
 """The allocator hands out so many bytes at a time."""
 
@@ -46,10 +48,9 @@ _ROUNDS_UP = 16
 class _Bucket:
     """Slots that fall due together, and some that no longer do."""
 
-    __slots__ = ("live", "slots")
+    __slots__ = ("slots",)
 
     def __init__(self) -> None:
-        self.live = 0
         self.slots = array("i")
 
     def distinct(self) -> SlotArray:
@@ -81,6 +82,10 @@ class JoinTable:
         self._id_bytes = 0
         self._free = array("i")
         self._buckets: SortedDict[int, _Bucket] = SortedDict()
+        # How many slots have left the buckets that still list them, at most.
+        self._left = 0
+        self._left_before_sweep = 0
+        self._swept_to = 0
         self.state: KindArray = np.full(0, FREE, dtype=np.uint8)
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
@@ -136,9 +141,8 @@ class JoinTable:
         """Let distinct slots fall due in these buckets. O(n log n)."""
         if not slots.size:
             return
-        before = self.due[slots]
+        self._leave(slots)
         self.due[slots] = due
-        self._unlist(before)
         compact = slots.astype(np.intc)
         if due[0] == due[-1] and (due == due[0]).all():
             self._list(int(due[0]), compact)
@@ -152,13 +156,12 @@ class JoinTable:
 
     def schedule_one(self, slot: int, due: int) -> None:
         """Let a slot fall due in a bucket. O(log buckets)."""
-        before = int(self.due[slot])
+        if self.due[slot] != _UNLISTED:
+            self._left += 1
         self.due[slot] = due
-        if before != _UNLISTED:
-            self._shrink(before, 1)
-        bucket = self._bucket(due)
-        bucket.slots.append(slot)
-        bucket.live += 1
+        self._bucket(due).slots.append(slot)
+        if self._left > len(self) + _FIRST_CAPACITY:
+            self._sweep(_SWEPT_FOR_EACH)
 
     def drop(self, slots: SlotArray) -> None:
         """Forget the ids at distinct slots. O(n log n)."""
@@ -170,11 +173,10 @@ class JoinTable:
             del self._shards[hash(id_) % _SHARDS][id_]
             self._ids[slot] = None
         self._id_bytes -= sum(map(_size, ids))
-        before = self.due[slots]
+        self._leave(slots)
         self.due[slots] = _UNLISTED
         self.state[slots] = FREE
         self._free.extend(listed)
-        self._unlist(before)
 
     def pop_due(self, before: int) -> Iterator[SlotArray]:
         """Take what falls due in buckets below `before`, bucket by bucket, oldest first.
@@ -189,7 +191,7 @@ class JoinTable:
             yield slots
 
     def oldest_bucket(self) -> int | None:
-        """Return the first bucket in which something falls due. O(1)."""
+        """Return the first bucket in which something falls due, or may. O(1)."""
         return self._buckets.peekitem(0)[0] if self._buckets else None
 
     def slots_by_id(self) -> SlotArray:
@@ -201,13 +203,14 @@ class JoinTable:
         other = JoinTable(self.codes.shape[1])
         other._shards = [dict(shard) for shard in self._shards]
         other._ids = list(self._ids)
-        other._id_bytes = self._id_bytes
+        for name in ("_id_bytes", "_left", "_left_before_sweep", "_swept_to"):
+            setattr(other, name, getattr(self, name))
         other._free = self._free[:]
         for name in ("state", "score", "event_us", "due", "codes"):
             setattr(other, name, getattr(self, name).copy())
         for due, bucket in self._buckets.items():
             twin = other._buckets[due] = _Bucket()
-            twin.live, twin.slots = bucket.live, bucket.slots[:]
+            twin.slots = bucket.slots[:]
         return other
 
     def _bucket(self, due: int) -> _Bucket:
@@ -217,26 +220,33 @@ class JoinTable:
         return bucket
 
     def _list(self, due: int, slots: npt.NDArray[np.intc]) -> None:
-        bucket = self._bucket(due)
-        bucket.slots.frombytes(slots.tobytes())
-        bucket.live += slots.size
+        self._bucket(due).slots.frombytes(slots.tobytes())
 
-    def _unlist(self, before: BucketArray) -> None:
-        """Note that slots have left these buckets."""
-        buckets, counts = np.unique(before, return_counts=True)
-        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
-            if bucket != _UNLISTED:
-                self._shrink(bucket, count)
+    def _leave(self, slots: SlotArray) -> None:
+        """Note that slots leave their buckets; sweep some when most entries are such."""
+        self._left += int(np.count_nonzero(self.due[slots] != _UNLISTED))
+        if self._left > len(self) + _FIRST_CAPACITY:
+            self._sweep(_SWEPT_FOR_EACH * slots.size)
 
-    def _shrink(self, due: int, count: int) -> None:
-        """Note that slots have left a bucket; forget those when they are the most of it."""
-        bucket = self._buckets[due]
-        bucket.live -= count
-        if not bucket.live:
-            del self._buckets[due]
-        elif len(bucket.slots) > 2 * bucket.live + _ROUNDS_UP:
+    def _sweep(self, work: int) -> None:
+        """Take slots that have left out of some buckets, going round them all in time."""
+        while work > 0:
+            at = self._buckets.bisect_left(self._swept_to)
+            if self._swept_to == 0:
+                self._left_before_sweep = self._left
+            if at == len(self._buckets):
+                self._swept_to = 0
+                self._left -= self._left_before_sweep
+                return
+            due, bucket = self._buckets.peekitem(at)
+            work -= _ROUNDS_UP + len(bucket.slots)
             slots = bucket.distinct()
-            bucket.slots = array("i", slots[self.due[slots] == due].astype(np.intc).tobytes())
+            slots = slots[self.due[slots] == due]
+            if slots.size:
+                bucket.slots = array("i", slots.astype(np.intc).tobytes())
+            else:
+                del self._buckets[due]
+            self._swept_to = due + 1
 
     def _take_slots(self, count: int) -> SlotArray:
         again = min(count, len(self._free))
@@ -268,12 +278,11 @@ class JoinTable:
         assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
         assert ((self.due != _UNLISTED).nonzero()[0] == sorted(used)).all()
         assert self._id_bytes == sum(map(_size, slots))
-        live = np.unique(self.due[sorted(used)], return_counts=True)
-        counts = dict(zip(live[0].tolist(), live[1].tolist(), strict=True))
-        assert counts == {due: bucket.live for due, bucket in self._buckets.items()}
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
             assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
+        entries = sum(len(bucket.slots) for bucket in self._buckets.values())
+        assert entries <= len(used) + self._left, (entries, len(used), self._left)
 
 
 def _size(id_: bytes) -> int:

@@ -265,7 +265,7 @@ def test_repr_and_hash() -> None:
     """A joiner says what it holds, and is no key."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY)
     joiner.predict("a", 0.5, at=NOON)
-    assert repr(joiner).startswith("<LabelJoiner: 1 ids, Coverage(predictions=1")
+    assert repr(joiner).startswith("<LabelJoiner: 1 ids, 0 of 1 predictions labelled")
     assert joiner.now == NOON
     with pytest.raises(TypeError):
         hash(joiner)

@@ -1,0 +1,70 @@
+"""The join table: what leaves a bucket is forgotten, whatever the order of things."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval._join_rules import JoinSettings
+from streameval._join_table import JoinTable
+from streameval._joiner import Joiner
+
+DAY_US = 86_400_000_000
+
+
+def entries(table: JoinTable) -> int:
+    return sum(len(bucket.slots) for bucket in table._buckets.values())
+
+
+def test_buckets_do_not_grow_with_what_has_left_them() -> None:
+    """Ids that are labelled long before their prediction would expire leave no trace there."""
+    joiner = Joiner(JoinSettings(30 * DAY_US, relabel_ttl_us=60_000_000))
+    now_us, number = 10**15, 0
+    for _ in range(400):
+        ids = [b"%d" % each for each in range(number, number + 100)]
+        number += 100
+        event_us = np.full(100, now_us)
+        joiner.predict(ids, scores=np.zeros(100), event_us=event_us, now_us=now_us)
+        joiner.label(ids, positives=np.ones(100, dtype=bool), now_us=now_us)
+        now_us += 1_000_000
+    joiner._check()
+    assert len(joiner) < 7_000
+    assert entries(joiner.table) < 3 * len(joiner) + 4_096
+
+
+def test_seeded_actors() -> None:
+    """Adding, moving, dropping and taking what is due, in columns and one by one."""
+    rng = np.random.default_rng(5)
+    table, dues = JoinTable(keys=1), {}
+    for step in range(300):
+        ids = [b"%d" % number for number in rng.choice(3000, size=40, replace=False)]
+        new = [id_ for id_ in ids if id_ not in dues]
+        slots = table.add(new)
+        table.state[slots] = 1
+        due = rng.integers(step, step + 50, size=len(new)).astype(np.uint32)
+        table.schedule(slots, due)
+        dues |= dict(zip(new, due.tolist(), strict=True))
+        there = sorted(dues)
+        moved = [there[at] for at in rng.choice(len(there), size=len(there) // 3, replace=False)]
+        due = rng.integers(step, step + 500, size=len(moved)).astype(np.uint32)
+        if step % 2:
+            table.schedule(table.find(moved), due)
+        else:
+            for id_, bucket in zip(moved, due.tolist(), strict=True):
+                table.schedule_one(table.find_one(id_), bucket)
+        dues |= dict(zip(moved, due.tolist(), strict=True))
+        gone = moved[::7]
+        table.drop(table.find(gone))
+        for id_ in gone:
+            del dues[id_]
+        for slots in table.pop_due(step):
+            late = table.ids(slots)
+            assert all(dues.pop(id_) < step for id_ in late)
+            table.drop(slots)
+        if step % 10 == 0:
+            table = table.copy()
+            table._check()
+        assert len(table) == len(dues)
+        assert not dues or min(dues.values()) >= step
+    assert entries(table) < 4 * len(table) + 4_096
+    assert table.ids(table.slots_by_id()) == sorted(dues)
+    assert table.memory_bytes > 100 * len(table)
