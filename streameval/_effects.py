@@ -8,8 +8,9 @@ coverage are sums over its rows, so they cannot disagree.
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +95,8 @@ class Coverage:
     >>> coverage = Coverage(predictions=10, labelled=6, expired=1)
     >>> coverage.pending, coverage.labelled_share
     (3, 0.6)
+    >>> print(coverage)
+    6 of 10 predictions labelled (60.0%): 3 pending, 1 expired, 0 retracted, 0 orphans
     """
 
     predictions: int = 0
@@ -112,6 +115,29 @@ class Coverage:
         """Labelled predictions among those not retracted; nan without any."""
         asked = self.predictions - self.retracted
         return self.labelled / asked if asked else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold.
+
+        Examples
+        --------
+        >>> Coverage(predictions=2, labelled=1).to_dict()["labelled_share"]
+        0.5
+        """
+        share = self.labelled_share
+        return {
+            **{name: getattr(self, name) for name in COVERAGE},
+            "pending": self.pending,
+            "labelled_share": None if math.isnan(share) else share,
+        }
+
+    def __str__(self) -> str:
+        share = "" if math.isnan(self.labelled_share) else f" ({self.labelled_share:.1%})"
+        return (
+            f"{self.labelled:,} of {self.predictions:,} predictions labelled{share}: "
+            f"{self.pending:,} pending, {self.expired:,} expired, {self.retracted:,} retracted, "
+            f"{self.orphans:,} orphans"
+        )
 
     def __add__(self, other: Coverage) -> Coverage:
         return Coverage(*(getattr(self, name) + getattr(other, name) for name in COVERAGE))

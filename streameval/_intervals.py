@@ -175,8 +175,19 @@ class Uncertain:
     def interval(self, level: float, *, anytime: bool = False) -> Interval:
         """Return the analytic interval at a level. O(1)."""
         lower, upper = self.limits(1 - level, anytime=anytime)
-        method = _METHODS.get(self.name, "influence-logit")
+        method = analytic_method(self.name)
         return Interval(lower, upper, level, method, self.figure.estimate, anytime)
+
+
+def analytic_method(name: str) -> str:
+    """Return how a figure's interval is made, as `Interval` names it.
+
+    Examples
+    --------
+    >>> analytic_method("prevalence"), analytic_method("auc_pr")
+    ('wilson', 'influence-logit')
+    """
+    return _METHODS.get(name, "influence-logit")
 
 
 def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from streameval._curves import RocHull
+    from streameval._effects import Coverage
     from streameval._intervals import Interval
     from streameval._queries import EvaluatorQueries
 
@@ -72,6 +74,19 @@ class Snapshot:
         95 % confidence intervals, assuming independent cases; hulls have none.
     bounds : mapping of str to (float, float)
         Between which the exact figures lie, for certain.
+    figures : mapping of str to float
+        From a server: the figures that were asked for, which may be others
+        than those above; those above that were not asked for are nan.
+    window : (datetime, datetime) or None
+        From a server: the time [start, end) that is covered, in whole panes;
+        None is all time.
+    segment : (str, str) or None
+        From a server: the slice, as key and value; None is the whole.
+    coverage : Coverage or None
+        From a server: how much of the truth it has seen; None where there were
+        no predictions by id.
+    warnings : tuple of str
+        What to know before trusting the figures.
 
     Examples
     --------
@@ -108,6 +123,11 @@ class Snapshot:
     reasons: Mapping[str, str] = field(default_factory=dict)
     intervals: Mapping[str, Interval] = field(default_factory=dict, repr=False)
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    window: tuple[datetime, datetime] | None = None
+    segment: tuple[str, str] | None = None
+    coverage: Coverage | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold.
@@ -131,7 +151,7 @@ class Snapshot:
             "num_negative_ref": self.num_negative_ref,
             "num_misses": self.num_misses,
             "num_negative_misses": self.num_negative_misses,
-            **{name: _plain(getattr(self, name)) for name in FIGURES},
+            **{name: _plain(self._figure(name)) for name in self._names()},
             "reasons": dict(self.reasons),
             "intervals": {
                 name: {
@@ -150,6 +170,10 @@ class Snapshot:
                 "tp": self.hull.tp.tolist(),
                 "thresholds": [_plain(x) for x in self.hull.thresholds.tolist()],
             },
+            "window": None if self.window is None else [time.isoformat() for time in self.window],
+            "segment": None if self.segment is None else dict([self.segment]),
+            "coverage": None if self.coverage is None else self.coverage.to_dict(),
+            "warnings": list(self.warnings),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -160,25 +184,48 @@ class Snapshot:
     __hash__ = None  # type: ignore[assignment]  # compared by content, which may be long
 
     def __str__(self) -> str:
-        width = max(map(len, _TITLES.values()))
+        titles = {name: _title(name) for name in self._names()}
+        width = max(map(len, titles.values()))
         lines = [self._summary()]
-        lines += [f"  {_TITLES[name]:<{width}}  {self._value(name)}" for name in FIGURES]
-        return "\n".join(lines)
+        lines += [f"  {title:<{width}}  {self._value(name)}" for name, title in titles.items()]
+        return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<tr><th style="text-align:left;font-weight:normal">{_TITLES[name]}</th>'
+            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(_title(name))}</th>'
             f'<td style="text-align:right"><b>{html.escape(self._value(name))}</b></td>'
             f"<td>{self._limits(name)}</td></tr>"
-            for name in FIGURES
+            for name in self._names()
         )
+        notes = "".join(f"<div>{html.escape(note.strip())}</div>" for note in self._notes())
+        level = next((each.level for each in self.intervals.values()), 0.95)
         return (
             '<table style="font-variant-numeric:tabular-nums;border-collapse:collapse">'
             f'<caption style="text-align:left;padding-bottom:.4em">{self._summary()}</caption>'
             '<thead><tr><th></th><th style="text-align:right">value</th>'
-            '<th style="text-align:left">95 % interval, if cases are independent</th></tr></thead>'
-            f"<tbody>{rows}</tbody></table>"
+            f'<th style="text-align:left">{100 * level:g} % interval, if cases are independent</th>'
+            f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
         )
+
+    def _names(self) -> Iterable[str]:
+        """Return what is shown."""
+        return self.figures or FIGURES
+
+    def _figure(self, name: str) -> float:
+        value: float = self.figures[name] if name in self.figures else getattr(self, name)
+        return value
+
+    def _notes(self) -> list[str]:
+        """Return the lines below the figures."""
+        notes = []
+        if self.window is not None:
+            start, end = (time.isoformat(sep=" ").replace("+00:00", "Z") for time in self.window)
+            notes.append(f"  from {start} to {end}")
+        if self.segment is not None:
+            notes.append(f"  where {self.segment[0]} is {self.segment[1] or 'not given'}")
+        if self.coverage is not None:
+            notes.append(f"  {self.coverage}")
+        return notes + [f"  warning: {warning}" for warning in self.warnings]
 
     def _summary(self) -> str:
         kept = "" if self.resolution is None else f", {self.resolution} bits of each score"
@@ -190,7 +237,7 @@ class Snapshot:
         )
 
     def _value(self, name: str) -> str:
-        value = getattr(self, name)
+        value = self._figure(name)
         if math.isnan(value):
             return f"undefined ({self.reasons.get(name, 'TOO_FEW')})"
         return f"{value:.6f}"
@@ -204,6 +251,10 @@ class Snapshot:
         if self.resolution is not None and limits is not None and not math.isnan(limits[0]):
             parts.append(f"exact value within {limits[0]:.6f} to {limits[1]:.6f}")
         return "; ".join(parts)
+
+
+def _title(name: str) -> str:
+    return _TITLES.get(name) or name.replace("_", " ").capitalize()
 
 
 def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
@@ -230,7 +281,12 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         num_negative_ref=view.N,
         num_misses=view.missed_positives,
         num_negative_misses=view.missed_negatives,
-        **figures,
+        auc_roc=figures["auc_roc"],
+        auc_roc_hull=figures["auc_roc_hull"],
+        auc_pr=figures["auc_pr"],
+        auc_pr_hull=figures["auc_pr_hull"],
+        average_precision=figures["average_precision"],
+        prevalence=figures["prevalence"],
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,
         reasons={

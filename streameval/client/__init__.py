@@ -10,7 +10,16 @@ Its layers, from the caller to the wire:
 - `_transport`: gRPC.
 """
 
-from streameval.client._client import Client, StreamInfo
+from streameval.client._answers import (
+    RankedSegment,
+    SegmentRanking,
+    StreamComparison,
+    StreamCounters,
+    StreamCoverage,
+    StreamInfo,
+    StreamSettings,
+)
+from streameval.client._client import Client
 from streameval.client._errors import (
     AccessError,
     AlreadyExistsError,
@@ -21,6 +30,7 @@ from streameval.client._errors import (
     InvalidRequestError,
     NotFoundError,
     OutOfRangeError,
+    PreconditionError,
     RefusedBatch,
     ResourceExhaustedError,
     RowsLostError,
@@ -28,6 +38,8 @@ from streameval.client._errors import (
     UnimplementedError,
     Violation,
 )
+from streameval.client._merge import MergeState
+from streameval.client._selection import Selection
 from streameval.client._statistics import ClientStatistics
 from streameval.client._stream import Stream
 
@@ -41,13 +53,22 @@ __all__ = [
     "DeadlineError",
     "FencedError",
     "InvalidRequestError",
+    "MergeState",
     "NotFoundError",
     "OutOfRangeError",
+    "PreconditionError",
+    "RankedSegment",
     "RefusedBatch",
     "ResourceExhaustedError",
     "RowsLostError",
+    "SegmentRanking",
+    "Selection",
     "Stream",
+    "StreamComparison",
+    "StreamCounters",
+    "StreamCoverage",
     "StreamInfo",
+    "StreamSettings",
     "UnavailableError",
     "UnimplementedError",
     "Violation",

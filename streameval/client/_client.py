@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from streameval._errors import InvalidInputError
+from streameval.client import _questions
+from streameval.client._convert import read_info
 from streameval.client._core import Core
 from streameval.client._credentials import Credentials
+from streameval.client._selection import selection_of
 from streameval.client._stream import Stream
 from streameval.client._transport import Transport
-from streameval.v1 import stream_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
     from types import TracebackType
 
     import grpc
 
+    from streameval.client._answers import StreamComparison, StreamInfo
     from streameval.client._buffer import WhenFull
     from streameval.client._credentials import Pem, Token
+    from streameval.client._selection import Selection
     from streameval.client._statistics import ClientStatistics
-
-_PAGE_SIZE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """A stream's description.
-
-    Attributes
-    ----------
-    name : str
-    create_time : datetime
-        When it was made, by the server's clock, in UTC.
-    create_revision : int
-        Log revision at which it was made.
-    """
-
-    name: str
-    create_time: datetime
-    create_revision: int
 
 
 class Client:
@@ -165,53 +149,119 @@ class Client:
         """
         return Stream(self._core, name)
 
-    def create_stream(self, name: str) -> StreamInfo:
-        """Make a stream.
+    def create_stream(
+        self,
+        name: str,
+        *,
+        pane: timedelta | None = None,
+        retention: timedelta | None = None,
+        resolution: int | None = None,
+        scale: Literal["plain", "probability"] | None = None,
+        label_ttl: timedelta | None = None,
+        relabel_ttl: timedelta | None = None,
+        max_pending: int | None = None,
+        orphans: Literal["drop", "miss"] | None = None,
+        expired: Literal["drop", "negative"] | None = None,
+        segment_keys: Iterable[str] | None = None,
+    ) -> StreamInfo:
+        """Make a stream. Not needed before the first row, unless settings matter.
+
+        Parameters
+        ----------
+        name : str
+            By custom ``model/version``.
+        pane, retention, resolution, scale, label_ttl, relabel_ttl, max_pending, \
+orphans, expired, segment_keys
+            As in `StreamSettings`; the server's defaults unless given.
 
         Raises
         ------
         AlreadyExistsError
             When there is one of that name.
-        InvalidRequestError
-            When the name is not one.
+        InvalidInputError, InvalidRequestError
+            When the name is not one, or settings do not go together.
         """
-        request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
-        response = self._core.transport.unary(
-            self._core.transport.streams().CreateStream, request, timeout=self._core.timeout_s
+        response = self._core.ask(
+            _questions.create_stream(
+                name,
+                {
+                    "pane": pane,
+                    "retention": retention,
+                    "resolution": resolution,
+                    "scale": scale,
+                    "label_ttl": label_ttl,
+                    "relabel_ttl": relabel_ttl,
+                    "max_pending": max_pending,
+                    "orphans": orphans,
+                    "expired": expired,
+                    "segment_keys": segment_keys,
+                },
+            )
         )
         self._core.worker.saw(response.revision)
-        return _info(response.stream)
+        return read_info(response.stream)
+
+    def update_stream(
+        self,
+        name: str,
+        *,
+        retention: timedelta | None = None,
+        label_ttl: timedelta | None = None,
+        relabel_ttl: timedelta | None = None,
+        max_pending: int | None = None,
+        orphans: Literal["drop", "miss"] | None = None,
+        expired: Literal["drop", "negative"] | None = None,
+        segment_keys: Iterable[str] | None = None,
+    ) -> StreamInfo:
+        """Change settings of a stream: those that are given. The others cannot change.
+
+        Parameters
+        ----------
+        name : str
+        retention, label_ttl, relabel_ttl, max_pending, orphans, expired
+            As in `StreamSettings`.
+        segment_keys : list of str
+            All keys that the stream has, and those to add.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        PreconditionError
+            When a setting cannot change so.
+        InvalidInputError, InvalidRequestError
+            When settings do not go together.
+        """
+        response = self._core.ask(
+            _questions.update_stream(
+                name,
+                {
+                    "retention": retention,
+                    "label_ttl": label_ttl,
+                    "relabel_ttl": relabel_ttl,
+                    "max_pending": max_pending,
+                    "orphans": orphans,
+                    "expired": expired,
+                    "segment_keys": segment_keys,
+                },
+            )
+        )
+        self._core.worker.saw(response.revision)
+        return read_info(response.stream)
 
     def get_stream(self, name: str) -> StreamInfo:
-        """Return a stream's description.
+        """Return a stream's description, with its counters.
 
         Raises
         ------
         NotFoundError
             When there is none of that name.
         """
-        response = self._core.transport.unary(
-            self._core.transport.streams().GetStream,
-            stream_pb2.GetStreamRequest(name=name),
-            timeout=self._core.timeout_s,
-        )
-        return _info(response.stream)
+        return self._core.ask(_questions.get_stream(name))
 
     def list_streams(self, prefix: str = "") -> list[StreamInfo]:
         """Return the streams whose names begin with `prefix`, in order of their names."""
-        streams: list[StreamInfo] = []
-        token = ""
-        while True:
-            request = stream_pb2.ListStreamsRequest(
-                page_size=_PAGE_SIZE, page_token=token, prefix=prefix
-            )
-            response = self._core.transport.unary(
-                self._core.transport.streams().ListStreams, request, timeout=self._core.timeout_s
-            )
-            streams += map(_info, response.streams)
-            token = response.next_page_token
-            if not token:
-                return streams
+        return self._core.converse(_questions.list_streams(prefix))
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream and everything that was counted in it.
@@ -224,12 +274,65 @@ class Client:
         NotFoundError
             When there is none of that name.
         """
-        response = self._core.transport.unary(
-            self._core.transport.streams().DeleteStream,
-            stream_pb2.DeleteStreamRequest(name=name),
-            timeout=self._core.timeout_s,
-        )
+        response = self._core.ask(_questions.delete_stream(name))
         self._core.worker.saw(response.revision)
+
+    def compare(
+        self,
+        a: Selection | Stream | str,
+        b: Selection | Stream | str,
+        *,
+        metric: str = "auc_pr",
+        prevalence: float | Literal["common", "own"] = "common",
+        level: float = 0.95,
+    ) -> StreamComparison:
+        """Compare two streams, windows or segments: a minus b, with its interval.
+
+        Parameters
+        ----------
+        a, b : Selection, Stream or str
+            The sides: `Stream.select` chooses windows and segments, a name
+            means all of a stream. Where b contains a, the rest of b is
+            compared; every other overlap is refused.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+            The figure.
+        prevalence : float, "common" or "own"
+            The prevalence that figures of precision and recall are compared
+            at; "common" is that of both sides pooled, "own" compares them as
+            they are.
+        level : float
+            Nominal coverage of the interval.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no such stream.
+        PreconditionError
+            When the sides share cases and b does not contain a.
+        InvalidInputError, InvalidRequestError
+            When an argument is something else.
+
+        Examples
+        --------
+        >>> from streameval_server.testing import running_server
+        >>> with running_server() as address, Client(address) as client:
+        ...     for name, labels in (("m/1", [1, 0, 1, 0, 0, 1]), ("m/2", [1, 1, 1, 0, 0, 0])):
+        ...         client.stream(name).add_cases(labels=labels, scores=[6, 5, 4, 3, 2, 1])
+        ...     revision = client.flush()
+        ...     change = client.compare("m/2", "m/1", metric="auc_roc")
+        >>> round(change.difference, 3), change.lower < 0 < change.upper
+        (0.444, True)
+        """
+        return self._core.ask(
+            _questions.compare(
+                selection_of(a),
+                selection_of(b),
+                self._core.revision,
+                metric=metric,
+                prevalence=prevalence,
+                level=level,
+            )
+        )
 
     # -- the whole client --------------------------------------------------------
 
@@ -307,7 +410,3 @@ def _check_settings(
     for field, value in (("max_buffered_rows", max_buffered_rows), ("batch_rows", batch_rows)):
         if value < 1:
             raise InvalidInputError(f"{field} must be at least 1, got {value}", field=field)
-
-
-def _info(stream: stream_pb2.Stream) -> StreamInfo:
-    return StreamInfo(stream.name, stream.create_time.ToDatetime(UTC), stream.create_revision)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streameval.client._buffer import Buffer, WhenFull
 from streameval.client._delivery import Delivery
@@ -20,7 +21,13 @@ from streameval.client._errors import ClientError
 from streameval.client._worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval.client._merge import Upload
+    from streameval.client._questions import Dialogue, Question
     from streameval.client._transport import Transport
+
+A = TypeVar("A")
 
 _log = logging.getLogger("streameval.client")
 
@@ -74,6 +81,49 @@ class Core:
         self.worker.start()
         _started.add(self)
         return True
+
+    # -- asking ------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """The log revision that answers include."""
+        return self.worker.revision
+
+    def ask(self, question: Question[A]) -> A:
+        """Ask one question."""
+        return self.transport.ask(question, self.timeout_s)
+
+    def converse(self, dialogue: Dialogue[A]) -> A:
+        """Ask all questions of a dialogue."""
+        try:
+            question = next(dialogue)
+            while True:
+                question = dialogue.send(self.ask(question))
+        except StopIteration as ended:
+            result: A = ended.value
+            return result
+
+    def watch(self, question: Question[A]) -> Iterator[A]:
+        """Ask, and yield each answer."""
+        return self.transport.watch(question)
+
+    def merge(self, upload: Upload, timeout_s: float | None) -> int:
+        """Send a merge until it is known to be durable; return the log revision."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            try:
+                response = self.transport.merge(upload.requests(), left)
+            except ClientError as error:
+                pause_s = upload.pause_s(error, None if deadline is None else left)
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
+                continue
+            self.worker.saw(response.revision)
+            return response.revision
+
+    # -- the process -------------------------------------------------------------
 
     def forked(self) -> None:
         """Begin anew, in a forked child."""

@@ -9,6 +9,7 @@
         ├── NotFoundError            NOT_FOUND (also LookupError)
         ├── AlreadyExistsError       ALREADY_EXISTS
         ├── FencedError              a newer producer took this one's name
+        ├── PreconditionError        FAILED_PRECONDITION: does not go with what there is
         ├── OutOfRangeError          OUT_OF_RANGE: a revision the log has not reached
         ├── ResourceExhaustedError   RESOURCE_EXHAUSTED: over a limit, see retry_after_s
         ├── AccessError              UNAUTHENTICATED, PERMISSION_DENIED
@@ -135,6 +136,12 @@ class FencedError(ClientError):
     code = "FAILED_PRECONDITION"
 
 
+class PreconditionError(ClientError):
+    """What was asked for does not go with what there is (FAILED_PRECONDITION)."""
+
+    code = "FAILED_PRECONDITION"
+
+
 class OutOfRangeError(ClientError):
     """A revision that the server's log has not reached (OUT_OF_RANGE)."""
 
@@ -208,6 +215,7 @@ _BY_CODE: dict[str, type[ClientError]] = {
     "INVALID_ARGUMENT": InvalidRequestError,
     "NOT_FOUND": NotFoundError,
     "ALREADY_EXISTS": AlreadyExistsError,
+    "FAILED_PRECONDITION": PreconditionError,
     "OUT_OF_RANGE": OutOfRangeError,
     "RESOURCE_EXHAUSTED": ResourceExhaustedError,
     "UNAUTHENTICATED": AccessError,

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import InvalidInputError
-from streameval._evaluator import Evaluator
+from streameval.client import _questions
 from streameval.client._adding import Adding
-from streameval.client._convert import read_hull, read_points, read_snapshot
-from streameval.v1 import query_pb2, types_pb2
+from streameval.client._merge import Upload
+from streameval.client._selection import Selecting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
+
+    import numpy as np
+
     from streameval._curves import RocHull
+    from streameval._evaluator import Evaluator
     from streameval._points import OperatingPoints
     from streameval._snapshot import Snapshot
+    from streameval._windowed import WindowedEvaluator
+    from streameval.client._answers import SegmentRanking
     from streameval.client._core import Core
+    from streameval.client._merge import MergeState
+    from streameval.client._selection import Window
 
 
-class Stream(Adding):
+class Stream(Adding, Selecting):
     """One stream of a server: everything about one model version.
 
     `Client.stream` makes it; any number of them, in any threads, may stand for
     the same stream. The methods that add return at once; a thread sends what
-    they added.
+    they added. Answers include everything that a `flush` has waited for.
+
+    Wherever methods take ``window``, ``half_life``, ``segment`` and
+    ``mature_after``, they choose which cases count, as in `Selection`: all of
+    them by default.
     """
 
     def __init__(self, core: Core, name: str) -> None:
@@ -39,15 +52,94 @@ class Stream(Adding):
         """
         return self._core.worker.flush(timeout)
 
-    # -- asking ------------------------------------------------------------------
+    def merge(
+        self,
+        states: Evaluator | WindowedEvaluator | Iterable[MergeState],
+        *,
+        source: str,
+        epoch: int,
+        at: datetime | np.datetime64 | None = None,
+        segments: Mapping[str, str] | None = None,
+        timeout: float | None = 30.0,
+    ) -> int:
+        """Add what was counted elsewhere: by an edge process, a batch job, a cluster.
 
-    def snapshot(self) -> Snapshot:
-        """Return the stream's figures.
+        All of it counts, durably, when this returns; and once, however often it
+        is repeated.
 
-        They include everything that a `flush` has waited for.
+        Parameters
+        ----------
+        states : Evaluator, WindowedEvaluator or iterable of MergeState
+            The counts. Each pane of a WindowedEvaluator counts in its own time.
+        source : str
+            Who counted them; 1 to 128 bytes of UTF-8.
+        epoch : int
+            Counts up with each merge of this source. One that is not above the
+            last that the server has is a repetition, and changes nothing.
+        at : datetime or datetime64, optional
+            A time in the pane where an Evaluator counts; without it, it counts
+            in all time only.
+        segments : mapping of str to str, optional
+            The slices where it counts.
+        timeout : float or None
+            At most so many seconds, repetitions included; None is for ever.
+
+        Returns
+        -------
+        int
+            The log revision that includes it.
 
         Raises
         ------
+        InvalidInputError, InvalidRequestError
+            When an argument is something else, or does not go with the stream.
+        UnavailableError, DeadlineError
+            When it is not known whether it is durable; repeat it with the same
+            epoch.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> from streameval.client import Client
+        >>> stream = Client("localhost:50051").stream("fraud/v3")
+        >>> stream.merge(Evaluator(), source="edge-7", epoch=0)
+        Traceback (most recent call last):
+        streameval._errors.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
+        """
+        upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
+        return self._core.merge(upload, timeout)
+
+    # -- asking ------------------------------------------------------------------
+
+    def snapshot(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metrics: Iterable[str] | None = None,
+        level: float = 0.95,
+        anytime: bool = False,
+    ) -> Snapshot:
+        """Return figures, with their intervals and with how much of the truth was seen.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`.
+        metrics : list of str, optional
+            Which figures, by name; the six of a `Snapshot` by default. Others
+            are in its ``figures``.
+        level : float
+            Nominal coverage of intervals.
+        anytime : bool
+            Intervals that hold however often one looks. All time only.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When an argument is something else, or does not go with the stream.
         NotFoundError
             When there is no such stream.
         UnavailableError
@@ -55,19 +147,31 @@ class Stream(Adding):
         DeadlineError
             When it does not answer in time.
         """
-        transport = self._core.transport
-        request = query_pb2.GetSnapshotRequest(selection=self._selection())
-        response = transport.unary(
-            transport.queries().GetSnapshot, request, timeout=self._core.timeout_s
+        chosen = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return read_snapshot(response.snapshot)
+        return self._core.ask(
+            _questions.snapshot(chosen, self._core.revision, metrics, level=level, anytime=anytime)
+        )
 
-    def evaluator(self) -> Evaluator:
-        """Return the stream's state as an evaluator of its own: every metric, locally.
+    def evaluator(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Evaluator:
+        """Return the state as an evaluator of its own: every metric, locally.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
 
         Raises
         ------
-        NotFoundError, UnavailableError, DeadlineError
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         CorruptStateError
             When the state did not arrive whole.
@@ -76,51 +180,177 @@ class Stream(Adding):
         -----
         Transfers the whole state: at most 4 MB with the server's default limits.
         """
-        transport = self._core.transport
-        request = query_pb2.GetStateRequest(selection=self._selection())
-        pieces = transport.streamed(
-            transport.queries().GetState, request, timeout=self._core.timeout_s
+        chosen = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return Evaluator.from_bytes(b"".join(piece.data for piece in pieces))
+        return self._core.ask(_questions.evaluator(chosen, self._core.revision))
 
-    def operating_points(self, *, max_points: int = 0) -> OperatingPoints:
-        """Return the stream's operating points, thinned to what a plot needs.
+    def operating_points(
+        self,
+        *,
+        max_points: int = 0,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> OperatingPoints:
+        """Return operating points, thinned to what a plot needs.
 
         Parameters
         ----------
         max_points : int
             At most about so many; 0 means 2,048. The hull's vertices are always
             among them.
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
 
         Raises
         ------
-        NotFoundError, UnavailableError, DeadlineError
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        if max_points < 0:
-            message = f"max_points must be 0 or more, got {max_points}"
-            raise InvalidInputError(message, field="max_points")
-        return read_points(self._curve(query_pb2.CURVE_KIND_OPERATING_POINTS, max_points))
+        chosen = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return self._core.ask(_questions.operating_points(chosen, self._core.revision, max_points))
 
-    def roc_hull(self) -> RocHull:
+    def roc_hull(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> RocHull:
         """Return the vertices of the ROC hull, which are those of the achievable PR curve.
 
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+
         Raises
         ------
-        NotFoundError, UnavailableError, DeadlineError
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        return read_hull(self._curve(query_pb2.CURVE_KIND_HULL, 0))
-
-    def _curve(
-        self, kind: query_pb2.CurveKind.ValueType, max_points: int
-    ) -> query_pb2.GetCurveResponse:
-        transport = self._core.transport
-        request = query_pb2.GetCurveRequest(
-            selection=self._selection(), kind=kind, max_points=max_points
+        chosen = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return transport.unary(transport.queries().GetCurve, request, timeout=self._core.timeout_s)
+        return self._core.ask(_questions.roc_hull(chosen, self._core.revision))
 
-    def _selection(self) -> types_pb2.Selection:
-        revision = self._core.worker.revision
-        return types_pb2.Selection(stream=self.name, min_revision=revision)
+    def series(
+        self,
+        start: datetime,
+        end: datetime,
+        step: timedelta,
+        *,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metrics: Iterable[str] | None = None,
+        level: float = 0.95,
+    ) -> list[Snapshot]:
+        """Return a time series: one snapshot for each step, also where there are no cases.
+
+        Parameters
+        ----------
+        start, end : datetime
+            The span [start, end), widened to whole panes.
+        step : timedelta
+            Width of one, widened to whole panes.
+        segment, mature_after
+            Which cases: see `Selection`.
+        metrics : list of str, optional
+            Which figures; auc_pr and auc_roc by default.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        chosen = _questions.spanned(self.name, start, end, segment, mature_after)
+        return self._core.converse(
+            _questions.series(chosen, self._core.revision, step, metrics, level=level)
+        )
+
+    def watch(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metrics: Iterable[str] | None = None,
+        min_interval: timedelta | None = None,
+        level: float = 0.95,
+        anytime: bool = False,
+    ) -> Iterator[Snapshot]:
+        """Yield a snapshot at once, and the newest whenever it is another.
+
+        Nothing queues up: who reads slowly misses some, and gets the newest.
+        Close the iterator, or drop it, to end it.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`.
+        metrics, level, anytime
+            As in `snapshot`.
+        min_interval : timedelta, optional
+            No more often than this; 100 ms, which is also the least.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError
+            As `snapshot`; NotFoundError also when the stream is deleted.
+        UnavailableError
+            When the server stops, or there is none.
+        """
+        chosen = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return self._core.watch(
+            _questions.watch(
+                chosen,
+                self._core.revision,
+                metrics,
+                min_interval=min_interval,
+                level=level,
+                anytime=anytime,
+            )
+        )
+
+    def rank_segments(
+        self,
+        key: str = "",
+        *,
+        metric: str = "auc_pr",
+        window: Window = None,
+        half_life: timedelta | None = None,
+        mature_after: timedelta | None = None,
+        level: float = 0.95,
+    ) -> SegmentRanking:
+        """Return slices by how much worse each is than the rest, the worst first.
+
+        Parameters
+        ----------
+        key : str
+            A declared segment key; all of them by default.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+            The figure; those of precision and recall at one common prevalence.
+        window, half_life, mature_after
+            Which cases: see `Selection`.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        chosen = self.select(window=window, half_life=half_life, mature_after=mature_after)
+        return self._core.ask(
+            _questions.rank_segments(chosen, self._core.revision, key, metric=metric, level=level)
+        )

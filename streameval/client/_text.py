@@ -34,8 +34,8 @@ def check_stream_name(name: str) -> str:
     return name
 
 
-def check_id(value: Any, *, field: str = "id", index: int | None = None) -> str:
-    """Return one id as text, or refuse it.
+def check_id(value: Any, *, kind: str = "id", field: str = "", index: int | None = None) -> str:
+    """Return one id as text, or refuse it; `kind` names it in the text.
 
     Examples
     --------
@@ -51,19 +51,19 @@ def check_id(value: Any, *, field: str = "id", index: int | None = None) -> str:
             return text
         problem = None
         try:
-            problem = id_problem("id", text, MAX_ID_BYTES)
+            problem = id_problem(kind, text, MAX_ID_BYTES)
         except UnicodeEncodeError:
-            problem = f"id must be valid Unicode, got {text!r:.60}"
+            problem = f"{kind} must be valid Unicode, got {text!r:.60}"
     elif isinstance(value, bytes):
         try:
-            return check_id(value.decode(), field=field, index=index)
+            return check_id(value.decode(), kind=kind, field=field, index=index)
         except UnicodeDecodeError:
-            problem = f"id must be UTF-8, got {value!r:.60}"
+            problem = f"{kind} must be UTF-8, got {value!r:.60}"
     else:
-        problem = f"id must be a string, got {value!r:.60}"
+        problem = f"{kind} must be a string, got {value!r:.60}"
     if problem is not None:
         where = "" if index is None else f" at index {index}"
-        raise InvalidInputError(problem + where, field=field, index=index)
+        raise InvalidInputError(problem + where, field=field or kind, index=index)
     return text
 
 

@@ -8,7 +8,7 @@ own.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -28,8 +28,12 @@ from streameval.v1 import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
+    from google.protobuf.message import Message
+
+    from streameval.client._questions import Question, Service
+
+A = TypeVar("A")
+R = TypeVar("R")
 Metadata = tuple[tuple[str, str], ...]
 
 Details = tuple[str, tuple[Violation, ...], float | None]
@@ -37,7 +41,13 @@ _NO_DETAILS: Details = ("", (), None)
 _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
-_OPTIONS = (
+STUBS = {
+    "IngestService": ingest_pb2_grpc.IngestServiceStub,
+    "QueryService": query_pb2_grpc.QueryServiceStub,
+    "StreamService": stream_pb2_grpc.StreamServiceStub,
+}
+
+OPTIONS = (
     # A server behind a dead route is noticed within 40 s; servers allow a ping every 10 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -100,7 +110,7 @@ class Transport:
     def _opened(self) -> grpc.Channel:
         credentials = self._credentials
         # What stays on this machine does not go through a proxy on another.
-        options = (*_OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
+        options = (*OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
         shown = credentials.channel()
         if shown is None:
             return grpc.insecure_channel(self.address, options)
@@ -116,7 +126,7 @@ class Transport:
         """Send one batch by a call of its own; return what a stream would have answered."""
         request = ingest_pb2.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
         try:
-            reply = self.unary(self.ingest().IngestBatch, request, timeout=_BATCH_TIMEOUT_S)
+            reply = self._unary(self.ingest().IngestBatch, request, _BATCH_TIMEOUT_S)
         except ClientError as error:
             if error.reason != "BATCH_REFUSED":
                 raise
@@ -133,39 +143,42 @@ class Transport:
         ack = ingest_pb2.Ack(last_sequence=batch.sequence, revision=reply.revision)
         return ingest_pb2.IngestResponse(ack=ack)
 
-    def queries(self) -> query_pb2_grpc.QueryServiceStub:
-        """Return the calls that ask."""
-        return query_pb2_grpc.QueryServiceStub(self.channel())
+    def ask(self, question: Question[A], timeout_s: float | None) -> A:
+        """Ask and return the answer, or raise what the server answered."""
+        call = self._method(question.service, question.method)
+        if question.is_streamed:
+            return question.read(list(self._streamed(call, question.request, timeout_s)))
+        return question.read(self._unary(call, question.request, timeout_s))
 
-    def streams(self) -> stream_pb2_grpc.StreamServiceStub:
-        """Return the calls that manage streams."""
-        return stream_pb2_grpc.StreamServiceStub(self.channel())
+    def watch(self, question: Question[A]) -> Iterator[A]:
+        """Ask, and yield each answer until the server, or who reads, ends it."""
+        call = self._method(question.service, question.method)
+        for response in self._streamed(call, question.request, None):
+            yield question.read(response)
 
-    def unary(
-        self,
-        call: grpc.UnaryUnaryMultiCallable[Request, Response],
-        request: Request,
-        *,
-        timeout: float | None,
-    ) -> Response:
-        """Make a call and return its answer, or raise what the server answered."""
+    def merge(
+        self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
+    ) -> ingest_pb2.MergeResponse:
+        """Send a merge and return the answer, or raise what the server answered."""
+        return self._unary(self.ingest().Merge, requests, timeout_s)
+
+    def _method(self, service: Service, method: str) -> Any:
+        return getattr(STUBS[service](self.channel()), method)
+
+    def _unary(self, call: Callable[..., R], request: Any, timeout_s: float | None) -> R:
         try:
-            return call(request, timeout=timeout, metadata=self.metadata)
+            return call(request, timeout=timeout_s, metadata=self.metadata)
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
 
-    def streamed(
-        self,
-        call: Callable[..., Iterator[Response]],
-        request: object,
-        *,
-        timeout: float | None,
-    ) -> Iterator[Response]:
-        """Make a call and yield its answers, or raise what the server answered."""
+    def _streamed(self, call: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
+        answers = call(request, timeout=timeout_s, metadata=self.metadata)
         try:
-            yield from call(request, timeout=timeout, metadata=self.metadata)
+            yield from answers
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
+        finally:
+            answers.cancel()
 
     def close(self) -> None:
         """Close the channel; further calls raise ClosedError."""
@@ -194,7 +207,7 @@ class Transport:
 
 def from_rpc_error(error: grpc.RpcError) -> ClientError:
     """Return the client's error for a failed call, with the server's text and details."""
-    if not isinstance(error, grpc.Call):
+    if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
         return error_for("UNKNOWN", str(error))
     reason, violations, retry_after_s = _NO_DETAILS
     for key, value in error.trailing_metadata() or ():

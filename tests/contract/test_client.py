@@ -299,7 +299,13 @@ def test_manages_streams(address: str) -> None:
     with Client(address) as client:
         made = client.create_stream("man/aged")
         assert made.name == "man/aged"
-        assert client.get_stream("man/aged") == made
+        described = client.get_stream("man/aged")
+        assert described.settings == made.settings
+        assert (described.create_time, described.create_revision) == (
+            made.create_time,
+            made.create_revision,
+        )
+        assert described.counters.panes == 0
         client.create_stream("man/y")
         assert [info.name for info in client.list_streams("man/")] == ["man/aged", "man/y"]
         with pytest.raises(AlreadyExistsError):

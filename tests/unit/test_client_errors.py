@@ -19,6 +19,7 @@ from streameval.client import (
     FencedError,
     InvalidRequestError,
     NotFoundError,
+    PreconditionError,
     RefusedBatch,
     ResourceExhaustedError,
     RowsLostError,
@@ -111,7 +112,7 @@ def test_details_that_cannot_be_read_are_left_out() -> None:
         ("UNAVAILABLE", UnavailableError, StreamEvalError),
         ("DEADLINE_EXCEEDED", DeadlineError, TimeoutError),
         ("DATA_LOSS", ClientError, StreamEvalError),
-        ("FAILED_PRECONDITION", ClientError, StreamEvalError),
+        ("FAILED_PRECONDITION", PreconditionError, StreamEvalError),
     ],
 )
 def test_a_status_has_its_error(code: str, kind: type, also: type) -> None:

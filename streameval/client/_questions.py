@@ -1,0 +1,333 @@
+"""What is asked of a server and how its answer is read, without a connection.
+
+A question is one call; a dialogue is a generator that yields questions, is sent
+their answers and returns a result, so that pages are asked for in one place for
+both clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval.client import _convert
+from streameval.client._selection import Selection, duration, time_range
+from streameval.v1 import query_pb2, stream_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime, timedelta
+
+    from google.protobuf.message import Message
+
+    from streameval._curves import RocHull
+    from streameval._points import OperatingPoints
+    from streameval._snapshot import Snapshot
+    from streameval.client._answers import SegmentRanking, StreamComparison, StreamInfo
+
+A = TypeVar("A")
+Service = Literal["QueryService", "StreamService", "IngestService"]
+
+Dialogue = Generator["Question[Any]", Any, A]
+"""A dialogue that returns an A."""
+
+_PAGE_SIZE = 1000
+
+_CHOICES: dict[str, dict[str, int]] = {
+    "orphans": {
+        "drop": stream_pb2.ORPHAN_POLICY_DROP,
+        "miss": stream_pb2.ORPHAN_POLICY_MISS,
+    },
+    "expired": {
+        "drop": stream_pb2.EXPIRY_POLICY_DROP,
+        "negative": stream_pb2.EXPIRY_POLICY_NEGATIVE,
+    },
+    "scale": {
+        "plain": stream_pb2.SCALE_PLAIN,
+        "probability": stream_pb2.SCALE_PROBABILITY,
+    },
+}
+_SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[A]):
+    """One call.
+
+    Attributes
+    ----------
+    service, method : str
+    request : Message
+    read : callable
+        Makes the result of the response; of the list of them, if it is streamed.
+    is_streamed : bool
+        Whether the server answers with many messages.
+    """
+
+    service: Service
+    method: str
+    request: Message
+    read: Callable[[Any], A]
+    is_streamed: bool = False
+
+
+# --- Of one stream ------------------------------------------------------------------------------
+
+
+def snapshot(
+    chosen: Selection, revision: int, metrics: Iterable[str] | None, *, level: float, anytime: bool
+) -> Question[Snapshot]:
+    """Ask for figures."""
+    request = query_pb2.GetSnapshotRequest(
+        selection=chosen.to_message(revision),
+        metrics=names(metrics),
+        level=level,
+        anytime=anytime,
+    )
+    return Question(
+        "QueryService",
+        "GetSnapshot",
+        request,
+        lambda response: _convert.read_snapshot(response.snapshot),
+    )
+
+
+def evaluator(chosen: Selection, revision: int) -> Question[Evaluator]:
+    """Ask for the state."""
+    request = query_pb2.GetStateRequest(selection=chosen.to_message(revision))
+    return Question(
+        "QueryService",
+        "GetState",
+        request,
+        lambda pieces: Evaluator.from_bytes(b"".join(piece.data for piece in pieces)),
+        is_streamed=True,
+    )
+
+
+def operating_points(
+    chosen: Selection, revision: int, max_points: int
+) -> Question[OperatingPoints]:
+    """Ask for operating points."""
+    if max_points < 0:
+        message = f"max_points must be 0 or more, got {max_points}"
+        raise InvalidInputError(message, field="max_points")
+    request = query_pb2.GetCurveRequest(
+        selection=chosen.to_message(revision),
+        kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
+        max_points=max_points,
+    )
+    return Question("QueryService", "GetCurve", request, _convert.read_points)
+
+
+def roc_hull(chosen: Selection, revision: int) -> Question[RocHull]:
+    """Ask for the hull."""
+    request = query_pb2.GetCurveRequest(
+        selection=chosen.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
+    )
+    return Question("QueryService", "GetCurve", request, _convert.read_hull)
+
+
+def series(
+    chosen: Selection,
+    revision: int,
+    step: timedelta,
+    metrics: Iterable[str] | None,
+    *,
+    level: float,
+) -> Dialogue[list[Snapshot]]:
+    """Ask for a time series, page by page."""
+    request = query_pb2.ListWindowsRequest(
+        selection=chosen.to_message(revision),
+        step=duration(step, field="step"),
+        metrics=names(metrics),
+        page_size=_PAGE_SIZE,
+        level=level,
+    )
+    found: list[Snapshot] = []
+    while True:
+        response: query_pb2.ListWindowsResponse = yield Question(
+            "QueryService", "ListWindows", request, _itself
+        )
+        found += map(_convert.read_snapshot, response.snapshots)
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+def watch(
+    chosen: Selection,
+    revision: int,
+    metrics: Iterable[str] | None,
+    *,
+    min_interval: timedelta | None,
+    level: float,
+    anytime: bool,
+) -> Question[Snapshot]:
+    """Ask to be told; `read` makes a snapshot of each response."""
+    request = query_pb2.WatchRequest(
+        selection=chosen.to_message(revision),
+        metrics=names(metrics),
+        level=level,
+        anytime=anytime,
+    )
+    if min_interval is not None:
+        request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
+    return Question(
+        "QueryService",
+        "Watch",
+        request,
+        lambda response: _convert.read_snapshot(response.snapshot),
+        is_streamed=True,
+    )
+
+
+def rank_segments(
+    chosen: Selection, revision: int, key: str, *, metric: str, level: float
+) -> Question[SegmentRanking]:
+    """Ask for slices by how much worse each is than the rest."""
+    request = query_pb2.RankSegmentsRequest(
+        selection=chosen.to_message(revision), key=key, metric=metric, level=level
+    )
+    return Question("QueryService", "RankSegments", request, _convert.read_ranking)
+
+
+def spanned(
+    stream: str,
+    start: datetime,
+    end: datetime,
+    segment: tuple[str, str] | None,
+    mature_after: timedelta | None,
+) -> Selection:
+    """Return the selection of a time series."""
+    time_range(start, end)
+    return Selection(stream=stream, window=(start, end), segment=segment, mature_after=mature_after)
+
+
+# --- Of the server ------------------------------------------------------------------------------
+
+
+def compare(
+    a: Selection,
+    b: Selection,
+    revision: int,
+    *,
+    metric: str,
+    prevalence: float | Literal["common", "own"],
+    level: float,
+) -> Question[StreamComparison]:
+    """Ask how two sides differ."""
+    request = query_pb2.CompareStreamsRequest(
+        a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
+    )
+    if prevalence == "own":
+        request.own_prevalence = True
+    elif prevalence != "common":
+        if isinstance(prevalence, str) or not 0 < prevalence < 1:
+            raise InvalidInputError(
+                f"prevalence must be 'common', 'own' or between 0 and 1, got {prevalence!r:.60}",
+                field="prevalence",
+            )
+        request.prevalence = prevalence
+    return Question("QueryService", "CompareStreams", request, _convert.read_comparison)
+
+
+def create_stream(
+    name: str, settings: Mapping[str, Any]
+) -> Question[stream_pb2.CreateStreamResponse]:
+    """Ask to make a stream."""
+    stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
+    request = stream_pb2.CreateStreamRequest(stream=stream)
+    return Question("StreamService", "CreateStream", request, _itself)
+
+
+def update_stream(
+    name: str, settings: Mapping[str, Any]
+) -> Question[stream_pb2.UpdateStreamResponse]:
+    """Ask to change the settings that are not None."""
+    given = [key for key, value in settings.items() if value is not None]
+    if not given:
+        raise InvalidInputError("give at least one setting to change", field="settings")
+    request = stream_pb2.UpdateStreamRequest(
+        stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
+    )
+    request.update_mask.paths.extend(f"settings.{key}" for key in given)
+    return Question("StreamService", "UpdateStream", request, _itself)
+
+
+def get_stream(name: str) -> Question[StreamInfo]:
+    """Ask for a stream's description."""
+    request = stream_pb2.GetStreamRequest(name=name)
+    return Question(
+        "StreamService",
+        "GetStream",
+        request,
+        lambda response: _convert.read_info(response.stream),
+    )
+
+
+def list_streams(prefix: str) -> Dialogue[list[StreamInfo]]:
+    """Ask for streams, page by page."""
+    request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
+    found: list[StreamInfo] = []
+    while True:
+        response: stream_pb2.ListStreamsResponse = yield Question(
+            "StreamService", "ListStreams", request, _itself
+        )
+        found += map(_convert.read_info, response.streams)
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+def delete_stream(name: str) -> Question[stream_pb2.DeleteStreamResponse]:
+    """Ask to delete a stream."""
+    request = stream_pb2.DeleteStreamRequest(name=name)
+    return Question("StreamService", "DeleteStream", request, _itself)
+
+
+# --- Parts --------------------------------------------------------------------------------------
+
+
+def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
+    """Return settings as a message; those that are None are left to the server."""
+    message = stream_pb2.StreamSettings()
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if name in _SPANS:
+            getattr(message, name).CopyFrom(duration(value, field=name))
+        elif name == "segment_keys":
+            message.segment_keys.extend(names(value, field=name))
+        elif name in {"resolution", "max_pending"}:
+            _set_number(message, name, value)
+        else:
+            choices = _CHOICES[name]
+            if value not in choices:
+                known = " or ".join(map(repr, choices))
+                raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
+            setattr(message, name, choices[value])
+    return message
+
+
+def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInputError(f"{name} must be a positive integer, got {value!r:.60}", field=name)
+    try:
+        setattr(message, name, value)
+    except ValueError:
+        raise InvalidInputError(f"{name} is too large, got {value}", field=name) from None
+
+
+def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
+    """Return a list of names; one name alone is a mistake."""
+    listed = [] if given is None else list(given)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError(f"{field} must be a list of names, got {given!r:.60}", field=field)
+    return listed
+
+
+def _itself(response: A) -> A:
+    return response
