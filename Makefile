@@ -37,7 +37,7 @@ $(VENV)/.check: pyproject.toml $(VENV)/.test
 wheel: $(VENV)/.wheel
 
 demo: $(VENV)/.wheel
-	$(PY) demo/digits.py
+	$(PY) demo
 
 test: $(VENV)/.test
 	$(PYTEST) tests

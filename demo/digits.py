@@ -1,20 +1,13 @@
-"""The whole walk: a real model's predictions, a real server, live AUC-PR.
+"""A real model's predictions, case by case, and live AUC-PR.
 
 A logistic regression tells scikit-learn's handwritten eights from the other
-digits. Its out-of-fold scores are streamed, case by case, into a server that
-this script starts and stops; the live figures are printed as they move, and at
-the end they stand beside scikit-learn's on the same scores.
-
-Run it with ``make demo``.
+digits. Its out-of-fold scores are streamed into the server; the live figures
+are printed as they move, and at the end they stand beside scikit-learn's on the
+same scores.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from streameval.cli._plot import draw
-from streameval.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from streameval.client import Client
 
 SEED = 8
 STREAM = "digits-eight/logistic"
@@ -41,21 +33,6 @@ PRINT_EVERY = 200
 EQUAL_WITHIN = 1e-12
 
 console = Console(highlight=False)
-
-
-@contextmanager
-def running_server(data: Path) -> Iterator[str]:
-    """Start ``streameval serve`` on a free port; yield its address; stop it."""
-    command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", data]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            address = server.stdout.readline().strip().rpartition(" ")[2]
-            if not address:
-                sys.exit("the server did not start")
-            yield address
-        finally:
-            server.send_signal(signal.SIGTERM)
 
 
 def out_of_fold_scores() -> tuple[np.ndarray, np.ndarray]:
@@ -69,27 +46,22 @@ def out_of_fold_scores() -> tuple[np.ndarray, np.ndarray]:
     return is_eight[order], scores[order]
 
 
-def main() -> None:
-    """Run the walk; exit 1 if the server's figures are not scikit-learn's."""
+def stream_digits(client: Client) -> bool:
+    """Stream the scores; return whether the server's figures are scikit-learn's."""
     labels, scores = out_of_fold_scores()
-    with tempfile.TemporaryDirectory() as data, running_server(Path(data)) as address:
-        console.print(f"server on {address}, log in {data}\n")
-        console.print(
-            f"{'cases':>7} {'positive':>9} {'AUC-PR':>9} {'achievable':>11} {'AUC-ROC':>9}"
-        )
-        with Client(address) as client:
-            stream = client.stream(STREAM)
-            for row, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
-                stream.add_case(bool(label), float(score))
-                if row % PRINT_EVERY == 0 or row == len(scores):
-                    stream.flush()
-                    live = stream.snapshot()
-                    console.print(
-                        f"{row:>7,} {live.num_positive_ref:>9,} {live.auc_pr:>9.4f} "
-                        f"{live.auc_pr_hull:>11.4f} {live.auc_roc:>9.4f}"
-                    )
-            final = stream.snapshot()
-            evaluator = stream.evaluator()
+    console.print(f"{'cases':>7} {'positive':>9} {'AUC-PR':>9} {'achievable':>11} {'AUC-ROC':>9}")
+    stream = client.stream(STREAM)
+    for row, (label, score) in enumerate(zip(labels, scores, strict=True), start=1):
+        stream.add_case(bool(label), float(score))
+        if row % PRINT_EVERY == 0 or row == len(scores):
+            stream.flush()
+            live = stream.snapshot()
+            console.print(
+                f"{row:>7,} {live.num_positive_ref:>9,} {live.auc_pr:>9.4f} "
+                f"{live.auc_pr_hull:>11.4f} {live.auc_roc:>9.4f}"
+            )
+    final = stream.snapshot()
+    evaluator = stream.evaluator()
 
     PICTURE.parent.mkdir(exist_ok=True)
     draw(evaluator, PICTURE, name="is it an 8?")
@@ -108,9 +80,4 @@ def main() -> None:
     table.add_row("AUC-PR, achievable", f"{final.auc_pr_hull:.12f}", "not offered", "")
     console.print(table)
     console.print(f"\nROC and PR curves with their hulls: {PICTURE}")
-    if not equal:
-        sys.exit(f"the server's figures differ from scikit-learn's by more than {EQUAL_WITHIN}")
-
-
-if __name__ == "__main__":
-    main()
+    return equal

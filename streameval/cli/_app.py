@@ -156,11 +156,17 @@ def query(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
     *,
+    window: Annotated[
+        str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
+    ] = None,
+    segment: Annotated[
+        str | None, typer.Option(help="One slice, for instance country=US. [default: the whole]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a stream's live figures."""
     with one_line_errors():
-        _remote.query(address, stream, as_json=as_json)
+        _remote.query(address, stream, window=window, segment=segment, as_json=as_json)
 
 
 @app.command()

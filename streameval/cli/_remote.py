@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
 from streameval.cli._connect import connect
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
+from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.client import Stream
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, stream: str) -> None:
@@ -37,6 +43,10 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
                 progress(chunk.progress)
         counts.append(rows)
     with connect(to, when_full="block") as client:
+        if layout.segments:
+            # A stream that is made by its first batch declares no keys.
+            with suppress(AlreadyExistsError):
+                client.create_stream(stream, segment_keys=layout.segments)
         target = client.stream(stream)
         for path, columns in files:
             with progress_bar(f"pushing {path.name}", show=True) as progress:
@@ -54,14 +64,38 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
         )
 
 
-def query(address: str, stream: str, *, as_json: bool) -> None:
-    """Print the snapshot of a stream."""
+def query(
+    address: str, stream: str, *, window: str | None, segment: str | None, as_json: bool
+) -> None:
+    """Print the snapshot of a stream, of a window or segment of it."""
+    span = None if window is None else parse_span(window)
     with connect(address) as client:
-        snapshot = client.stream(stream).snapshot()
+        target = client.stream(stream)
+        snapshot = target.snapshot(window=span, segment=parse_segment(segment))
     if as_json:
         print_json(snapshot.to_dict())
-    else:
-        print_snapshot(snapshot, title=f"{stream} at revision {snapshot.revision}")
+        return
+    covers = "" if window is None else f", the last {window}"
+    covers += "" if segment is None else f", {segment}"
+    print_snapshot(snapshot, title=f"{stream}{covers} at revision {snapshot.revision}")
+
+
+def parse_span(text: str) -> timedelta:
+    """Read a span such as ``90s``, ``15m``, ``1h``, ``7d``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None or not float(match[1]):
+        raise StreamEvalError(f"--window {text!r}: use a span such as 90s, 15m, 1h or 7d")
+    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
+def parse_segment(text: str | None) -> tuple[str, str] | None:
+    """Read ``key=value``."""
+    if text is None:
+        return None
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise StreamEvalError(f"--segment {text!r}: use key=value, for instance country=US")
+    return key, value
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:
