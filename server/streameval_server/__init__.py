@@ -8,8 +8,8 @@
     storage            SQLite, or memory
 
 `configure` gathers the settings and `run` is what the commands call;
-`create_token` lets somebody in; `streameval_server.testing` starts a server
-inside a test's own process.
+`create_token` lets somebody in, and `snapshot_then` is what was known then;
+`streameval_server.testing` starts a server inside a test's own process.
 """
 
 from streameval_server._configuration import Configuration, configure
@@ -19,6 +19,7 @@ from streameval_server._runtime import ServerFailedError
 from streameval_server._serve import run, serve
 from streameval_server._server import Server
 from streameval_server._settings import Settings, SettingsError, default_data_directory
+from streameval_server._then import snapshot_then
 from streameval_server._tokens import create_token
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "default_data_directory",
     "run",
     "serve",
+    "snapshot_then",
 ]

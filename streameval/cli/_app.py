@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from streameval import __version__
-from streameval.cli import _evaluate, _remote, _serve
+from streameval.cli import _evaluate, _remote, _replay, _serve
 from streameval.cli._auc import Format, auc
 from streameval.cli._connect import Connection, chosen
 from streameval.cli._output import one_line_errors
@@ -35,6 +35,12 @@ PositiveLabel = Annotated[
     typer.Option("--positive", help="The label that means positive. [default: 1 or true]"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Window = Annotated[
+    str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
+]
+SegmentOption = Annotated[
+    str | None, typer.Option(help="One slice, for instance country=US. [default: the whole]")
+]
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
 
 
@@ -156,12 +162,8 @@ def query(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
     *,
-    window: Annotated[
-        str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
-    ] = None,
-    segment: Annotated[
-        str | None, typer.Option(help="One slice, for instance country=US. [default: the whole]")
-    ] = None,
+    window: Window = None,
+    segment: SegmentOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a stream's live figures."""
@@ -281,6 +283,33 @@ def token_command(
     """
     with one_line_errors():
         _serve.create_token(file, name, scopes, streams or None)
+
+
+@admin.command(name="replay")
+def replay_command(
+    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
+    *,
+    until: Annotated[
+        int | None,
+        typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The server's data directory. [default: the user's data directory]"),
+    ] = None,
+    window: Window = None,
+    segment: SegmentOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what was known then: a stream's figures at a revision of the log.
+
+    The log is only read; a server may be running on it. A window ends with the time of that
+    revision.
+    """
+    with one_line_errors():
+        _replay.replay(
+            stream, until=until, data=data, window=window, segment=segment, as_json=as_json
+        )
 
 
 def _print_version(wanted: bool) -> None:

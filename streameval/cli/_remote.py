@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
 from streameval.cli._connect import connect
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
+from streameval.cli._spans import parse_segment, parse_span
 from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.client import Stream
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, stream: str) -> None:
@@ -78,24 +75,6 @@ def query(
     covers = "" if window is None else f", the last {window}"
     covers += "" if segment is None else f", {segment}"
     print_snapshot(snapshot, title=f"{stream}{covers} at revision {snapshot.revision}")
-
-
-def parse_span(text: str) -> timedelta:
-    """Read a span such as ``90s``, ``15m``, ``1h``, ``7d``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match is None or not float(match[1]):
-        raise StreamEvalError(f"--window {text!r}: use a span such as 90s, 15m, 1h or 7d")
-    return timedelta(**{_UNITS[match[2]]: float(match[1])})
-
-
-def parse_segment(text: str | None) -> tuple[str, str] | None:
-    """Read ``key=value``."""
-    if text is None:
-        return None
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise StreamEvalError(f"--segment {text!r}: use key=value, for instance country=US")
-    return key, value
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:

@@ -1,0 +1,137 @@
+"""The commands that know time: ids, labels from a file of their own, windows, slices, then."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval_server import Settings
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+COUNTRIES = ("US", "DE")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def figures(*arguments: object) -> dict:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return the server's data directory."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def address(data: Path) -> Iterator[str]:
+    """Yield the address of a server with a log."""
+    with running_server(Settings(listen="127.0.0.1:0", data=data)) as address:
+        yield address
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Return 48 predictions, one each hour of two days, and their labels."""
+    now = datetime.now(UTC)
+    predictions, labels = tmp_path / "predictions.csv", tmp_path / "labels.csv"
+    rows = [
+        f"order-{i},{i % 7},{(now - timedelta(hours=i, minutes=1)).isoformat()},{COUNTRIES[i % 2]}"
+        for i in range(48)
+    ]
+    predictions.write_text("order,score,at,country\n" + "\n".join(rows) + "\n")
+    labels.write_text(
+        "order,label\n" + "".join(f"order-{i},{'fraud' if i % 3 else 'ok'}\n" for i in range(48))
+    )
+    return predictions, labels
+
+
+def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Path, Path]) -> None:
+    """Pushed together they are cases; windows and slices are parts of them; then is as it was."""
+    predictions, labels = files
+    columns = ("--id", "order", "--time", "at", "--segment", "country", "--positive", "fraud")
+    to = ("--to", address, "--stream", "orders/v1")
+    first = run("push", predictions, *columns, *to)
+    assert first.exit_code == 0, first.output
+    assert "48 predictions of" in first.stdout
+    before = int(first.stdout.split()[-1])
+    assert figures("query", address, "orders/v1")["num_cases"] == 0
+    second = run("push", "--labels", labels, *columns, *to)
+    assert second.exit_code == 0, second.output
+    assert "48 labels of" in second.stdout
+
+    everything = figures("query", address, "orders/v1")
+    assert (everything["num_cases"], everything["num_positive_ref"]) == (48, 32)
+    day = figures("query", address, "orders/v1", "--window", "24h")
+    assert 24 <= day["num_cases"] <= 26
+    german = figures("query", address, "orders/v1", "--segment", "country=DE")
+    assert german["num_cases"] == 24
+
+    then = figures("admin", "replay", "orders/v1", "--data", data, "--until", before)
+    assert (then["num_cases"], then["revision"]) == (0, before)
+    now = figures("admin", "replay", "orders/v1", "--data", data)
+    assert now["auc_pr"] == everything["auc_pr"]
+    assert "as it was at revision" in run("admin", "replay", "orders/v1", "--data", data).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "x:1", "--stream", "a"], "give a FILE of scores, or --labels, or both"),
+        (["--labels", "LABELS", "--to", "x:1", "--stream", "a"], "name the column with --id"),
+    ],
+)
+def test_push_needs_files_that_fit(
+    files: tuple[Path, Path], arguments: list[str], message: str
+) -> None:
+    """Too little to go on is one line that says what is missing."""
+    result = run("push", *[files[1] if word == "LABELS" else word for word in arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--window", "1y"], "--window '1y': use a span such as 90s, 15m, 1h or 7d"),
+        (["--window", "0h"], "--window '0h': use a span"),
+        (["--segment", "US"], "--segment 'US': use key=value, for instance country=US"),
+    ],
+)
+def test_windows_and_segments_are_read(arguments: list[str], message: str) -> None:
+    """What is no span and no segment is refused before anybody is asked."""
+    result = run("query", "127.0.0.1:1", "a", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_replay_refuses_what_never_was(address: str, data: Path, files: tuple[Path, Path]) -> None:
+    """A revision that is not there, a stream that was not there, a log that is not there."""
+    columns = ("--id", "order", "--to", address, "--stream", "orders/v1")
+    assert run("push", files[0], *columns).exit_code == 0
+    for arguments, message in (
+        (("orders/v1", "--until", 10**6, "--data", data), "and none 1000000"),
+        (("orders/v2", "--data", data), "there was no stream orders/v2 at revision"),
+        (("orders/v1", "--data", data / "nowhere"), "there is no log at"),
+    ):
+        result = run("admin", "replay", *arguments)
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert result.stderr.count("\n") == 1
