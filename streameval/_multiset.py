@@ -105,6 +105,11 @@ class Run:
         """Build a run from ascending scores, which may repeat; they become the run's. O(n)."""
         return _grouped(scores, counts)
 
+    @classmethod
+    def of_distinct(cls, scores: FloatArray, counts: IntArray) -> Run:
+        """Build a run from strictly ascending scores and their counts; they become its own. O(n)."""
+        return _run(scores, counts)
+
     def __len__(self) -> int:
         return self.scores.size
 

@@ -1,10 +1,10 @@
 """From rows to what each slice and pane counts: sorted once for each segment key.
 
-Rows of many batches are put together; for each key they are ordered by slice
-and label in one stable pass over small integers, and each piece becomes a
-sorted run, which the slice's all-time counts and its pane share.
+Rows of many batches are put together and sorted by score; for each key one sort
+of small integers, made of slice, label and cell, gives the runs of all its
+slices, which their all-time counts and their panes share.
 
-Cost: about 12 ns a row for each key, and 15 us a slice.
+Cost: about 40 ns a row, 10 ns more for each key, and 10 us a slice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._multiset import EMPTY, Run, ScoreCounts
+from streameval._resolution import quantise
 from streameval_server._segments import ABSENT, slice_id
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from streameval._columns import BoolArray
     from streameval._effects import CodeArray
     from streameval._groups import FloatArray, IntArray
-    from streameval_server._rows import EventTimes
+    from streameval._resolution import Scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +38,7 @@ class Columns:
     scores : float64[n]
     counts : int64[n] or None
     event_us : int or int64[n]
-    codes : uint16[n, keys] or None
+    codes : uint16[keys, n] or None
     """
 
     labels: BoolArray
@@ -76,12 +77,8 @@ class Columns:
             np.concatenate([part.scores for part in parts]),
             counts,
             event_us,
-            np.concatenate(codes) if codes else None,
+            np.concatenate(codes, axis=1) if codes else None,
         )
-
-    def with_scores(self, scores: FloatArray) -> Columns:
-        """Return the same cases with other scores."""
-        return Columns(self.labels, scores, self.counts, self.event_us, self.codes)
 
     def at(self, rows: IntArray) -> Columns:
         """Return some of the rows; their event times are no longer needed."""
@@ -90,13 +87,8 @@ class Columns:
             self.scores[rows],
             None if self.counts is None else self.counts[rows],
             0,
-            None if self.codes is None else self.codes[rows],
+            None if self.codes is None else self.codes[:, rows],
         )
-
-
-def times_or(event_us: EventTimes, received_us: int) -> int | IntArray:
-    """Return event times; where the batch has none, when it was received."""
-    return received_us if event_us is None else event_us
 
 
 def counted(labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> ScoreCounts:
@@ -109,33 +101,102 @@ def counted(labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> S
     )
 
 
-def by_slice(columns: Columns) -> Iterator[tuple[int, ScoreCounts]]:
-    """Yield what each slice of each key counts, scores as they are. O(n log n) a key."""
-    codes = columns.codes
-    if codes is None or not codes.size:
-        return
-    for key in range(codes.shape[1]):
-        yield from _of_key(key, codes[:, key], columns)
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned:
+    """What some cases add.
+
+    Attributes
+    ----------
+    exact : ScoreCounts
+        To the whole, scores as they are.
+    cells : ScoreCounts
+        To the whole, in cells.
+    slices : list of (int, ScoreCounts)
+        To each slice of each key, in cells, by the slice's number.
+    """
+
+    exact: ScoreCounts
+    cells: ScoreCounts
+    slices: list[tuple[int, ScoreCounts]]
 
 
-def _of_key(key: int, codes: CodeArray, columns: Columns) -> Iterator[tuple[int, ScoreCounts]]:
-    scores, counts = columns.scores, columns.counts
-    # Slice and label in one small number; a stable sort of these is a counting sort.
-    groups = codes.astype(np.uint32) << np.uint32(1) | columns.labels
-    if groups.size and int(groups.max()) <= np.iinfo(np.uint16).max:
-        groups = groups.astype(np.uint16)
-    order = np.argsort(groups, kind="stable")
-    groups, scores = groups[order], scores[order]
-    if counts is not None:
-        counts = counts[order]
-    cuts = np.flatnonzero(np.diff(groups)) + 1
-    bounds = [0, *cuts.tolist(), groups.size]
+def binned(columns: Columns, bits: int, scale: Scale) -> Binned:
+    """Sort cases once, and put them together for the whole and for each slice. O(n log n).
+
+    Parameters
+    ----------
+    bits, scale
+        Of the cells.
+    """
+    if columns.codes is None:
+        # Each class is sorted apart: no need to know which row is where.
+        exact = counted(columns.labels, columns.scores, columns.counts)
+        return Binned(exact, rounded(exact, bits, scale), [])
+    order = np.argsort(columns.scores)
+    # -0.0 is 0.0; the sum is a copy that nobody else holds.
+    scores, labels = columns.scores[order] + 0.0, columns.labels[order]
+    counts = None if columns.counts is None else columns.counts[order]
+    edges = quantise(scores, bits, scale)
+    new = np.empty(edges.size, dtype=np.bool_)
+    new[0] = True
+    np.not_equal(edges[1:], edges[:-1], out=new[1:])
+    table = edges[new]
+    # Label and cell in one number; the slice goes before them.
+    cells = np.cumsum(new) - 1
+    cells[labels] += table.size
+    slices: list[tuple[int, ScoreCounts]] = []
+    for key, codes in enumerate(columns.codes):
+        slices += _of_key(key, codes[order], cells, table, counts)
+    return Binned(_by_label(scores, labels, counts), _by_label(edges, labels, counts), slices)
+
+
+def rounded(counts: ScoreCounts, bits: int, scale: Scale) -> ScoreCounts:
+    """Return cases in cells. O(n)."""
+    positives, negatives = (
+        Run.of_ordered(quantise(run.scores, bits, scale), run.counts)
+        for run in (counts.positives, counts.negatives)
+    )
+    return ScoreCounts(positives, negatives)
+
+
+def _by_label(scores: FloatArray, labels: BoolArray, counts: IntArray | None) -> ScoreCounts:
+    positives, negatives = (
+        Run.of_ordered(scores[rows], None if counts is None else counts[rows])
+        for rows in (labels, ~labels)
+    )
+    return ScoreCounts(positives, negatives)
+
+
+def _of_key(
+    key: int, codes: CodeArray, cells: IntArray, table: FloatArray, counts: IntArray | None
+) -> Iterator[tuple[int, ScoreCounts]]:
+    """Yield what each slice of a key counts: one sort of small numbers finds all."""
+    width = 2 * table.size
+    groups = codes.astype(np.int64) * width + cells
+    if counts is None:
+        groups.sort()
+    else:
+        order = np.argsort(groups)
+        groups, counts = groups[order], counts[order]
+    firsts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    firsts = np.concatenate(([0], firsts))
+    if counts is None:
+        sums = np.diff(firsts, append=groups.size)
+    else:
+        sums = np.add.reduceat(counts, firsts)
+        firsts, sums = firsts[sums != 0], sums[sums != 0]
+    groups = groups[firsts]
+    # Each slice has negatives first, then positives; half a width is one class.
+    halves, places = np.divmod(groups, table.size)
+    scores = table[places]
+    cuts = np.flatnonzero(halves[1:] != halves[:-1]) + 1
+    bounds = [0, *cuts.tolist(), groups.size] if groups.size else [0]
     runs: dict[int, list[Run]] = {}
     for start, end in pairwise(bounds):
-        code, label = divmod(int(groups[start]), 2)
-        if code == ABSENT:
-            continue
-        pair = runs.setdefault(code, [EMPTY, EMPTY])
-        pair[label] = Run.of(scores[start:end], None if counts is None else counts[start:end])
+        code, label = divmod(int(halves[start]), 2)
+        # Copies: a view would keep the columns of all slices in memory.
+        piece = Run.of_distinct(scores[start:end].copy(), sums[start:end].copy())
+        runs.setdefault(code, [EMPTY, EMPTY])[label] = piece
     for code, (negatives, positives) in runs.items():
-        yield slice_id(key, code), ScoreCounts(positives, negatives)
+        if code != ABSENT:
+            yield slice_id(key, code), ScoreCounts(positives, negatives)

@@ -26,8 +26,14 @@ if TYPE_CHECKING:
 
     from streameval._state import State
 
-_LEAST = 1_024
+_LEAST = 4_096
 """So many distinct scores may wait, however small the state."""
+
+_SHARE = 2
+"""So many times the state's distinct scores may wait."""
+
+_FEW = 8
+"""Changes this many times smaller than the state are inserted."""
 
 _ENTRY_BYTES = 24
 """Memory of a distinct score: 16 B, and a part of what its merge needs."""
@@ -94,7 +100,7 @@ class Cells:
         self._frozen = None
         self._pending.append(change)
         self._waiting += len(change)
-        if self._waiting > max(_LEAST, len(self._state.counts) // 2):
+        if self._waiting > max(_LEAST, _SHARE * len(self._state.counts)):
             self.state()
         return self.memory_bytes - before
 
@@ -152,9 +158,14 @@ def merged(state: State, pending: Sequence[ScoreCounts], bits: int | None) -> St
     """Return a state with changes added, which came at a resolution of `bits`."""
     if not pending:
         return state
-    change = ScoreCounts(
-        _joined([each.positives for each in pending]), _joined([each.negatives for each in pending])
-    )
+    positives = [each.positives for each in pending]
+    negatives = [each.negatives for each in pending]
+    if bits == state.resolution and sum(map(len, pending)) * _FEW > len(state.counts):
+        # All runs at once: a stable sort takes ascending runs as they are.
+        positives.append(state.counts.positives)
+        negatives.append(state.counts.negatives)
+        state = replace(state, counts=ScoreCounts(), _answers={})
+    change = ScoreCounts(_joined(positives), _joined(negatives))
     if bits != state.resolution:
         change = ScoreCounts(state.quantised(change.positives), state.quantised(change.negatives))
     return state.changed(change, revision=0)
@@ -166,6 +177,8 @@ def _joined(runs: list[Run]) -> Run:
         return runs[0] if runs else EMPTY
     scores = np.concatenate([run.scores for run in runs])
     if all(run.counts is None for run in runs):
-        return Run.of(scores)
+        scores.sort(kind="stable")
+        return Run.of_ordered(scores)
     counts = [np.ones(len(run), np.int64) if run.counts is None else run.counts for run in runs]
-    return Run.of(scores, np.concatenate(counts))
+    order = np.argsort(scores, kind="stable")
+    return Run.of_ordered(scores[order], np.concatenate(counts)[order])

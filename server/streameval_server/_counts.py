@@ -21,9 +21,8 @@ from streameval._coverage import CoverageCell
 from streameval._effects import Effect, Effects
 from streameval._multiset import ScoreCounts
 from streameval._panes import Panes, tiers_of
-from streameval._resolution import quantise
 from streameval._state import empty_state
-from streameval_server._binning import Columns, by_slice, counted
+from streameval_server._binning import Binned, Columns, binned, counted, rounded
 from streameval_server._cells import OVERHEAD_BYTES, Cells
 from streameval_server._coverage import PaneCoverage
 from streameval_server._delays import Delays, delays_by_group
@@ -150,26 +149,20 @@ class StreamCounts:
 
     def _count_cases(self, columns: Columns) -> None:
         self._frozen = None
-        whole = counted(columns.labels, columns.scores, columns.counts)
-        self._add(self.all_time[WHOLE], whole)
-        sliced: list[tuple[int, ScoreCounts]] = []
-        if columns.codes is not None:
-            columns = columns.with_scores(quantise(columns.scores, self.bits, self.scale))
-            sliced = list(by_slice(columns))
-            for number, change in sliced:
-                self._add(self._all_time(number), change)
+        every = binned(columns, self.bits, self.scale)
+        self._add(self.all_time[WHOLE], every.exact)
+        for number, change in every.slices:
+            self._add(self._all_time(number), change)
         start = self._one_start(columns.event_us)
         if start is not None:
-            self._add_to_pane(start, self._quantised(whole), sliced)
+            self._add_to_pane(start, every)
             return
         times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
         kept = np.flatnonzero(times >= self.oldest_us)
         self.beyond_retention += times.size - kept.size
         starts = self.panes.grid.starts_of(times[kept])
         for start, rows in rows_by_group(starts):
-            part = columns.at(kept[rows])
-            whole = counted(part.labels, part.scores, part.counts)
-            self._add_to_pane(start, self._quantised(whole), list(by_slice(part)))
+            self._add_to_pane(start, binned(columns.at(kept[rows]), self.bits, self.scale))
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -182,12 +175,10 @@ class StreamCounts:
         start = self.panes.grid.start_of(first)
         return start if self.panes.grid.start_of(last) == start else None
 
-    def _add_to_pane(
-        self, start: int, whole: ScoreCounts, sliced: list[tuple[int, ScoreCounts]]
-    ) -> None:
+    def _add_to_pane(self, start: int, rows: Binned) -> None:
         content = self._pane(start)
-        self._add(self._part(content, WHOLE), whole)
-        for number, change in sliced:
+        self._add(self._part(content, WHOLE), rows.cells)
+        for number, change in rows.slices:
             self._add(self._part(content, number), change)
 
     def _count_effects(self, effects: Effects) -> None:
@@ -223,8 +214,11 @@ class StreamCounts:
     def _runs(self, change: Change, *, exact: bool) -> tuple[_Signed, _Signed]:
         """Return a change's cases as runs: as they are if asked to, and rounded."""
         added, removed = _run(change.added), _run(change.removed)
-        rounded = self._quantised(added), self._quantised(removed)
-        return ((added, removed) if exact else rounded), rounded
+        cells = (
+            rounded(added, self.bits, self.scale),
+            rounded(removed, self.bits, self.scale),
+        )
+        return ((added, removed) if exact else cells), cells
 
     def _take(self, part: Part, runs: _Signed, change: Change, delays: Delays) -> None:
         added, removed = runs
@@ -238,10 +232,6 @@ class StreamCounts:
 
     def _add(self, part: Part, change: ScoreCounts) -> None:
         self.memory_bytes += part.cells.add(change)
-
-    def _quantised(self, change: ScoreCounts) -> ScoreCounts:
-        empty = self._bounded
-        return ScoreCounts(empty.quantised(change.positives), empty.quantised(change.negatives))
 
     def _all_time(self, number: int) -> Part:
         if number:

@@ -83,14 +83,14 @@ class Segments:
         ]
 
     def encode(self, columns: Sequence[SegmentCodes], size: int) -> CodeArray | None:
-        """Return each row's code of each key, uint16[n, keys]; None without keys."""
+        """Return each row's code of each key, uint16[keys, n]; None without keys."""
         if not self.keys:
             return None
-        codes = np.zeros((size, len(self.keys)), dtype=np.uint16)
+        codes = np.zeros((len(self.keys), size), dtype=np.uint16)
         for column in columns:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
-                codes[:, key] = self._numbered(key, column)
+                codes[key] = self._numbered(key, column)
         return codes
 
     def _numbered(self, key: int, column: SegmentCodes) -> CodeArray:

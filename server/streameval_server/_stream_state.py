@@ -104,12 +104,13 @@ class StreamState:
             self.joins = Joins(self.info.settings)
         joiner = self.joins.joiner
         if isinstance(rows, PredictionRows):
+            codes = self.segments.encode(rows.segments, rows.size)
             effects = joiner.predict(
                 rows.ids,
                 scores=rows.scores,
                 event_us=_column(rows.event_us, rows.size, received_us),
                 now_us=received_us,
-                codes=self.segments.encode(rows.segments, rows.size),
+                codes=None if codes is None else codes.T,
             )
         elif isinstance(rows, LabelRows):
             effects = joiner.label(
