@@ -201,10 +201,10 @@ class Joiner:
 
     def _join(self, rows: _Rows, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
-        for distinct in _rounds(rows):
-            join = self._one_by_one if len(distinct.ids) <= _FEW else self._round
-            parts += [join(distinct), self.advance(self.now_us)]
-        parts.append(self.settle())
+        rounds, rest = _rounds(rows)
+        for distinct in rounds:
+            parts += [self._round(distinct), self.advance(self.now_us)]
+        parts += [*self._one_by_one(rest), self.settle()]
         return Effects.concat(parts)
 
     def _round(self, rows: _Rows) -> Effects:
@@ -241,10 +241,20 @@ class Joiner:
         table.drop(slots[known & ~kept])
         return effects
 
-    def _one_by_one(self, rows: _Rows) -> Effects:
+    def _one_by_one(self, rows: _Rows) -> Iterator[Effects]:
+        """Do operations in order; ids may occur again and again."""
+        happened: list[tuple[Happened, CodeArray]] = []
         ids, ops, scores, event_us, codes = rows
-        columns = zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True)
-        happened = [each for row in columns for each in self._one(*row)]
+        for row in zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True):
+            happened += self._one(*row)
+            late = self.advance(self.now_us)
+            if len(late):
+                yield self._table_of(happened)
+                yield late
+                happened = []
+        yield self._table_of(happened)
+
+    def _table_of(self, happened: list[tuple[Happened, CodeArray]]) -> Effects:
         if not happened:
             return NO_EFFECTS
         return Effects(
@@ -252,7 +262,7 @@ class Joiner:
             np.array([row.event_us for row, _ in happened], dtype=np.int64),
             np.full(len(happened), self.now_us, dtype=np.int64),
             np.array([row.score for row, _ in happened]),
-            np.array([each for _, each in happened], dtype=np.uint16),
+            np.array([codes for _, codes in happened], dtype=np.uint16),
         )
 
     def _one(
@@ -346,12 +356,16 @@ class Joiner:
         assert oldest is None or oldest >= self.now_us // self._bucket_us
 
 
-def _rounds(rows: _Rows) -> Iterator[_Rows]:
-    """Cut a batch so that no id occurs twice in a round; the rows of an id keep their order."""
+def _rounds(rows: _Rows) -> tuple[list[_Rows], _Rows]:
+    """Cut a batch into rounds in which no id occurs twice, and a rest in order.
+
+    The rows of an id keep their order. Rounds become smaller, and the rest is
+    what makes rounds of a few rows only.
+    """
+    if len(rows.ids) <= _FEW:
+        return [], rows
     if len(set(rows.ids)) == len(rows.ids):
-        if rows.ids:
-            yield rows
-        return
+        return [rows], rows.at([])
     seen: dict[bytes, int] = {}
     rounds: list[list[int]] = []
     for row, id_ in enumerate(rows.ids):
@@ -360,5 +374,6 @@ def _rounds(rows: _Rows) -> Iterator[_Rows]:
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(row)
-    for each in rounds:
-        yield rows.at(each)
+    large = sum(len(each) > _FEW for each in rounds)
+    rest = sorted(row for each in rounds[large:] for row in each)
+    return [rows.at(each) for each in rounds[:large]], rows.at(rest)
