@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -156,8 +157,13 @@ def absolute(operation: tuple, now: int) -> tuple:
     return operation
 
 
-def apply(joiner: Joiner, now: int, operations: list[tuple]):
-    """Apply operations of one kind as one batch."""
+def apply(joiner: Joiner, now: int, operations: list[tuple], few: int = 8):
+    """Apply operations of one kind as one batch; more rows than `few` as columns."""
+    with patch("streameval._joiner._FEW", few):
+        return applied(joiner, now, operations)
+
+
+def applied(joiner: Joiner, now: int, operations: list[tuple]):
     kind = operations[0][0]
     if kind == "wait":
         return joiner.advance(now)
@@ -183,8 +189,13 @@ def apply(joiner: Joiner, now: int, operations: list[tuple]):
     )
 
 
-@given(settings=SETTINGS, operations=OPERATIONS)
-def test_any_interleaving_equals_the_rules(settings: JoinSettings, operations: list[tuple]) -> None:
+FEW = st.sampled_from([0, 2, 8])
+
+
+@given(settings=SETTINGS, operations=OPERATIONS, few=FEW)
+def test_any_interleaving_equals_the_rules(
+    settings: JoinSettings, operations: list[tuple], few: int
+) -> None:
     """One id at a time, every effect is the dict's, and the table stays sound."""
     joiner, oracle, effects = Joiner(settings), Oracle(settings), Counter()
     now = 1_000 * S
@@ -192,15 +203,17 @@ def test_any_interleaving_equals_the_rules(settings: JoinSettings, operations: l
         if operation[0] == "wait":
             now += operation[1] * S
         absolute_operation = absolute(operation, now)
-        tally(effects, apply(joiner, now, [absolute_operation]))
+        tally(effects, apply(joiner, now, [absolute_operation], few))
         oracle.step(now, absolute_operation)
         joiner._check()
         assert len(joiner) == len(oracle.ids)
         assert effects == oracle.effects
 
 
-@given(settings=SETTINGS.filter(lambda s: s.max_pending > 2), operations=OPERATIONS)
-def test_batches_equal_single_calls(settings: JoinSettings, operations: list[tuple]) -> None:
+@given(settings=SETTINGS.filter(lambda s: s.max_pending > 2), operations=OPERATIONS, few=FEW)
+def test_batches_equal_single_calls(
+    settings: JoinSettings, operations: list[tuple], few: int
+) -> None:
     """A batch does what its rows would do one after the other at one instant."""
     joiner, oracle, effects = Joiner(settings), Oracle(settings), Counter()
     now, batch = 1_000 * S, []
@@ -208,7 +221,7 @@ def test_batches_equal_single_calls(settings: JoinSettings, operations: list[tup
         absolute_operation = absolute(operation, now)
         first = not batch or batch[0][0] != operation[0]
         if batch and first:
-            tally(effects, apply(joiner, now, batch))
+            tally(effects, apply(joiner, now, batch, few))
             batch = []
         if operation[0] == "wait":
             now += operation[1] * S

@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -180,8 +181,14 @@ class TimeMachine(RuleBasedStateMachine):
         ttl=st.sampled_from([20 * MINUTE, 5 * HOUR, RETENTION]),
         relabel_ttl=st.sampled_from([10 * MINUTE, 8 * HOUR]),
         policies=st.sampled_from([("drop", "drop"), ("miss", "drop"), ("drop", "negative")]),
+        few=st.sampled_from([0, 8]),
     )
-    def begin(self, ttl: timedelta, relabel_ttl: timedelta, policies: tuple[str, str]) -> None:
+    def begin(
+        self, ttl: timedelta, relabel_ttl: timedelta, policies: tuple[str, str], few: int
+    ) -> None:
+        # With fewer rows than this nothing is joined in columns.
+        self.few = patch("streameval._joiner._FEW", few)
+        self.few.start()
         self.policy = {
             "ttl": ttl,
             "relabel_ttl": relabel_ttl,
@@ -194,6 +201,10 @@ class TimeMachine(RuleBasedStateMachine):
         self.beyond = 0
         self.clock = self.panes_now = NOON
         self.advance(0)
+
+    def teardown(self) -> None:
+        if hasattr(self, "few"):
+            self.few.stop()
 
     def both(self, verb: str, *args: object, **columns: object) -> None:
         for joiner in (self.joiner, self.plain):
@@ -341,9 +352,14 @@ OPERATIONS = st.lists(
 )
 
 
-@given(operations=OPERATIONS, windowed=st.booleans())
-def test_columns_equal_single_calls(operations: list[tuple], windowed: bool) -> None:
+@given(operations=OPERATIONS, windowed=st.booleans(), few=st.sampled_from([0, 8]))
+def test_columns_equal_single_calls(operations: list[tuple], windowed: bool, few: int) -> None:
     """Rows of any times, ids and number do what a call for each row would do."""
+    with patch("streameval._joiner._FEW", few):
+        columns_equal_single_calls(operations, windowed)
+
+
+def columns_equal_single_calls(operations: list[tuple], windowed: bool) -> None:
     joiners = [
         LabelJoiner(
             WindowedEvaluator() if windowed else Evaluator(),
