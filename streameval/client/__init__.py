@@ -2,12 +2,16 @@
 
 Its layers, from the caller to the wire:
 
-- `Client`, `Stream`: the verbs; they check columns with the library's own rules.
+- `Client`, `Stream`: the verbs. `AsyncClient`, `AsyncStream`: the same for asyncio.
+- `_adding`: what is added, checked with the library's own rules (`_text`).
+- `_questions`: what is asked, and how answers are read (`_selection`, `_convert`).
 - `_core`: the parts put together, and what a fork or the end of the process does.
-- `_buffer`: the bounded buffer that every call appends to.
+- `_buffer`: the bounded buffer that every call appends to (`_runs`, `_clock`);
+  `_order` makes few large pieces of it, `_rows` batches.
 - `_sender`: numbers batches and keeps what is not acknowledged, without I/O.
-- `_worker`: the thread that moves the sender's messages.
-- `_transport`: gRPC.
+- `_delivery`: from buffer to sender, and what there is to tell of it.
+- `_worker`, `_async_worker`: the thread, or the task, that moves messages.
+- `_transport`, `_async_transport`: gRPC.
 """
 
 from streameval.client._answers import (
@@ -19,6 +23,8 @@ from streameval.client._answers import (
     StreamInfo,
     StreamSettings,
 )
+from streameval.client._async_client import AsyncClient
+from streameval.client._async_stream import AsyncStream
 from streameval.client._client import Client
 from streameval.client._errors import (
     AccessError,
@@ -46,6 +52,8 @@ from streameval.client._stream import Stream
 __all__ = [
     "AccessError",
     "AlreadyExistsError",
+    "AsyncClient",
+    "AsyncStream",
     "Client",
     "ClientError",
     "ClientStatistics",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from streameval._errors import InvalidInputError
 from streameval.client import _questions
@@ -14,8 +14,6 @@ from streameval.client._stream import Stream
 from streameval.client._transport import Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
     from types import TracebackType
 
     import grpc
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from streameval.client._buffer import WhenFull
     from streameval.client._credentials import Pem, Token
     from streameval.client._selection import Selection
+    from streameval.client._settings import ChangedSettings, NewSettings
     from streameval.client._statistics import ClientStatistics
 
 
@@ -56,7 +55,8 @@ class Client:
         What happens to rows when `max_buffered_rows` are waiting: the newest
         are dropped and counted, or their caller waits.
     max_buffered_rows : int
-        Rows that may be added and not yet durable, at most; 9 bytes each.
+        Rows that may be added and not yet durable, at most: 9 bytes each, some
+        120 with an id.
     batch_rows : int
         So many rows are sent without waiting for more.
     linger_s : float
@@ -109,7 +109,7 @@ class Client:
         timeout_s: float = 10.0,
         exit_timeout_s: float = 2.0,
     ) -> None:
-        _check_settings(
+        check_settings(
             when_full=when_full,
             producer=producer,
             max_buffered_rows=max_buffered_rows,
@@ -149,29 +149,14 @@ class Client:
         """
         return Stream(self._core, name)
 
-    def create_stream(
-        self,
-        name: str,
-        *,
-        pane: timedelta | None = None,
-        retention: timedelta | None = None,
-        resolution: int | None = None,
-        scale: Literal["plain", "probability"] | None = None,
-        label_ttl: timedelta | None = None,
-        relabel_ttl: timedelta | None = None,
-        max_pending: int | None = None,
-        orphans: Literal["drop", "miss"] | None = None,
-        expired: Literal["drop", "negative"] | None = None,
-        segment_keys: Iterable[str] | None = None,
-    ) -> StreamInfo:
+    def create_stream(self, name: str, **settings: Unpack[NewSettings]) -> StreamInfo:
         """Make a stream. Not needed before the first row, unless settings matter.
 
         Parameters
         ----------
         name : str
             By custom ``model/version``.
-        pane, retention, resolution, scale, label_ttl, relabel_ttl, max_pending, \
-orphans, expired, segment_keys
+        **settings
             As in `StreamSettings`; the server's defaults unless given.
 
         Raises
@@ -181,47 +166,19 @@ orphans, expired, segment_keys
         InvalidInputError, InvalidRequestError
             When the name is not one, or settings do not go together.
         """
-        response = self._core.ask(
-            _questions.create_stream(
-                name,
-                {
-                    "pane": pane,
-                    "retention": retention,
-                    "resolution": resolution,
-                    "scale": scale,
-                    "label_ttl": label_ttl,
-                    "relabel_ttl": relabel_ttl,
-                    "max_pending": max_pending,
-                    "orphans": orphans,
-                    "expired": expired,
-                    "segment_keys": segment_keys,
-                },
-            )
-        )
+        response = self._core.ask(_questions.create_stream(name, settings))
         self._core.worker.saw(response.revision)
         return read_info(response.stream)
 
-    def update_stream(
-        self,
-        name: str,
-        *,
-        retention: timedelta | None = None,
-        label_ttl: timedelta | None = None,
-        relabel_ttl: timedelta | None = None,
-        max_pending: int | None = None,
-        orphans: Literal["drop", "miss"] | None = None,
-        expired: Literal["drop", "negative"] | None = None,
-        segment_keys: Iterable[str] | None = None,
-    ) -> StreamInfo:
+    def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
         """Change settings of a stream: those that are given. The others cannot change.
 
         Parameters
         ----------
         name : str
-        retention, label_ttl, relabel_ttl, max_pending, orphans, expired
-            As in `StreamSettings`.
-        segment_keys : list of str
-            All keys that the stream has, and those to add.
+        **settings
+            As in `StreamSettings`; ``segment_keys`` are those that it has, and
+            those to add.
 
         Raises
         ------
@@ -232,20 +189,7 @@ orphans, expired, segment_keys
         InvalidInputError, InvalidRequestError
             When settings do not go together.
         """
-        response = self._core.ask(
-            _questions.update_stream(
-                name,
-                {
-                    "retention": retention,
-                    "label_ttl": label_ttl,
-                    "relabel_ttl": relabel_ttl,
-                    "max_pending": max_pending,
-                    "orphans": orphans,
-                    "expired": expired,
-                    "segment_keys": segment_keys,
-                },
-            )
-        )
+        response = self._core.ask(_questions.update_stream(name, settings))
         self._core.worker.saw(response.revision)
         return read_info(response.stream)
 
@@ -398,7 +342,7 @@ orphans, expired, segment_keys
             self._core.close_quietly()
 
 
-def _check_settings(
+def check_settings(
     *, when_full: str, producer: str | None, max_buffered_rows: int, batch_rows: int
 ) -> None:
     if when_full not in ("drop", "block"):

@@ -115,7 +115,7 @@ class Core:
             try:
                 response = self.transport.merge(upload.requests(), left)
             except ClientError as error:
-                pause_s = upload.pause_s(error, None if deadline is None else left)
+                pause_s = upload.pause_s(error, left)
                 if pause_s is None:
                     raise
                 time.sleep(pause_s)

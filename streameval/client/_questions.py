@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval.client import _convert
-from streameval.client._selection import Selection, duration, time_range
+from streameval.client._selection import Selection, duration, names, time_range
+from streameval.client._settings import settings_message
 from streameval.v1 import query_pb2, stream_pb2
 
 if TYPE_CHECKING:
@@ -35,22 +36,6 @@ Dialogue = Generator["Question[Any]", Any, A]
 """A dialogue that returns an A."""
 
 _PAGE_SIZE = 1000
-
-_CHOICES: dict[str, dict[str, int]] = {
-    "orphans": {
-        "drop": stream_pb2.ORPHAN_POLICY_DROP,
-        "miss": stream_pb2.ORPHAN_POLICY_MISS,
-    },
-    "expired": {
-        "drop": stream_pb2.EXPIRY_POLICY_DROP,
-        "negative": stream_pb2.EXPIRY_POLICY_NEGATIVE,
-    },
-    "scale": {
-        "plain": stream_pb2.SCALE_PLAIN,
-        "probability": stream_pb2.SCALE_PROBABILITY,
-    },
-}
-_SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +231,13 @@ def create_stream(
 def update_stream(
     name: str, settings: Mapping[str, Any]
 ) -> Question[stream_pb2.UpdateStreamResponse]:
-    """Ask to change the settings that are not None."""
-    given = [key for key, value in settings.items() if value is not None]
-    if not given:
+    """Ask to change the settings that are given."""
+    if not settings:
         raise InvalidInputError("give at least one setting to change", field="settings")
     request = stream_pb2.UpdateStreamRequest(
         stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
     )
-    request.update_mask.paths.extend(f"settings.{key}" for key in given)
+    request.update_mask.paths.extend(f"settings.{key}" for key in settings)
     return Question("StreamService", "UpdateStream", request, _itself)
 
 
@@ -286,47 +270,6 @@ def delete_stream(name: str) -> Question[stream_pb2.DeleteStreamResponse]:
     """Ask to delete a stream."""
     request = stream_pb2.DeleteStreamRequest(name=name)
     return Question("StreamService", "DeleteStream", request, _itself)
-
-
-# --- Parts --------------------------------------------------------------------------------------
-
-
-def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
-    """Return settings as a message; those that are None are left to the server."""
-    message = stream_pb2.StreamSettings()
-    for name, value in settings.items():
-        if value is None:
-            continue
-        if name in _SPANS:
-            getattr(message, name).CopyFrom(duration(value, field=name))
-        elif name == "segment_keys":
-            message.segment_keys.extend(names(value, field=name))
-        elif name in {"resolution", "max_pending"}:
-            _set_number(message, name, value)
-        else:
-            choices = _CHOICES[name]
-            if value not in choices:
-                known = " or ".join(map(repr, choices))
-                raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
-            setattr(message, name, choices[value])
-    return message
-
-
-def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInputError(f"{name} must be a positive integer, got {value!r:.60}", field=name)
-    try:
-        setattr(message, name, value)
-    except ValueError:
-        raise InvalidInputError(f"{name} is too large, got {value}", field=name) from None
-
-
-def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
-    """Return a list of names; one name alone is a mistake."""
-    listed = [] if given is None else list(given)
-    if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
-        raise InvalidInputError(f"{field} must be a list of names, got {given!r:.60}", field=field)
-    return listed
 
 
 def _itself(response: A) -> A:

@@ -16,7 +16,7 @@ from streameval.client._text import check_stream_name
 from streameval.v1 import types_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Window = timedelta | tuple[datetime, datetime] | int | None
 """The last hour, a span [start, end), the last n labelled cases, or all time."""
@@ -176,3 +176,11 @@ def duration(span: timedelta, *, field: str) -> Duration:
     """Return a span as a message; refused unless it is a positive timedelta."""
     us = span_us(span, field=field)
     return Duration(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
+
+
+def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
+    """Return a list of names; one name alone is a mistake."""
+    listed = [] if given is None else list(given)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError(f"{field} must be a list of names, got {given!r:.60}", field=field)
+    return listed

@@ -47,7 +47,7 @@ STUBS = {
     "StreamService": stream_pb2_grpc.StreamServiceStub,
 }
 
-OPTIONS = (
+_OPTIONS = (
     # A server behind a dead route is noticed within 40 s; servers allow a ping every 10 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -108,10 +108,8 @@ class Transport:
             return self._channel
 
     def _opened(self) -> grpc.Channel:
-        credentials = self._credentials
-        # What stays on this machine does not go through a proxy on another.
-        options = (*OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
-        shown = credentials.channel()
+        options = channel_options(self._credentials)
+        shown = self._credentials.channel()
         if shown is None:
             return grpc.insecure_channel(self.address, options)
         return grpc.secure_channel(self.address, shown, options)
@@ -203,6 +201,12 @@ class Transport:
         """Leave the channel to the parent: for a forked child."""
         self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
         self.abandon()
+
+
+def channel_options(credentials: Credentials) -> tuple[tuple[str, int], ...]:
+    """Return the options of a channel."""
+    # What stays on this machine does not go through a proxy on another.
+    return (*_OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
 
 
 def from_rpc_error(error: grpc.RpcError) -> ClientError:
