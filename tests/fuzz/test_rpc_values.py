@@ -21,8 +21,12 @@ COUNTS = (0, 1, 1, 1, 2, 3, 100, 2**31, 2**53 + 1, 2**60, 2**62 - 1, 2**62, 2**6
 
 
 def state(target, stream: str) -> Evaluator:
-    """Return a stream's counts; empty where there is no such stream."""
-    request = query_pb2.GetStateRequest(selection=types_pb2.Selection(stream=stream))
+    """Return a stream's counts now, with all that was acked; empty where there is no stream."""
+    nothing = pb.IngestBatchRequest(batch=pb.Batch(stream=stream, cases=pb.Cases()))
+    acked = target.call(BATCH, [nothing.SerializeToString()])
+    revision = pb.IngestBatchResponse.FromString(acked.replies[0]).revision
+    selection = types_pb2.Selection(stream=stream, min_revision=revision)
+    request = query_pb2.GetStateRequest(selection=selection)
     answer = target.call(STATE, [request.SerializeToString()])
     target.check(STATE, answer)
     if answer.code is grpc.StatusCode.NOT_FOUND:
