@@ -58,8 +58,8 @@ stubs:
 
 bench: $(VENV)/.wheel
 	$(PY) -m pip install -q "$$(ls dist/*.whl)[bench]"
-	$(PY) bench/evaluator.py
-	$(PY) bench/ingest.py
+	for table in evaluator hull bounds join queries client ingest; do \
+	    echo; echo "bench/$$table.py"; $(PY) bench/$$table.py || exit; done
 
 clean:
 	rm -rf $(VENV) .venv-stubs dist build demo-out

@@ -25,6 +25,7 @@ from streameval._effects import Coverage
 from streameval._errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
 from streameval._intervals import Interval
+from streameval._join_rules import JoinCounts
 from streameval._label_joiner import LabelJoiner
 from streameval._pairs import PairedEvaluator
 from streameval._points import OperatingPoints
@@ -48,6 +49,7 @@ __all__ = [
     "Evaluator",
     "Interval",
     "InvalidInputError",
+    "JoinCounts",
     "LabelJoiner",
     "OperatingPoints",
     "PairedEvaluator",
