@@ -107,7 +107,7 @@ class Run:
 
     @classmethod
     def of_distinct(cls, scores: FloatArray, counts: IntArray) -> Run:
-        """Build a run from strictly ascending scores and their counts; they become its own. O(n)."""
+        """Build a run from strictly ascending scores and their counts; it keeps them. O(n)."""
         return _run(scores, counts)
 
     def __len__(self) -> int:
