@@ -87,7 +87,8 @@ def anytime_quantile(alpha: float, count: float) -> float:
     3.035
     """
     spread = -2 * math.log(alpha)
-    rho_squared = (spread + math.log(spread) + 1) / _TIGHTEST_AT
+    # At levels below a quarter the tightest mixture has no width; any is valid.
+    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT
     x = count * rho_squared
     return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
 

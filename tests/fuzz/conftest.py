@@ -47,7 +47,7 @@ def _beside(name: str) -> ModuleType:
 
 
 hostile_module = _beside("hostile")
-exemplars = _beside("exemplars")
+exemplars_module = _beside("exemplars")
 
 FILES = (
     ingest_pb2.DESCRIPTOR,
@@ -162,12 +162,12 @@ def listening(found: list[str]) -> Iterator[None]:
 
 def fill(target: Target) -> None:
     """Make streams with panes and slices, so that questions about them have answers."""
-    for name in exemplars.STREAMS:
-        made = stream_pb2.CreateStreamRequest(stream=exemplars.stream(name))
+    for name in exemplars_module.STREAMS:
+        made = stream_pb2.CreateStreamRequest(stream=exemplars_module.stream(name))
         path = "/streameval.v1.StreamService/CreateStream"
         answer = target.call(path, [made.SerializeToString()])
         assert answer.code is grpc.StatusCode.OK, answer
-        for batch in exemplars.batches(name):
+        for batch in exemplars_module.batches(name):
             request = ingest_pb2.IngestBatchRequest(batch=batch)
             path = "/streameval.v1.IngestService/IngestBatch"
             answer = target.call(path, [request.SerializeToString()])
@@ -203,9 +203,15 @@ def hostile(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(scope="session")
+def exemplars() -> ModuleType:
+    """Return the module of sound requests."""
+    return exemplars_module
+
+
+@pytest.fixture(scope="session")
 def sound() -> Callable[[MethodDescriptor], list[list[Message]]]:
     """Return a function that makes sound calls of a method, each a list of messages."""
-    return exemplars.requests
+    return exemplars_module.requests
 
 
 @pytest.fixture

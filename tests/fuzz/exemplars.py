@@ -130,10 +130,15 @@ def requests(method: MethodDescriptor) -> list[list[Message]]:
     return [call if isinstance(call, list) else [call] for call in make()]
 
 
+def session_frames(producer: str, name: str) -> list[ingest_pb2.IngestRequest]:
+    """Return what an Ingest stream is sent: its opening and a batch of every kind."""
+    opened = ingest_pb2.Open(producer=producer, epoch=1)
+    frames = [ingest_pb2.IngestRequest(batch=batch) for batch in batches(name, 6, sequence=1)]
+    return [ingest_pb2.IngestRequest(open=opened), *frames]
+
+
 def _ingest() -> Iterator[list[Message]]:
-    opened = ingest_pb2.Open(producer=f"producer {next(_numbers)}", epoch=1)
-    frames = [ingest_pb2.IngestRequest(batch=batch) for batch in batches("s", 6, sequence=1)]
-    yield [ingest_pb2.IngestRequest(open=opened), *frames]
+    yield [*session_frames(f"producer {next(_numbers)}", "s")]
 
 
 def _batch() -> Iterator[Message]:

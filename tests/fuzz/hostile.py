@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import random
+import struct
 import time
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -99,6 +101,35 @@ INTEGERS = {
     _Type.TYPE_SFIXED64: _integers(64, signed=True),
     _Type.TYPE_UINT64: _integers(64, signed=False),
 }
+
+
+MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC")
+"""How forms of the library begin."""
+
+
+def resealed(data: bytes) -> bytes:
+    """Make the checksum of a form and of all forms within it right."""
+    out = bytearray(data)
+    starts = [at for magic in MAGICS for at in find_all(data, magic) if at >= 8]
+    for at in sorted(starts, reverse=True):  # the innermost ones first
+        (size,) = struct.unpack_from("<q", out, at - 8)
+        if 10 <= size <= len(out) - at:
+            seal(out, at, at + size)
+    if len(out) >= 4:
+        seal(out, 0, len(out))
+    return bytes(out)
+
+
+def find_all(data: bytes, what: bytes) -> list[int]:
+    found, at = [], data.find(what)
+    while at >= 0:
+        found.append(at)
+        at = data.find(what, at + 1)
+    return found
+
+
+def seal(out: bytearray, start: int, end: int) -> None:
+    struct.pack_into("<I", out, end - 4, zlib.crc32(out[start : end - 4]))
 
 
 class Hostile:
@@ -242,6 +273,10 @@ class Hostile:
             self._bend(rng.choice(column))
         elif column:
             column[rng.randrange(len(column))] = self.value(each)
+
+    def resealed(self, data: bytes) -> bytes:
+        """Return the same with checksums that are right, at its end and within."""
+        return resealed(data)
 
     def frame(self, sound: Message) -> bytes:
         """Return an encoded request like a sound one: bent, mutated, anything or noise."""

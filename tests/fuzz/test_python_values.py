@@ -415,3 +415,15 @@ def test_every_function_refuses_hostile_columns():
         for value in (EvilArray(), NoArray(), EvilAttributes(), [float("nan")], lazy(), "x", [[1]]):
             with pytest.raises(InvalidInputError):
                 function(labels=[1], scores=value, **others)
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+@pytest.mark.parametrize("name", ["auc_roc", "auc_pr", "average_precision", "prevalence"])
+def test_intervals_at_any_level(name, anytime):
+    """From the lowest float above 0 to the highest below 1 they contain the estimate, nested."""
+    evaluator = Evaluator()
+    evaluator.add_cases(labels=[1, 0, 1] * 60, scores=[row % 37 / 37 for row in range(180)])
+    levels = (5e-324, 1e-300, 1e-17, 1e-10, 0.2, 0.3, 0.5, 0.95, 1 - 1e-10, 1 - 2**-53)
+    found = [evaluator.interval(name, level=level, anytime=anytime) for level in levels]
+    for inner, outer in itertools.pairwise(found):
+        assert 0 <= outer.lower <= inner.lower <= inner.upper <= outer.upper <= 1
