@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 20
 """Longest piece of a part, and about what one step writes."""
 
-FORMAT = 2
-"""2 has panes, slices and joins; of 1 the whole log is replayed, for their sake."""
+FORMAT = 3
+"""3 has refusals among the producers' marks; 2 is read, and knows of none.
+
+2 has panes, slices and joins; of 1 the whole log is replayed, for their sake.
+"""
+
+_OLDEST = 2
 
 
 class OldCheckpointError(CorruptLogError):
@@ -114,11 +119,11 @@ class Manifest:
         if len(data) < 4 or zlib.crc32(body) != int.from_bytes(data[:4], "little"):
             raise CorruptLogError("the checkpoint's manifest is not what was written")
         fields = json.loads(body)
-        if fields["format"] < FORMAT:
+        if fields["format"] < _OLDEST:
             raise OldCheckpointError(
                 f"the checkpoint has format {fields['format']}, which has no panes"
             )
-        if fields["format"] != FORMAT:
+        if fields["format"] > FORMAT:
             raise StorageError(
                 f"the checkpoint has format {fields['format']}, this version knows {FORMAT}: "
                 "start the release that wrote it, or a newer one"

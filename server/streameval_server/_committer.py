@@ -268,7 +268,14 @@ class Committer:
         self._received_us = entries[-1].received_us
         record = self.marks.record
         for entry in entries:
-            record(entry.producer, entry.epoch, entry.sequence, entry.received_us)
+            record(
+                entry.producer,
+                entry.epoch,
+                entry.sequence,
+                entry.received_us,
+                revision=entry.revision,
+                refused=entry.refused,
+            )
             note(self.catalog, entry)
         self._applier.push(entries, nbytes)
 

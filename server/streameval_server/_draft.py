@@ -14,7 +14,7 @@ from streameval_server._batch import batch_of, decode
 from streameval_server._catalog import NEW, Known, counted
 from streameval_server._entries import Entry, Format, Item, Kind, LogRow, Outcome, Status, checksum
 from streameval_server._errors import Code, Refused, RefusedError, RequestError
-from streameval_server._marks import Mark, Verdict, judge
+from streameval_server._marks import Mark, Verdict, advanced, judge
 from streameval_server._rows import MergeRows
 from streameval_server._stream_settings import DEFAULTS, check, settings_of, updated
 
@@ -105,6 +105,10 @@ class Draft:
 
     def _not_next(self, item: Item, verdict: Verdict, mark: Mark | None) -> Outcome:
         if verdict is Verdict.DUPLICATE:
+            refusal = None if mark is None else mark.refusal(item.sequence)
+            if refusal is not None:
+                revision, refused = refusal.revision, refusal.refused
+                return Outcome(item, Status.REFUSED, revision, refused=refused)
             # What it repeats may be in this very transaction.
             return Outcome(item, Status.DUPLICATE, revision=self._revision)
         epoch, last = (0, 0) if mark is None else (mark.epoch, mark.last_sequence)
@@ -246,11 +250,15 @@ class Draft:
                 sequence,
                 item.rows,
                 item.request,
+                item.refused,
             )
         )
         self.nbytes += len(payload)
         if producer:
-            self._new_marks[producer] = Mark(epoch, sequence, received_us)
+            mark = self._new_marks.get(producer) or self._marks.get(producer)
+            self._new_marks[producer] = advanced(
+                mark, epoch, sequence, received_us, revision=revision, refused=item.refused
+            )
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
         self.outcomes.append(Outcome(item, status, revision, received_us, item.refused))
 

@@ -110,7 +110,14 @@ class Engine:
             if state is not None:
                 touched[state] = None
                 self._plan(state)
-            self.marks.record(entry.producer, entry.epoch, entry.sequence, entry.received_us)
+            self.marks.record(
+                entry.producer,
+                entry.epoch,
+                entry.sequence,
+                entry.received_us,
+                revision=entry.revision,
+                refused=entry.refused,
+            )
             self._received_us = entry.received_us
             self._revision = entry.revision
         self._flush(touched)

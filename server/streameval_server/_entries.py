@@ -125,6 +125,8 @@ class Entry:
         kinds and for a batch without rows.
     request : message or None
         What makes a stream, or changes its settings.
+    refused : Refused or None
+        Why a batch was refused; None for other kinds.
     """
 
     revision: int
@@ -136,6 +138,7 @@ class Entry:
     sequence: int
     rows: Rows | None
     request: Administered | None = None
+    refused: Refused | None = None
 
 
 class Owner(Protocol):
@@ -185,7 +188,7 @@ class Status(enum.IntEnum):
     DUPLICATE = 2
     """It was durable before; nothing changed."""
     REFUSED = 3
-    """Its sequence is consumed, durably."""
+    """Its sequence is consumed, durably, by this item or by one before that it repeats."""
     FAILED = 4
     """It ended with an error; if that is UNAVAILABLE its fate is unknown."""
 

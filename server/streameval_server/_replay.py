@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval.v1 import stream_pb2
+from streameval.v1 import status_pb2, stream_pb2
 from streameval_server._batch import stored
 from streameval_server._entries import Entry, Format, Kind
-from streameval_server._errors import CorruptLogError, StorageError
+from streameval_server._errors import CorruptLogError, Refused, StorageError
 from streameval_server._merge import stored_merge
 
 if TYPE_CHECKING:
@@ -50,16 +50,19 @@ def entry_of(row: LogRow) -> Entry:
         )
     rows: Rows | None = None
     request: Administered | None = None
+    refused: Refused | None = None
     try:
         if row.kind == Kind.BATCH:
             rows = stored(row.format, row.payload)
         elif row.kind == Kind.MERGE:
             rows = stored_merge(row.payload)
+        elif row.kind == Kind.REFUSED:
+            refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
         elif row.kind == Kind.CREATE_STREAM:
             request = stream_pb2.CreateStreamRequest.FromString(row.payload)
         elif row.kind == Kind.UPDATE_STREAM:
             request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
-    except (CorruptLogError, DecodeError) as error:
+    except (CorruptLogError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
         row.revision,
@@ -71,6 +74,7 @@ def entry_of(row: LogRow) -> Entry:
         row.sequence,
         rows,
         request,
+        refused,
     )
 
 

@@ -15,6 +15,7 @@ from streameval_server._admission import batch_item, check_producer, nothing, no
 from streameval_server._draft import fenced, gap
 from streameval_server._entries import Format, Status
 from streameval_server._errors import Code, RequestError
+from streameval_server._marks import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,9 @@ class IngestSession:
         revision = self._committer.revision
         if mark is not None and mark.epoch > epoch:
             raise fenced(producer, epoch, mark.epoch)
-        last = 0 if mark is None or mark.epoch < epoch else mark.last_sequence
+        if mark is None or mark.epoch < epoch:
+            mark = Mark(epoch, 0, now_us)
+        last = mark.last_sequence
         self._producer, self._epoch = producer, epoch
         self._next = last + 1
         self._acked = self._sent_ack = last
@@ -130,19 +133,23 @@ class IngestSession:
                     max_inflight_bytes=limits.max_inflight_bytes,
                     revision=revision,
                     time_us=now_us,
+                    refused=[refusal.to_message() for refusal in mark.refusals],
                 )
             )
         )
         self._wake()
 
     def _unexpected(self, sequence: int) -> None:
-        """Take a batch out of order: a repeat is harmless, anything else an error."""
+        """Take a batch out of order: a repeat is answered as before, or else an error."""
         if sequence > self._next or sequence < 1:
             raise gap(sequence, self._next)
         # Read in this order, the revision includes the sequence.
-        durable = self._committer.marks.last_sequence(self._producer, self._epoch)
+        mark = self._committer.marks.get(self._producer)
         revision = self._committer.revision
-        if sequence <= durable:
+        if mark is not None and mark.epoch == self._epoch and sequence <= mark.last_sequence:
+            refusal = mark.refusal(sequence)
+            if refusal is not None:
+                self._replies.append(ingest_pb2.IngestResponse(refused=refusal.to_message()))
             self._acked = max(self._acked, sequence)
             self._ack_revision = max(self._ack_revision, revision)
             self._sent_ack = min(self._sent_ack, sequence - 1)

@@ -12,7 +12,8 @@ promises, or is reported as refused or dropped:
   server can tell a repetition from news; what Resume reports as durable is not.
 - Rows are numbered in the order in which they were put, and dated by the
   server's clock then.
-- A refused batch is counted and never sent again.
+- A refused batch is counted as such and never sent again, also when only
+  Resume, after a broken connection, could say that it was refused.
 - A server that has forgotten acknowledged batches (another data directory)
   gets the rest under a higher epoch, from sequence 1.
 - A batch that makes connections fail again and again is given up as refused:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streameval.client._rows import Rows
+    from streameval.v1 import status_pb2
 
 MAX_BATCH_ROWS = 16_384
 """A batch has no more rows than this, whatever the server allows: acks stay quick."""
@@ -80,10 +82,11 @@ class ProtocolError(ClientError):
 
 @dataclass(slots=True)
 class _Sent:
-    """A numbered batch."""
+    """A numbered batch, and what dates it."""
 
     sequence: int
     rows: Rows
+    offset_us: int
     sent: bool = False
     refused: bool = False
 
@@ -202,7 +205,7 @@ class Sender:
             head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
             if rest is not None:
                 self._queue.appendleft(rest)
-            self._window.append(_Sent(self._next_sequence, head.dated(self._offset_us)))
+            self._window.append(_Sent(self._next_sequence, head, self._offset_us))
             self._next_sequence += 1
         batch = self._window[self._cursor]
         self._cursor += 1
@@ -212,7 +215,7 @@ class Sender:
         else:
             self.sent_rows += batch.rows.size
             batch.sent = True
-        return ingest_pb2.IngestRequest(batch=batch.rows.batch(batch.sequence))
+        return ingest_pb2.IngestRequest(batch=batch.rows.batch(batch.sequence, batch.offset_us))
 
     def receive(self, response: ingest_pb2.IngestResponse, clock_us: int = 0) -> None:
         """Take a message from the server.
@@ -283,6 +286,11 @@ class Sender:
         self._max_rows = min(MAX_BATCH_ROWS, resume.max_batch_rows or MAX_BATCH_ROWS)
         self._max_bytes = resume.max_batch_bytes or self._max_bytes
         self._max_inflight = resume.max_inflight_bytes or self._max_inflight
+        for refused in resume.refused:
+            # What a connection could not tell any more.
+            batch = self._sent_as(refused.sequence)
+            if batch is not None and refused.sequence <= last:
+                self._refuse_as(batch, refused.refusal)
         forgotten = last < settled
         self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
         if forgotten or any(not self._fits(batch.rows) for batch in self._window):
@@ -316,8 +324,16 @@ class Sender:
             return  # heard before
         if refused.sequence >= self._next_sequence:
             raise ProtocolError(f"the server refused sequence {refused.sequence} unsent")
-        batch = self._window[refused.sequence - self._window[0].sequence]
-        refusal = refused.refusal
+        self._refuse_as(self._window[refused.sequence - self._window[0].sequence], refused.refusal)
+        # Sequences become durable in order, so those before it are durable as well.
+        self._settle(refused.sequence)
+
+    def _sent_as(self, sequence: int) -> _Sent | None:
+        """Return a batch whose fate is not known; None when there is none of that number."""
+        place = sequence - self._window[0].sequence if self._window else -1
+        return self._window[place] if 0 <= place < len(self._window) else None
+
+    def _refuse_as(self, batch: _Sent, refusal: status_pb2.Refusal) -> None:
         self._refuse(
             batch,
             code=_code_name(refusal.code),
@@ -327,8 +343,6 @@ class Sender:
                 for violation in refusal.violations
             ),
         )
-        # Sequences become durable in order, so those before it are durable as well.
-        self._settle(refused.sequence)
 
     def _refuse(
         self, batch: _Sent, *, code: str, message: str, violations: tuple[Violation, ...]

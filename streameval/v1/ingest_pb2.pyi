@@ -131,6 +131,7 @@ class Resume(_message.Message):
     MAX_INFLIGHT_BYTES_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     TIME_US_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     last_sequence: _builtins.int
     """The last durable sequence of this (producer, epoch); 0 when there is none.
     Send the one after it next.
@@ -147,6 +148,13 @@ class Resume(_message.Message):
     """The server's clock, in microseconds since 1970, for producers that date
     their rows.
     """
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchRefused]:
+        """The batches up to last_sequence that were refused and not counted, oldest
+        first: the newest 64 of this (producer, epoch), long texts cut short. A
+        connection may have ended before it could say so.
+        """
+
     def __init__(
         self,
         *,
@@ -156,10 +164,11 @@ class Resume(_message.Message):
         max_inflight_bytes: _builtins.int = ...,
         revision: _builtins.int = ...,
         time_us: _builtins.int = ...,
+        refused: _abc.Iterable[Global___BatchRefused] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes", "revision", b"revision", "time_us", b"time_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence", b"last_sequence", "max_batch_bytes", b"max_batch_bytes", "max_batch_rows", b"max_batch_rows", "max_inflight_bytes", b"max_inflight_bytes", "refused", b"refused", "revision", b"revision", "time_us", b"time_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -580,7 +589,9 @@ class IngestBatchResponse(_message.Message):
     revision: _builtins.int
     """Log revision that includes the batch."""
     duplicate: _builtins.bool
-    """True when the sequence had been applied before; nothing changed."""
+    """True when the sequence had been applied before; nothing changed. One that
+    was refused before ends the call with the same error again.
+    """
     def __init__(
         self,
         *,

@@ -30,8 +30,10 @@ class IngestServiceStub(object):
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     def __init__(self, channel):
@@ -62,8 +64,10 @@ class IngestServiceServicer(object):
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     def Ingest(self, request_iterator, context):
@@ -120,8 +124,10 @@ class IngestService(object):
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     @staticmethod

@@ -31,8 +31,10 @@ class IngestServiceStub:
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     @_typing.overload
@@ -56,8 +58,10 @@ class IngestServiceAsyncStub(IngestServiceStub):
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -77,8 +81,10 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
     visible to a query that asks for its revision (Selection.min_revision).
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
-    across streams. A repeated sequence is acknowledged and changes nothing; a
-    gap is answered with OUT_OF_RANGE and the sequence that was expected.
+    across streams. A repeated sequence changes nothing and is answered as it was
+    before: acknowledged, or refused, if it is among the 64 refusals remembered
+    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
+    was expected.
     """
 
     @_abc_1.abstractmethod

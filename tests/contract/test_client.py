@@ -364,9 +364,11 @@ def test_the_callers_columns_are_copied(free_address: str) -> None:
 
 
 class Cutter:
-    """A TCP proxy that cuts each connection after some bytes."""
+    """A TCP proxy that cuts each connection after some bytes; while `deaf` it loses answers."""
 
     def __init__(self, target: str, next_cut: Callable[[], int]) -> None:
+        self.deaf = False
+        self._near: list[socket.socket] = []
         host, port = target.split(":")
         self._target = host, int(port)
         self._next_cut = next_cut
@@ -385,6 +387,7 @@ class Cutter:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                self._near.append(near)
                 self._start(self._relay, near)
 
     def _relay(self, near: socket.socket) -> None:
@@ -398,6 +401,8 @@ class Cutter:
     def _copy(self, source: socket.socket, target: socket.socket, budget: list[int]) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(4096):
+                if self.deaf and target in self._near:
+                    continue
                 budget[0] -= len(data)
                 if budget[0] < 0:
                     self.cuts += 1
@@ -406,6 +411,12 @@ class Cutter:
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        """Cut all connections there are."""
+        for near in self._near:
+            with contextlib.suppress(OSError):
+                near.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Accept nothing more, and wait for what there is to end."""
@@ -422,6 +433,35 @@ def test_connections_that_are_cut_lose_nothing() -> None:
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=Limits(max_batch_rows=500))
     with running_server(settings) as address:
         _cut_again_and_again(address)
+
+
+def test_a_refusal_that_was_lost_with_its_connection_is_reported(address: str) -> None:
+    """What was refused is no less so when the connection broke before the answer."""
+    cutter = Cutter(address, lambda: 1 << 40)
+    with Client(cutter.address) as client, Client(address) as direct:
+        client.stream("lost/answer").add_case(True, 1.0)
+        client.flush()
+        cutter.deaf = True
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        client.stream("lost/refusal").add_cases(labels=[1, 0], scores=[1.0, 2.0], at=tomorrow)
+        for score in range(4):
+            client.stream("lost/answer").add_case(True, float(score))
+        deadline = time.monotonic() + 10
+        while direct.stream("lost/answer").snapshot().num_cases < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert client.statistics().pending == 6
+        cutter.deaf = False
+        cutter.cut()
+        with pytest.raises(RowsLostError, match="2 rows in 1 batch refused") as caught:
+            client.flush()
+        (refusal,) = caught.value.refusals
+        assert (refusal.stream, refusal.rows) == ("lost/refusal", 2)
+        assert refusal.violations[0].field == "cases.event_times_us[0]"
+        statistics = client.statistics()
+        assert (statistics.acked, statistics.refused, statistics.retried) == (5, 2, 0)
+        assert direct.stream("lost/answer").snapshot().num_cases == 5
+    cutter.close()
 
 
 def _cut_again_and_again(address: str) -> None:

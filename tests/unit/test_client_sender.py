@@ -93,6 +93,28 @@ def test_a_batch_larger_than_the_window_goes_alone() -> None:
     assert sent(made) == [2]
 
 
+def test_a_refusal_whose_answer_was_lost_is_learnt_from_resume() -> None:
+    """What became durable on a broken connection is not all acknowledged."""
+    sender = connected(rows(2), rows(3), rows(4))
+    assert sent(sender) == [1, 2, 3]
+    sender.disconnected(error_for("UNAVAILABLE", "broken"), 0.0)
+    sender.open()
+    response = resume(2)
+    for sequence in (1, 2, 3, 99):  # neither the third nor what was never sent is durable
+        response.resume.refused.append(refused(sequence).refused)
+    del response.resume.refused[1]
+    sender.receive(response)
+    assert (sender.refused_rows, sender.refused_batches, sender.acked_rows) == (2, 1, 3)
+    assert [(each.stream, each.rows) for each in sender.refusals] == [("s", 2)]
+    sender.disconnected(error_for("UNAVAILABLE", "broken"), 0.0)
+    sender.open()
+    sender.receive(response)  # heard before
+    assert (sender.refused_rows, sender.refused_batches) == (2, 1)
+    assert sent(sender) == [3]
+    sender.receive(ack(3))
+    assert (sender.refused_rows, sender.acked_rows) == (2, 7)
+
+
 def test_refusals_stay_readable_up_to_a_number() -> None:
     """The last refusals are kept; all are counted; each settles what went before it."""
     made = connected(*(rows(2) for _ in range(KEPT_REFUSALS + 20)))
@@ -134,6 +156,27 @@ def test_smaller_limits_after_a_restart_cut_again() -> None:
     while (message := made.next_message()) is not None:
         scores += np.frombuffer(message.batch.cases.scores_f64le).tolist()
     assert scores == list(range(10, 20))
+
+
+def test_a_batch_keeps_the_time_that_it_was_numbered_with() -> None:
+    """What is sent again is dated as before, whatever the server's clock says by then."""
+    made = sender()
+    stamp = -1 - 5_000_000
+    stamped = CaseRows("s", np.ones(1, bool), np.ones(1), None, stamp)
+    made.put([stamped, stamped])
+    made.open()
+    # The server's clock shows 1,000 s when ours, of the stamps, shows 7 s.
+    resumed = resume(max_inflight_bytes=1, time_us=1_000_000_000)
+    made.receive(resumed, 7_000_000)
+    first = made.next_message()
+    assert list(first.batch.cases.event_times_us) == [998_000_000]
+    assert made.next_message() is None
+    made.disconnected(error_for("UNAVAILABLE", "gone"), 0.0)
+    made.open()
+    made.receive(resume(time_us=3_000_000_000), 8_000_000)
+    assert made.next_message() == first
+    later = made.next_message()
+    assert list(later.batch.cases.event_times_us) == [2_997_000_000]
 
 
 def test_another_user_of_the_same_epoch_fences() -> None:

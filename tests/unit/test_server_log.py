@@ -340,11 +340,11 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
-    monkeypatch.setattr(_checkpoint, "FORMAT", 3)
+    monkeypatch.setattr(_checkpoint, "FORMAT", 4)
     checkpoint(core)
     storage.close()
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="the checkpoint has format 3, this version knows 2"):
+    with pytest.raises(StorageError, match="the checkpoint has format 4, this version knows 3"):
         open_core(storage, Limits())
 
 

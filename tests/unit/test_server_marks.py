@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from streameval_server._errors import CorruptLogError
-from streameval_server._marks import Mark, Marks, Verdict, judge
+from streameval_server._errors import Code, CorruptLogError, Refused
+from streameval_server._marks import KEPT_REFUSALS, Mark, Marks, Refusal, Verdict, judge
+
+REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),))
 
 
 @pytest.mark.parametrize(
@@ -64,10 +68,64 @@ def test_bytes_keep_marks_and_their_order():
     assert [again.get(name) is None for name in ("ü" * 64, "x", "y\0z")] == [True, False, False]
 
 
-@pytest.mark.parametrize("cut", [1, 27, 28, 29])
+def test_the_newest_refusals_of_an_epoch_are_remembered():
+    """Up to a number; what follows keeps them, another epoch does not."""
+    marks = Marks(ttl_us=100)
+    for sequence in range(1, 101):
+        marks.record("a", 1, sequence, at_us=0, revision=sequence + 7, refused=REFUSED)
+    marks.record("a", 1, 101, at_us=0)
+    mark = marks.get("a")
+    assert [each.sequence for each in mark.refusals] == list(range(101 - KEPT_REFUSALS, 101))
+    assert mark.refusal(100) == Refusal(100, 107, REFUSED)
+    assert (mark.refusal(1), mark.refusal(101)) == (None, None)
+    marks.record("a", 2, 1, at_us=0)
+    assert marks.get("a").refusals == ()
+
+
+def test_a_remembered_refusal_is_bounded():
+    """All that are remembered of a producer fit in one message."""
+    text = "ü" * 100_000
+    marks = Marks(ttl_us=100)
+    marks.record("a", 1, 1, at_us=0, refused=Refused(Code.NOT_FOUND, text, ((text, text),) * 9))
+    (refusal,) = marks.get("a").refusals
+    assert refusal.refused.message == "ü" * 512
+    assert refusal.to_message().ByteSize() * KEPT_REFUSALS < 1 << 20
+
+
+def test_bytes_keep_refusals():
+    """Sequence, revision, code and texts, beside producers that have none."""
+    marks = Marks(ttl_us=100)
+    marks.record("a", 1, 1, at_us=0, revision=1, refused=REFUSED)
+    marks.record("b", 1, 1, at_us=1, revision=2)
+    marks.record("a", 1, 2, at_us=1, revision=3, refused=Refused(Code.NOT_FOUND, ""))
+    again = Marks.from_bytes(marks.to_bytes(), 100)
+    assert [again.get(name) for name in "ab"] == [marks.get(name) for name in "ab"]
+    assert again.to_bytes() == marks.to_bytes()
+
+
+def test_bytes_of_before_refusals_are_read():
+    """A mark was an epoch, a sequence, a time and a name."""
+    data = b"".join(
+        struct.pack("<qqqI", epoch, 3, 5, len(name)) + name
+        for epoch, name in ((0, b"a"), (2**63 - 1, "ü".encode()))
+    )
+    marks = Marks.from_bytes(data, 100)
+    assert (marks.get("a"), marks.get("ü")) == (Mark(0, 3, 5), Mark(2**63 - 1, 3, 5))
+    assert len(Marks.from_bytes(b"", 100)) == 0
+    with pytest.raises(CorruptLogError):
+        Marks.from_bytes(data[:-1], 100)
+
+
+def test_bytes_of_another_format_are_refused():
+    """They are not guessed at."""
+    with pytest.raises(CorruptLogError, match="unknown format"):
+        Marks.from_bytes(struct.pack("<q", -3), 100)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 9, 39, 40, 41, 42, 61, 62, -1])
 def test_truncated_bytes_are_refused(cut):
     """Bytes that end too soon are not fewer marks."""
     marks = Marks(ttl_us=100)
-    marks.record("ab", 1, 1, at_us=0)
+    marks.record("ab", 1, 1, at_us=0, refused=REFUSED)
     with pytest.raises(CorruptLogError):
         Marks.from_bytes(marks.to_bytes()[:cut], 100)

@@ -196,7 +196,7 @@ def test_producers_do_not_share_sequences(core):
 
 
 def test_a_refused_batch_consumes_its_sequence_durably(core):
-    """The stream lives on, and a repeat after a restart is only acked."""
+    """The stream lives on; a restarted server says again what it refused."""
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     session.feed(frame(2, scores=[0.5, math.nan]), NOW)
@@ -211,11 +211,34 @@ def test_a_refused_batch_consumes_its_sequence_durably(core):
     assert ack.ack == pb.Ack(last_sequence=3, revision=3)
     assert counted(core) == 4
     core = open_core(core.storage, core.limits)
-    session, last = opened(core)
-    assert last == 3
-    session.feed(frame(2, scores=[0.5, math.nan]), NOW)
-    assert acks(session) == [(3, 3)]
+    session = IngestSession(core.committer, core.limits)
+    session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(), NOW)
+    (reply,) = session.replies()
+    assert reply.resume.last_sequence == 3
+    assert list(reply.resume.refused) == [refused.refused]
+    for sequence in (1, 2):
+        session.feed(frame(sequence), NOW)
+    again, ack = session.replies()
+    assert again == refused
+    assert ack.ack == pb.Ack(last_sequence=3, revision=3)
     assert counted(core) == 4
+    assert opened(core, epoch=2)[1] == 0
+
+
+def test_a_repeat_of_what_is_refused_in_the_same_commit_is_refused(core):
+    """An older connection's batch is still in the queue when a newer one repeats it."""
+    older, _ = opened(core)
+    older.feed(frame(1, scores=[0.5, math.nan]), NOW)
+    newer, last = opened(core)
+    assert last == 0
+    newer.feed(frame(1, scores=[0.5, math.nan]), NOW)
+    newer.feed(frame(2), NOW)
+    commit(core)
+    refused, ack = newer.replies()
+    assert (refused.refused.sequence, refused.refused.revision) == (1, 1)
+    assert refused.refused.refusal.message == "score must be finite, got nan at index 1"
+    assert ack.ack == pb.Ack(last_sequence=2, revision=2)
+    assert counted(core) == 2
 
 
 @pytest.mark.parametrize(
@@ -332,14 +355,15 @@ def test_a_single_batch_with_producer_is_counted_once(core):
 
 
 def test_a_single_refused_batch_consumes_its_sequence(core):
-    """The error of the call carries the refusal's fields."""
-    call = unary(core, producer="p", epoch=1, batch=batch(1, scores=[math.inf, 0]))
-    with pytest.raises(RequestError) as caught:
-        call.response()
-    assert caught.value.code == Code.INVALID_ARGUMENT
-    assert caught.value.violations == (
-        ("cases.scores[0]", "score must be finite, got inf at index 0"),
-    )
+    """The error of the call carries the refusal's fields, and so does that of a repeat."""
+    for _ in range(2):
+        call = unary(core, producer="p", epoch=1, batch=batch(1, scores=[math.inf, 0]))
+        with pytest.raises(RequestError) as caught:
+            call.response()
+        assert caught.value.code == Code.INVALID_ARGUMENT
+        assert caught.value.violations == (
+            ("cases.scores[0]", "score must be finite, got inf at index 0"),
+        )
     assert opened(core)[1] == 1
 
 
