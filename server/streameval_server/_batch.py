@@ -19,6 +19,7 @@ from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2
 from streameval_server._batch_columns import (
     case_rows,
+    check_uncounted,
     label_rows,
     miss_rows,
     prediction_rows,
@@ -86,7 +87,9 @@ def decode(
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
     rows = _rows(batch)
-    if rows is not None:
+    if rows is None:
+        check_uncounted(batch)
+    else:
         _check(rows, now_us, limits, settings)
     return rows
 

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from streameval_server._rows import EventTimes
 
 _FLOAT64LE = np.dtype("<f8")
-_PLAIN = {"labels": "positives"}
-_PACKED = {"labels": "positives_bits", "scores": "scores_f64le"}
 
 
 def case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
     """Return cases; None when their counts add up to nothing. Raises RefusedError."""
-    names = _PACKED if cases.scores_f64le or cases.positives_bits else _PLAIN
+    names = {
+        "labels": "positives_bits" if cases.positives_bits else "positives",
+        "scores": "scores_f64le" if cases.scores_f64le else "scores",
+    }
     try:
         scores = _scores(cases)
         labels, scores, counts = check_columns(
@@ -113,6 +114,35 @@ def miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
     return MissRows(positives, negatives, 1, total, misses.event_time_us or None, segments)
 
 
+def check_uncounted(batch: ingest_pb2.Batch) -> None:
+    """Refuse a batch that counts nothing, when its columns do not fit together.
+
+    Not asked of what is in the log: such batches were once accepted.
+    """
+    if batch.HasField("cases"):
+        size = len(batch.cases.scores) or len(batch.cases.scores_f64le) // 8
+        _check_beside(batch.cases.event_times_us, size, "cases", like="scores")
+        _segments(batch.cases.segments, size, "cases", like="scores")
+    elif batch.HasField("predictions"):
+        size = len(batch.predictions.ids)
+        _check_beside(batch.predictions.event_times_us, size, "predictions", like="ids")
+        _segments(batch.predictions.segments, size, "predictions", like="ids")
+    elif batch.HasField("labels"):
+        size = len(batch.labels.ids)
+        _check_beside(batch.labels.event_times_us, size, "labels", like="ids")
+
+
+def _check_beside(times: Sequence[int], size: int, kind: str, *, like: str) -> None:
+    """Refuse times that are neither one for all rows nor one for each."""
+    if len(times) not in ((0, 1, size) if size else (0,)):
+        refuse(
+            Code.INVALID_ARGUMENT,
+            f"event_times_us must have one row, or one for each of {like}, "
+            f"got {len(times)} rows and {size}",
+            f"{kind}.event_times_us",
+        )
+
+
 def _ids(ids: Sequence[str]) -> list[bytes]:
     return [each.encode() for each in ids]
 
@@ -164,17 +194,11 @@ def _labels(cases: ingest_pb2.Cases, size: int) -> npt.NDArray[np.bool_]:
 
 
 def _event_times(times: Sequence[int], size: int, kind: str, *, like: str) -> EventTimes:
+    _check_beside(times, size, kind, like=like)
     if len(times) == 0:
         return None
     if len(times) == 1:
         return times[0]
-    if len(times) != size:
-        refuse(
-            Code.INVALID_ARGUMENT,
-            f"event_times_us must have one row, or one for each of {like}, "
-            f"got {len(times)} rows and {size}",
-            f"{kind}.event_times_us",
-        )
     return np.array(times, dtype=np.int64)
 
 

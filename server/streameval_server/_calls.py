@@ -11,7 +11,7 @@ from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._entries import Format, Item, Kind, Status
 from streameval_server._errors import Code, RequestError
-from streameval_server._names import MAX_UINT, stream_name_problem
+from streameval_server._names import MAX_UINT, check_stream_name
 from streameval_server._stream_info import StreamCounters, StreamInfo
 from streameval_server._stream_settings import check, settings_of
 
@@ -140,9 +140,7 @@ class UnaryCall:
     def _administer(
         self, kind: Kind, field: str, name: str, frame: bytes, request: Administered | None = None
     ) -> None:
-        problem = stream_name_problem(name, self._limits.max_stream_name)
-        if problem is not None:
-            raise _invalid(field, problem)
+        check_stream_name(name, field, self._limits.max_stream_name)
         item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
         item.request = request
         self._committer.submit(item)

@@ -22,7 +22,7 @@ from streameval_server._batch import check_segments, check_times
 from streameval_server._batch_columns import check_distinct
 from streameval_server._catalog import NEW
 from streameval_server._errors import Code, CorruptLogError, RefusedError, RequestError
-from streameval_server._names import MAX_UINT, id_problem, stream_name_problem
+from streameval_server._names import MAX_UINT, check_stream_name, id_problem
 from streameval_server._rows import MergedState, MergeRows
 from streameval_server._stream_settings import DEFAULTS
 
@@ -89,9 +89,7 @@ class MergeInbox:
 
     def _check(self, header: ingest_pb2.MergeHeader) -> None:
         limits = self._limits
-        problem = stream_name_problem(header.stream, limits.max_stream_name)
-        if problem is not None:
-            raise _invalid("header.stream", problem)
+        check_stream_name(header.stream, "header.stream", limits.max_stream_name)
         problem = id_problem("source", header.source, limits.max_id_bytes)
         if problem is not None:
             raise _invalid("header.source", problem)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streameval._times import LAST_US, to_datetime
 from streameval_server._errors import Code, RequestError
+from streameval_server._names import check_stream_name
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -102,6 +103,7 @@ def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
+    check_stream_name(message.stream, f"{path}.stream")
     span = _span(message, path)
     mature_after_us = None
     if message.HasField("mature_after"):

@@ -12,6 +12,7 @@ from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._calls import UnaryCall, counters_message, info_message
 from streameval_server._current import current_access
 from streameval_server._errors import Code, RequestError
+from streameval_server._names import check_stream_name
 from streameval_server._status import abort
 from streameval_server._tokens import covers
 
@@ -109,6 +110,7 @@ class StreamService:
         """Describe one stream."""
         runtime, name = self._runtime, request.name
         try:
+            check_stream_name(name, "name")
             with runtime.calls.call():
                 view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
         except RequestError as error:

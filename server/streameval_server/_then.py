@@ -38,6 +38,7 @@ def snapshot_then(
     StorageError
         When there is no such log, or it has not come so far.
     """
+    asked = snapshot_asked(request)
     engine = replay_until(data_directory, revision)
     name = request.selection.stream
     view = engine.view(name)
@@ -48,4 +49,4 @@ def snapshot_then(
             reason="NO_STREAM",
         )
     answers = Answers(lambda _: view, lambda: view.now_us)
-    return snapshot(answers, snapshot_asked(request))
+    return snapshot(answers, asked)

@@ -354,6 +354,40 @@ def test_unknown_streams_are_not_found(wire: Wire, fresh: str) -> None:
         assert (found.code, found.message) == (Code.NOT_FOUND, f"there is no stream {fresh}")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", "stream name must not be empty"),
+        ("a//b", "stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got 'a//b'"),
+        ("a" * 129, "stream name must be at most 128 characters, got 129"),
+    ],
+)
+def test_a_question_about_no_name_says_so(wire: Wire, name: str, text: str) -> None:
+    """What cannot name a stream is refused by questions as it is by what makes streams."""
+    stream = stream_pb2.Stream(name=name)
+    questions: list[tuple[str, Callable[[], object]]] = [
+        ("selection.stream", lambda ask=ask: ask(name, 0)) for ask in asks(wire)
+    ]
+    questions += [
+        ("name", lambda: wire.streams.GetStream(stream_pb2.GetStreamRequest(name=name))),
+        ("name", lambda: wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=name))),
+        (
+            "stream.name",
+            lambda: wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream)),
+        ),
+        (
+            "a.stream",
+            lambda: wire.query.CompareStreams(
+                query_pb2.CompareStreamsRequest(a=selection(name, 0), b=selection("s", 0))
+            ),
+        ),
+    ]
+    for field, question in questions:
+        found = failure(question)
+        assert (found.code, found.message) == (Code.INVALID_ARGUMENT, text)
+        assert found.fields == [(field, text)]
+
+
 def test_a_revision_from_the_future_is_out_of_range(wire: Wire, fresh: str) -> None:
     """A question does not wait for what may never come."""
     last = wire.one(ingest_pb2.Batch(stream=fresh, **two())).revision

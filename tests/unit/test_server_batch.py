@@ -132,6 +132,47 @@ BAD = {
         "score must be finite, got nan at index 1",
         "cases.scores_f64le[1]",
     ),
+    "packed labels beside plain nan": (
+        pb.Batch(stream="s", cases=pb.Cases(scores=[0.1, math.nan], positives_bits=b"\x01")),
+        "score must be finite, got nan at index 1",
+        "cases.scores[1]",
+    ),
+    "packed nan beside plain labels": (
+        pb.Batch(
+            stream="s",
+            cases=pb.Cases(scores_f64le=np.array([0.0, np.nan]).tobytes(), positives=[True, False]),
+        ),
+        "score must be finite, got nan at index 1",
+        "cases.scores_f64le[1]",
+    ),
+    "a time without rows": (
+        pb.Batch(stream="s", cases=pb.Cases(event_times_us=[1])),
+        "event_times_us must have one row, or one for each of scores, got 1 rows and 0",
+        "cases.event_times_us",
+    ),
+    "times of rows that count nothing": (
+        case_batch([0.5], [True], counts=[0], event_times_us=[1, 2]),
+        "event_times_us must have one row, or one for each of scores, got 2 rows and 1",
+        "cases.event_times_us",
+    ),
+    "a time without predictions": (
+        pb.Batch(stream="s", predictions=pb.Predictions(event_times_us=[1])),
+        "event_times_us must have one row, or one for each of ids, got 1 rows and 0",
+        "predictions.event_times_us",
+    ),
+    "a time without labels": (
+        pb.Batch(stream="s", labels=pb.Labels(event_times_us=[1])),
+        "event_times_us must have one row, or one for each of ids, got 1 rows and 0",
+        "labels.event_times_us",
+    ),
+    "a slice without rows": (
+        pb.Batch(
+            stream="s",
+            cases=pb.Cases(segments=[pb.SegmentColumn(key="k", values=["v"], codes=[0])]),
+        ),
+        "codes must have one row for each of scores, got 1 rows and 0",
+        "cases.segments[0].codes",
+    ),
     "more scores": (
         case_batch(scores=[0.5] * 4),
         "scores must have one row for each of labels, got 4 rows and 3",
@@ -420,6 +461,9 @@ def test_stored_batches_are_read_without_todays_limits():
     frame = pb.IngestBatchRequest(batch=batch).SerializeToString()
     assert stored(Format.INGEST_BATCH_REQUEST, frame).total == 9
     assert stored(Format.INGEST_REQUEST, b"") is None
+    batch = pb.Batch(stream="s", cases=pb.Cases(event_times_us=[1]))
+    frame = pb.IngestRequest(batch=batch).SerializeToString()
+    assert stored(Format.INGEST_REQUEST, frame) is None
 
 
 @pytest.mark.parametrize(
