@@ -30,7 +30,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from streameval.v1 import ingest_pb2
+from streameval.v1 import ingest_pb2, stream_pb2, stream_pb2_grpc
 from streameval_server._serve import new_event_loop
 
 INGEST = "/streameval.v1.IngestService/Ingest"
@@ -89,6 +89,8 @@ class Work:
         Whether columns travel as bytes, as bulk loaders send them.
     rate : float or None
         Cases offered a second; None is as many as acks allow.
+    segments : int
+        Segment keys of 10 values each.
     """
 
     label: str
@@ -96,6 +98,7 @@ class Work:
     streams: int = 1
     packed: bool = False
     rate: float | None = None
+    segments: int = 0
 
 
 def _varint(value: int) -> bytes:
@@ -118,6 +121,12 @@ def _bodies(work: Work, stream: str) -> list[bytes]:
             cases = ingest_pb2.Cases(scores_f64le=scores.tobytes(), positives_bits=bits)
         else:
             cases = ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist())
+        for key in range(work.segments):
+            cases.segments.add(
+                key=f"key-{key}",
+                values=[f"value-{value}" for value in range(10)],
+                codes=rng.integers(0, 10, work.rows).tolist(),
+            )
         bodies.append(ingest_pb2.Batch(stream=stream, cases=cases).SerializeToString())
     return bodies
 
@@ -189,7 +198,10 @@ async def _load(address: str, work: Work, seconds: float) -> tuple[float, list[f
     """Return cases a second over all streams, and every batch's time to its ack."""
     async with grpc.aio.insecure_channel(address) as channel:
         runs = await asyncio.gather(
-            *(_ingest(channel, work, f"bench/{i}", seconds) for i in range(work.streams))
+            *(
+                _ingest(channel, work, f"bench/{work.segments}/{i}", seconds)
+                for i in range(work.streams)
+            )
         )
     cases = sum(run.cases for run in runs)
     return cases / max(run.seconds for run in runs), [t for run in runs for t in run.ack_seconds]
@@ -203,6 +215,7 @@ WORKS = (
     Work("10,000-case batches, 1 stream", 10_000),
     Work("10,000-case batches, bytes columns", 10_000, packed=True),
     Work("1,000-case batches, 8 streams", 1_000, streams=8),
+    Work("1,000-case batches, 5 segment keys", 1_000, segments=5),
     Work("1 M cases/s offered, 1,000-case batches", 1_000, rate=1e6),
 )
 
@@ -216,6 +229,18 @@ def _start(*command: str) -> tuple[subprocess.Popen[str], str]:
     if not line:
         raise SystemExit(f"{command} did not start")
     return process, line.split()[-1]
+
+
+def _declare_keys(address: str) -> None:
+    """Make the streams that have segments."""
+    with grpc.insecure_channel(address) as channel:
+        service = stream_pb2_grpc.StreamServiceStub(channel)
+        for work in WORKS:
+            keys = [f"key-{key}" for key in range(work.segments)]
+            for i in range(work.streams if keys else 0):
+                stream = stream_pb2.Stream(name=f"bench/{work.segments}/{i}")
+                stream.settings.segment_keys.extend(keys)
+                service.CreateStream(stream_pb2.CreateStreamRequest(stream=stream))
 
 
 def _sync_seconds(directory: Path) -> list[float]:
@@ -256,6 +281,7 @@ def main() -> None:
             ),
             "bare": _start(__file__, "--bare"),
         }
+        _declare_keys(servers["ours"][1])
         try:
             _table(rounds, seconds, {key: address for key, (_, address) in servers.items()}, syncs)
         finally:

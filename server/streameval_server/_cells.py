@@ -19,6 +19,7 @@ import numpy as np
 
 from streameval._evaluator import Evaluator
 from streameval._multiset import EMPTY, Run, ScoreCounts
+from streameval._scatter import merge_cells
 from streameval._state import merge_states
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _LEAST = 4_096
 _SHARE = 2
 """So many times the state's distinct scores may wait."""
 
-_FEW = 8
-"""Changes this many times smaller than the state are inserted."""
+_FEW = 4
+"""Changes this many times smaller than the state are inserted; so many runs are few."""
 
 _ENTRY_BYTES = 24
 """Memory of a distinct score: 16 B, and a part of what its merge needs."""
@@ -90,9 +91,14 @@ class Cells:
         self._frozen: Frozen | None = None
 
     @property
+    def size(self) -> int:
+        """Distinct scores that it holds, in every change apart. O(1)."""
+        return len(self._state.counts) + self._waiting
+
+    @property
     def memory_bytes(self) -> int:
         """Memory that it takes, at most about."""
-        return OVERHEAD_BYTES + _ENTRY_BYTES * (len(self._state.counts) + self._waiting)
+        return OVERHEAD_BYTES + _ENTRY_BYTES * self.size
 
     def add(self, change: ScoreCounts) -> int:
         """Add cases; return by how much memory grew. O(1), amortised O(log n) a case."""
@@ -158,27 +164,32 @@ def merged(state: State, pending: Sequence[ScoreCounts], bits: int | None) -> St
     """Return a state with changes added, which came at a resolution of `bits`."""
     if not pending:
         return state
+    is_rounded = bits == state.resolution
     positives = [each.positives for each in pending]
     negatives = [each.negatives for each in pending]
-    if bits == state.resolution and sum(map(len, pending)) * _FEW > len(state.counts):
-        # All runs at once: a stable sort takes ascending runs as they are.
+    if not is_rounded:
+        positives = [state.quantised(run) for run in positives]
+        negatives = [state.quantised(run) for run in negatives]
+    if sum(map(len, pending)) * _FEW > len(state.counts):
         positives.append(state.counts.positives)
         negatives.append(state.counts.negatives)
         state = replace(state, counts=ScoreCounts(), _answers={})
-    change = ScoreCounts(_joined(positives), _joined(negatives))
-    if bits != state.resolution:
-        change = ScoreCounts(state.quantised(change.positives), state.quantised(change.negatives))
+    change = ScoreCounts(_joined(positives, state), _joined(negatives, state))
     return state.changed(change, revision=0)
 
 
-def _joined(runs: list[Run]) -> Run:
+def _joined(runs: list[Run], state: State) -> Run:
+    """Return the sum of runs at a state's resolution: the quickest way there is."""
     runs = [run for run in runs if run.scores.size]
     if len(runs) <= 1:
         return runs[0] if runs else EMPTY
+    if state.resolution is not None and len(runs) > _FEW:
+        return merge_cells(runs, state.resolution, state.scale)
     scores = np.concatenate([run.scores for run in runs])
     if all(run.counts is None for run in runs):
-        scores.sort(kind="stable")
+        scores.sort()
         return Run.of_ordered(scores)
     counts = [np.ones(len(run), np.int64) if run.counts is None else run.counts for run in runs]
-    order = np.argsort(scores, kind="stable")
+    # A stable sort makes use of ascending runs, as long as they are few.
+    order = np.argsort(scores, kind="stable" if len(runs) <= _FEW else None)
     return Run.of_ordered(scores[order], np.concatenate(counts)[order])

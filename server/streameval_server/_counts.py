@@ -1,10 +1,11 @@
 """What a stream has counted: for all time and by pane, whole and by slice.
 
-What only adds is collected, and counted by `flush` in one go. What takes away
-is counted at once, after everything before it: so the counts, and the
-resolution that the caps on cells leave them, are the same however the log is
-cut into calls. The whole's all-time counts are exact until they meet their cap;
-slices and panes are bounded from the start.
+What only adds is collected and counted in one go, when there is much of it, or
+when somebody looks. What takes away is counted at once, after everything before
+it: so the counts, and the resolution that the caps on cells leave them, are the
+same however the log is cut into calls, and whoever looks at what time. The
+whole's all-time counts are exact until they meet their cap; slices and panes
+are bounded from the start.
 
 Cost: see `_binning` and `_cells`; about 30 ns a case without segments.
 """
@@ -42,6 +43,12 @@ if TYPE_CHECKING:
 _TAKES_AWAY = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
 _NUMBER_BITS = 32
 
+_LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
+"""So many rows are collected before they are counted unasked: more in large streams."""
+
+_ROW_BYTES = 32
+"""Memory of a row that was collected."""
+
 
 class StreamCounts:
     """Counts of one stream.
@@ -77,6 +84,7 @@ class StreamCounts:
         self.beyond_retention = 0
         self.key_revisions: dict[int, int] = {}
         self._revision = revision
+        self._keys = len(settings.segment_keys)
         self._whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
         self._bounded = empty_state(
             resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
@@ -85,6 +93,7 @@ class StreamCounts:
         self.panes = self._panes_for(settings)
         self.memory_bytes = OVERHEAD_BYTES
         self._cases: list[Columns] = []
+        self._waiting = 0
         self._effects: list[Effects] = []
         self._frozen: FrozenStream | None = None
 
@@ -101,28 +110,39 @@ class StreamCounts:
     # -- counting
 
     def add_cases(self, columns: Columns) -> None:
-        """Collect cases."""
+        """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
         self._cases.append(columns)
+        self._collected(columns.scores.size)
 
     def add_effects(self, effects: Effects) -> None:
         """Collect what the joiner did; where it takes away, count it at once."""
         if not len(effects):
             return
-        self._effects.append(effects)
         if _TAKES_AWAY[effects.kinds].any():
-            *before, _ = self._effects
-            self._effects = before
             self.flush()
             self._count_effects(effects)
+        else:
+            self._effects.append(effects)
+            self._collected(len(effects))
+
+    def _collected(self, rows: int) -> None:
+        self._frozen = None
+        self._waiting += rows
+        self.memory_bytes += _ROW_BYTES * rows
+        # With more keys a row is more work, and whoever looks waits for it.
+        most = min(self.all_time[WHOLE].cells.size, _MOST_WAITING)
+        if self._waiting >= max(most, _LEAST_WAITING):
+            self.flush()
 
     def flush(self) -> None:
-        """Count what was collected. O(rows log rows)."""
+        """Count what was collected; nothing that can be seen changes by it. O(rows log rows)."""
         cases, effects = self._cases, self._effects
+        self._cases, self._effects = [], []
+        self.memory_bytes -= _ROW_BYTES * self._waiting
+        self._waiting = 0
         if cases:
-            self._cases = []
             self._count_cases(Columns.concat(cases))
         if effects:
-            self._effects = []
             self._count_effects(Effects.concat(effects))
 
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
@@ -276,17 +296,26 @@ class StreamCounts:
 
     def advance(self, now_us: int) -> None:
         """Let panes coarsen and go. O(panes that change)."""
+        self.flush()
         if self.panes.advance(now_us):
             self._panes_changed()
 
-    def keep(self, settings: StreamSettings) -> None:
-        """Keep panes for longer, or not as long. O(panes); what is gone is gone."""
+    def reconfigure(self, settings: StreamSettings) -> None:
+        """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
+        # What was collected has the keys and the panes of before.
+        self.flush()
+        self._keys = len(settings.segment_keys)
+        before, after = self.panes, self._panes_for(settings)
+        if before.tiers == after.tiers:
+            return
         self.floor_us = self.oldest_us
-        before, self.panes = self.panes, self._panes_for(settings)
-        self.panes.advance(before.now_us)
+        self.panes = after
+        after.advance(before.now_us)
         for pane in before:
-            if pane.start_us >= self.panes.grid.oldest_us:
-                self.panes.at(self.panes.grid.start_of(pane.start_us)).merge(pane.content)
+            if pane.start_us >= after.grid.oldest_us:
+                after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
+            else:
+                self.floor_us = max(self.floor_us, pane.end_us)
         self._panes_changed()
 
     def _panes_changed(self) -> None:
@@ -308,6 +337,7 @@ class StreamCounts:
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now; the same object until they change. O(panes)."""
+        self.flush()
         if self._frozen is None:
             self._frozen = FrozenStream(
                 {

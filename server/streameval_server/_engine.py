@@ -95,15 +95,16 @@ class Engine:
     def apply(self, entries: Sequence[Entry]) -> None:
         """Apply entries in order; each must carry the revision after the one before.
 
-        The result does not depend on how entries are grouped into calls. A
-        stream's rows of one call are sorted together: O(rows log rows).
+        The result does not depend on how entries are grouped into calls.
+        O(rows log rows), amortised: rows are counted when there are many, or
+        when somebody looks.
         """
         touched: dict[StreamState, None] = {}
         for entry in entries:
             if entry.revision != self._revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self._revision}")
             if entry.received_us >= self.due_us:
-                self._flush(touched)
+                self._settle(touched)
                 while self.pass_time(entry.received_us, _UNLIMITED):
                     pass
             state = self._applied(entry)
@@ -120,10 +121,10 @@ class Engine:
             )
             self._received_us = entry.received_us
             self._revision = entry.revision
-        self._flush(touched)
+        self._settle(touched)
 
     def _applied(self, entry: Entry) -> StreamState | None:
-        """Apply an entry; return the stream that changed, which may not be counted yet."""
+        """Apply an entry; return the stream that changed."""
         if entry.rows is not None:
             state = self._streams.get(entry.stream) or self._made(entry)
             state.on_time(entry.received_us)
@@ -154,9 +155,9 @@ class Engine:
         state = self._streams[entry.stream] = StreamState(info, self._limits)
         return state
 
-    def _flush(self, touched: dict[StreamState, None]) -> None:
+    def _settle(self, touched: dict[StreamState, None]) -> None:
+        """Note what streams that changed will need, and what they take."""
         for state in touched:
-            state.flush()
             self._plan(state)
             self._measure(state)
         touched.clear()

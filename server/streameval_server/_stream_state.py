@@ -44,7 +44,7 @@ STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join
 
 
 class StreamState:
-    """A stream. Rows are collected by `take`, and counted by `flush`.
+    """A stream. Rows are collected by `take`, and counted when it is time.
 
     Attributes
     ----------
@@ -125,19 +125,11 @@ class StreamState:
             effects = joiner.retract(rows.ids, now_us=received_us)
         self.counts.add_effects(effects)
 
-    def flush(self) -> None:
-        """Count what was collected."""
-        self.counts.flush()
-
     def update(self, settings: StreamSettings, revision: int) -> None:
         """Go on under other settings. O(panes) when retention changes."""
-        # What was collected has the keys and the panes of before.
-        self.counts.flush()
+        self.counts.reconfigure(settings)
         self.revision = revision
-        before = self.info.settings
         self.info = replace(self.info, settings=settings)
-        if settings.retention_us != before.retention_us:
-            self.counts.keep(settings)
         self.segments.declare(settings.segment_keys)
         if self.joins is not None:
             self.joins.reconfigure(settings)
@@ -161,7 +153,6 @@ class StreamState:
         if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
             before = len(joins)
             self.counts.add_effects(joins.expire(now_us, budget))
-            self.counts.flush()
             return before - len(joins) + 1
         before_panes = len(self.counts.panes)
         self.counts.advance(now_us)
@@ -193,6 +184,7 @@ class StreamState:
 
     def counters(self) -> StreamCounters:
         """Return what it keeps, and what had no effect. O(panes)."""
+        self.counts.flush()
         joined = {}
         if self.joins is not None:
             joined = asdict(self.joins.joiner.counts)
@@ -213,6 +205,7 @@ class StreamState:
 
         O(bytes that changed).
         """
+        self.counts.flush()
         name = self.info.name
         yield _part(STREAM_PART, name), self._head() if self.revision > since else None
         for key, changed_at in sorted(self.counts.key_revisions.items()):
@@ -231,6 +224,7 @@ class StreamState:
 
     def content(self) -> Iterator[tuple[str, bytes]]:
         """Yield everything in one form; equal for equal streams. O(bytes)."""
+        self.counts.flush()
         name = self.info.name
         yield _part(STREAM_PART, name), self._head()
         for key in sorted(self.counts.key_revisions):
