@@ -9,8 +9,9 @@ cases, and one fdatasync a transaction; about 9.3 B a case.
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from streameval_server._entries import LogRow
@@ -180,6 +181,11 @@ class SqliteStorage:
         if self._read_only:
             self._look()
             return
+        # For its owner only; SQLite gives the files beside it the same mode. Only a new one
+        # is opened here: to close any other would end the locks of its connections. What
+        # is wrong with the path, SQLite says below.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 
 import numpy as np
 import pytest
@@ -100,6 +102,28 @@ def test_durability_is_asked_for(path):
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     storage.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_only_the_owner_may_read_the_log(path):
+    """Whatever the umask is; the files that SQLite puts beside it are as private."""
+    before = os.umask(0o022)
+    try:
+        storage = opened(path)
+        storage.append([row(1)])
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+        storage.close()
+    finally:
+        os.umask(before)
+    assert modes == {f"{path.name}{end}": 0o600 for end in ("", "-wal", "-shm")}
+
+
+def test_a_log_that_is_there_keeps_its_mode(path):
+    """Who opened it to a group did so on purpose."""
+    opened(path).close()
+    path.chmod(0o640)
+    opened(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_transaction_is_all_or_nothing(path):
