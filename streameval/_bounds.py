@@ -83,6 +83,8 @@ class _Figure:
     least: float = 0.0
     greatest: float = 1.0
     ulps: int = _ULPS
+    # The argument without which there is no such figure.
+    needs: str = ""
     # Whether rounding is relative to the terms of a difference, not to the value.
     is_difference: bool = False
 
@@ -99,7 +101,7 @@ _FIGURES = {
     "gini": _Figure("gini", least=-1.0),
     "lift_at": _Figure("lift_at", greatest=math.inf),
     "maximum_f_measure": _Figure("maximum_f_measure", _Worst.ANY),
-    "precision_at": _Figure("precision_at"),
+    "precision_at": _Figure("precision_at", needs="rank"),
     "r_precision": _Figure("r_precision"),
     "recall_at": _Figure("recall_at"),
     # Its expectation inside a long tie is summed to a relative 1e-13.
@@ -204,6 +206,9 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     if figure is None:
         known = ", ".join(BOUNDED_FIGURES)
         raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="name")
+    if figure.needs and figure.needs not in arguments:
+        message = f"bounds of {name} need a {figure.needs}: bounds({name!r}, {figure.needs}=10)"
+        raise InvalidInputError(message, field=figure.needs)
     arguments = {**arguments, **figure.fixed}
 
     def at(order: View) -> Any:

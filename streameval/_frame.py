@@ -59,7 +59,10 @@ class Frame:
         size : int
             The shortest body that there is.
         """
-        view = memoryview(data).cast("B")
+        try:
+            view = memoryview(data).cast("B")
+        except TypeError:
+            refuse(f"{self.what} is read from bytes, got {type(data).__name__}")
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
             refuse(f"{len(view)} bytes are too few for {self.what}: truncated?")
         magic, form = _PREFIX.unpack_from(view)

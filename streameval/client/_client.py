@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from streameval._errors import InvalidInputError
+from streameval._values import real, shown
 from streameval.client import _questions
 from streameval.client._convert import read_info
 from streameval.client._core import Core
@@ -109,6 +112,9 @@ class Client:
         timeout_s: float = 10.0,
         exit_timeout_s: float = 2.0,
     ) -> None:
+        check_connection(
+            address, linger_s=linger_s, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s
+        )
         check_settings(
             when_full=when_full,
             producer=producer,
@@ -116,7 +122,7 @@ class Client:
             batch_rows=batch_rows,
         )
         self.address = address
-        shown = Credentials(
+        secrets = Credentials(
             address,
             token=token,
             tls=tls,
@@ -126,7 +132,7 @@ class Client:
             channel=credentials,
         )
         self._core = Core(
-            Transport(address, shown),
+            Transport(address, secrets),
             producer=producer,
             when_full=when_full,
             max_buffered_rows=max_buffered_rows,
@@ -342,15 +348,40 @@ class Client:
             self._core.close_quietly()
 
 
-def check_settings(
-    *, when_full: str, producer: str | None, max_buffered_rows: int, batch_rows: int
+def check_connection(
+    address: object, *, linger_s: object, timeout_s: object, exit_timeout_s: object
 ) -> None:
+    """Refuse an address that is no text, and times that are no seconds."""
+    if not isinstance(address, str):
+        message = f"address must be text like 'localhost:50051', got {shown(address)}"
+        raise InvalidInputError(message, field="address")
+    if not address:
+        message = "address must not be empty: give it like 'localhost:50051'"
+        raise InvalidInputError(message, field="address")
+    seconds = {"linger_s": linger_s, "timeout_s": timeout_s, "exit_timeout_s": exit_timeout_s}
+    for field, value in seconds.items():
+        number = real(value, field)
+        if not 0.0 <= number < math.inf:
+            message = f"{field} must be finite seconds and not negative, got {number}"
+            raise InvalidInputError(message, field=field)
+
+
+def check_settings(
+    *, when_full: object, producer: object, max_buffered_rows: object, batch_rows: object
+) -> None:
+    """Refuse what cannot be a client's setting."""
     if when_full not in ("drop", "block"):
-        message = f"when_full must be 'drop' or 'block', got {when_full!r}"
+        message = f"when_full must be 'drop' or 'block', got {shown(when_full)}"
         raise InvalidInputError(message, field="when_full")
+    if producer is not None and not isinstance(producer, str):
+        message = f"producer must be text, got {shown(producer)}"
+        raise InvalidInputError(message, field="producer")
     if producer is not None and not 1 <= len(producer.encode()) <= 128:
         message = f"producer must have 1 to 128 bytes of UTF-8, got {len(producer.encode())}"
         raise InvalidInputError(message, field="producer")
     for field, value in (("max_buffered_rows", max_buffered_rows), ("batch_rows", batch_rows)):
+        if not isinstance(value, numbers.Integral):
+            message = f"{field} must be a whole number, got {shown(value)}"
+            raise InvalidInputError(message, field=field)
         if value < 1:
             raise InvalidInputError(f"{field} must be at least 1, got {value}", field=field)

@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -578,3 +578,44 @@ def test_exit_does_not_wait_for_ever(free_address: str) -> None:
     assert done.returncode == 0
     assert "1 row not durable after 0.2 s" in done.stderr
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "text"),
+    [
+        ({"address": 5}, "address", "address must be text like 'localhost:50051', got 5"),
+        (
+            {"address": ""},
+            "address",
+            "address must not be empty: give it like 'localhost:50051'",
+        ),
+        ({"timeout_s": "x"}, "timeout_s", "timeout_s must be a number, got 'x'"),
+        ({"timeout_s": None}, "timeout_s", "timeout_s must be a number, got None"),
+        (
+            {"linger_s": -1},
+            "linger_s",
+            "linger_s must be finite seconds and not negative, got -1.0",
+        ),
+        (
+            {"exit_timeout_s": float("nan")},
+            "exit_timeout_s",
+            "exit_timeout_s must be finite seconds and not negative, got nan",
+        ),
+        ({"batch_rows": 1.5}, "batch_rows", "batch_rows must be a whole number, got 1.5"),
+        ({"batch_rows": 0}, "batch_rows", "batch_rows must be at least 1, got 0"),
+        (
+            {"max_buffered_rows": "9"},
+            "max_buffered_rows",
+            "max_buffered_rows must be a whole number, got '9'",
+        ),
+        ({"producer": 5}, "producer", "producer must be text, got 5"),
+        ({"when_full": "wait"}, "when_full", "when_full must be 'drop' or 'block', got 'wait'"),
+    ],
+)
+def test_settings_are_checked_when_a_client_is_made(
+    arguments: dict[str, Any], field: str, text: str
+) -> None:
+    """A slip says its name at once, not from a thread later."""
+    with pytest.raises(InvalidInputError) as caught:
+        Client(**{"address": "localhost:1", **arguments})
+    assert (str(caught.value), caught.value.field) == (text, field)

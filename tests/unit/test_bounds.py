@@ -488,6 +488,9 @@ def test_names_and_arguments_are_checked():
         figure_bounds(groups, "average_precision", exact=False, prevalence=2.0)
     with pytest.raises(TypeError, match="depth"):
         figure_bounds(groups, "auc_roc", exact=False, depth=2)
+    with pytest.raises(InvalidInputError, match=r"^bounds of precision_at need a rank: ") as caught:
+        figure_bounds(groups, "precision_at", exact=False)
+    assert caught.value.field == "rank"
 
 
 def test_names_are_sorted_and_typed():

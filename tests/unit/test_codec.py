@@ -196,6 +196,14 @@ def test_a_wrong_writer_is_found_behind_a_right_checksum(body):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("data", [None, "SEVL", 5, [1, 2]])
+def test_what_is_no_bytes_is_refused(data):
+    """A value of another type is no state, and the text says which type it has."""
+    text = f"^an evaluator is read from bytes, got {type(data).__name__}$"
+    with pytest.raises(CorruptStateError, match=text):
+        Evaluator.from_bytes(data)
+
+
 def test_the_helpers_make_what_is_accepted():
     """The headers above are refused for what was changed in them, not for their form."""
     assert Evaluator.from_bytes(sealed(header())) == Evaluator()
