@@ -173,7 +173,7 @@ def test_a_batch_keeps_the_time_that_it_was_numbered_with() -> None:
     assert made.next_message() is None
     made.disconnected(error_for("UNAVAILABLE", "gone"), 0.0)
     made.open()
-    made.receive(resume(time_us=3_000_000_000), 8_000_000)
+    made.receive(resume(max_inflight_bytes=1 << 20, time_us=3_000_000_000), 8_000_000)
     assert made.next_message() == first
     later = made.next_message()
     assert list(later.batch.cases.event_times_us) == [2_997_000_000]
