@@ -118,18 +118,20 @@ class Manifest:
         body = data[4:]
         if len(data) < 4 or zlib.crc32(body) != int.from_bytes(data[:4], "little"):
             raise CorruptLogError("the checkpoint's manifest is not what was written")
-        fields = json.loads(body)
-        if fields["format"] < _OLDEST:
-            raise OldCheckpointError(
-                f"the checkpoint has format {fields['format']}, which has no panes"
-            )
-        if fields["format"] > FORMAT:
-            raise StorageError(
-                f"the checkpoint has format {fields['format']}, this version knows {FORMAT}: "
-                "start the release that wrote it, or a newer one"
-            )
-        parts = {name: PartEntry(*numbers) for name, numbers in fields["parts"].items()}
-        return cls(fields["revision"], fields["received_us"], parts)
+        try:
+            fields = json.loads(body)
+            form = _integer(fields["format"])
+            if _OLDEST <= form <= FORMAT:
+                parts = {name: _entry(numbers) for name, numbers in fields["parts"].items()}
+                return cls(_integer(fields["revision"]), _integer(fields["received_us"]), parts)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise CorruptLogError(f"the checkpoint's manifest cannot be read: {error}") from error
+        if form < _OLDEST:
+            raise OldCheckpointError(f"the checkpoint has format {form}, which has no panes")
+        raise StorageError(
+            f"the checkpoint has format {form}, this version knows {FORMAT}: "
+            "start the release that wrote it, or a newer one"
+        )
 
     def read(self, storage: Storage) -> dict[str, bytes]:
         """Return all parts.
@@ -146,6 +148,17 @@ class Manifest:
                 raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
             found[name] = data
         return found
+
+
+def _entry(numbers: list[object]) -> PartEntry:
+    revision, length, crc32 = map(_integer, numbers)
+    return PartEntry(revision, length, crc32)
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r} is not one of its numbers")
+    return value
 
 
 class CheckpointWriter:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from streameval._times import LAST_US
 from streameval.v1 import status_pb2, stream_pb2
 from streameval_server._batch import stored
 from streameval_server._entries import Entry, Format, Kind
@@ -79,17 +80,39 @@ def entry_of(row: LogRow) -> Entry:
 
 
 def replay(rows: Iterable[LogRow], applier: Applier) -> int:
-    """Apply log rows, a chunk at a time; return how many there were. O(bytes)."""
+    """Apply log rows, a chunk at a time; return how many there were. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError, StorageError
+        As `entry_of`; when time runs backwards, or leaves the calendar.
+    """
     replayed = nbytes = 0
     entries: list[Entry] = []
+    now_us = applier.engine.received_us
     for row in rows:
+        if not now_us <= row.received_us <= LAST_US:
+            raise CorruptLogError(
+                f"log row {row.revision} was received at {row.received_us} us, "
+                f"and the one before at {now_us} us"
+            )
+        now_us = row.received_us
         entries.append(entry_of(row))
         nbytes += len(row.payload)
         if len(entries) == _CHUNK:
-            applier.push(entries, nbytes)
-            applier.finish()
+            _apply(applier, entries, nbytes)
             replayed += len(entries)
             entries, nbytes = [], 0
-    applier.push(entries, nbytes)
-    applier.finish()
+    _apply(applier, entries, nbytes)
     return replayed + len(entries)
+
+
+def _apply(applier: Applier, entries: list[Entry], nbytes: int) -> None:
+    applier.push(entries, nbytes)
+    try:
+        applier.finish()
+    except Exception as error:
+        # What was accepted once can be applied, so this is not what was accepted.
+        raise CorruptLogError(
+            f"the log cannot be applied after revision {applier.engine.revision}: {error!r}"
+        ) from error
