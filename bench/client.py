@@ -7,11 +7,14 @@ The server is a process of its own, in memory, so that its disk is not measured.
 background and competes for the interpreter; "CPU" is what the whole client
 process spends until everything is durable, the thread's work included; "durable"
 is the wall time until then. Rounds alternate; the table shows medians.
+
+Labels go to predictions that the same round has logged before.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import subprocess
 import sys
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.client import Client
+from streameval.client import AlreadyExistsError, Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +59,53 @@ def _in_columns(
     return add
 
 
+def _segmented(
+    labels: list[bool], scores: list[float], countries: list[str]
+) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        add_case = stream.add_case
+        for label, score, country in zip(labels, scores, countries):
+            add_case(label, score, segments={"country": country})
+
+    return add
+
+
+def _log(ids: list[str], scores: list[float]) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        log = stream.log
+        for id_, score in zip(ids, scores):
+            log(id_, score)
+
+    return add
+
+
+def _label(ids: list[str], labels: list[bool]) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        label = stream.label
+        for id_, positive in zip(ids, labels):
+            label(id_, positive)
+
+    return add
+
+
+def _log_columns(ids: list[str], scores: np.ndarray, rows: int) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        for start in range(0, len(ids), rows):
+            end = start + rows
+            stream.log_cases(ids=ids[start:end], scores=scores[start:end])
+
+    return add
+
+
+def _label_columns(ids: list[str], labels: np.ndarray, rows: int) -> Callable[[Stream], None]:
+    def add(stream: Stream) -> None:
+        for start in range(0, len(ids), rows):
+            end = start + rows
+            stream.label_cases(ids=ids[start:end], labels=labels[start:end])
+
+    return add
+
+
 def _measure(add: Callable[[Stream], None], stream: Stream, cases: int) -> Measured:
     """Return the nanoseconds a case of the calls, of the process's CPU, and until durable."""
     cpu, start = time.process_time(), time.perf_counter()
@@ -64,6 +114,12 @@ def _measure(add: Callable[[Stream], None], stream: Stream, cases: int) -> Measu
     stream.flush()
     durable, used = time.perf_counter() - start, time.process_time() - cpu
     return called / cases * 1e9, used / cases * 1e9, durable / cases * 1e9
+
+
+def _stream(client: Client, name: str) -> Stream:
+    with contextlib.suppress(AlreadyExistsError):
+        client.create_stream(name, segment_keys=["country"])
+    return client.stream(name)
 
 
 def _append(labels: list[bool], scores: list[float]) -> float:
@@ -99,20 +155,31 @@ def _table(client: Client, cases: int, rounds: int) -> None:
     rng = np.random.default_rng(0)
     labels, scores = rng.random(cases) < 0.05, rng.normal(size=cases)
     label_list, score_list = labels.tolist(), scores.tolist()
+    ids = [f"order-{i}" for i in range(cases)]
+    countries = [("US", "DE", "FR")[i % 3] for i in range(cases)]
     works: dict[str, tuple[Callable[[Stream], None], str]] = {
         "add_case": (_one_by_one(label_list, score_list), "600"),
+        "add_case with a segment": (_segmented(label_list, score_list, countries), ""),
         "add_cases, arrays of 100": (_in_columns(labels, scores, 100), ""),
         "add_cases, arrays of 1,000": (_in_columns(labels, scores, 1_000), "60"),
         "add_cases, arrays of 100,000": (_in_columns(labels, scores, 100_000), "60"),
         "add_cases, lists of 1,000": (_in_columns(labels, scores, 1_000, lists=True), ""),
+        "log": (_log(ids, score_list), ""),
+        "label": (_label(ids, label_list), ""),
+        "log_cases, 1,000": (_log_columns(ids, scores, 1_000), ""),
+        "label_cases, 1,000": (_label_columns(ids, labels, 1_000), ""),
     }
     measured: dict[str, list[Measured]] = {name: [] for name in works}
     appends: list[float] = []
     for round_ in range(rounds):
         for name, (add, _) in works.items():
             appends.append(_append(label_list, score_list))
-            stream = client.stream(f"bench/{round_}-{len(measured[name])}")
+            # A label's prediction was logged the same way before it.
+            kind = name.replace("label", "log").replace(",", "").replace(" ", "-")
+            stream = _stream(client, f"bench/{kind}-{round_}")
             measured[name].append(_measure(add, stream, cases))
+            if "log" not in name:
+                client.delete_stream(stream.name)
     bare = statistics.median(appends)
     print(
         f"{f'ns a case, {cases:,} cases':32}{'call':>8}{'/ append':>10}"

@@ -167,8 +167,7 @@ class Buffer:
     def add_case(self, lane: Lane, positive: bool, score: float) -> None:
         """Append one checked case."""
         with self.lock:
-            accepted = self.accepted
-            if accepted >= self.limit and not self._make_room(1):
+            if self.accepted >= self.limit and not self._make_room(1):
                 return
             run = lane.cases
             now_ns = clock_ns()
@@ -196,8 +195,7 @@ class Buffer:
     def add_prediction(self, lane: Lane, id_: str, score: float) -> None:
         """Append one checked prediction."""
         with self.lock:
-            accepted = self.accepted
-            if accepted >= self.limit and not self._make_room(1):
+            if self.accepted >= self.limit and not self._make_room(1):
                 return
             run = lane.ids
             now_ns = clock_ns()

@@ -56,11 +56,8 @@ class Rows(Protocol):
     def split(self, max_rows: int, max_bytes: int) -> tuple[Rows, Rows | None]:
         """Return as many rows as one batch may have (at least one), and the rest."""
 
-    def dated(self, offset_us: int) -> Rows:
-        """Return them with times in place of stamps."""
-
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
-        """Return them as a batch. The same call gives the same batch."""
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
+        """Return them as a batch, stamps made times. The same call gives the same batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ class Columns:
     def _column_bytes(self) -> int:
         raise NotImplementedError
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return them as a batch. O(n)."""
         raise NotImplementedError
 
@@ -117,19 +114,7 @@ class Columns:
             for field in fields(self)
             if field.name != "stream"
         }
-        return self._with(**columns)
-
-    def dated(self, offset_us: int) -> Self:
-        """Return them with times in place of stamps. O(rows)."""
-        before: Times = getattr(self, "times", None)
-        times = _clock.dated(before, offset_us)
-        return self if times is before else self._with(times=times)
-
-    def _with(self, **columns: Any) -> Self:
-        """Return them with other columns."""
-        return type(self)(
-            **{field.name: getattr(self, field.name) for field in fields(self)} | columns
-        )
+        return type(self)(self.stream, **columns)
 
     @property
     def shape(self) -> tuple[bool, ...]:
@@ -176,7 +161,8 @@ def _join(name: str, columns: list[Any], sizes: list[int]) -> Any:
     return np.concatenate(columns)
 
 
-def _times_field(times: Times) -> list[int]:
+def _times_field(times: Times, offset_us: int) -> list[int]:
+    times = _clock.dated(times, offset_us)
     if times is None:
         return []
     if isinstance(times, int):
@@ -216,13 +202,13 @@ class CaseRows(Columns):
     def _column_bytes(self) -> int:
         return self.size * (_CASE_BYTES if self.counts is None else _CASE_BYTES + _COUNT_BYTES)
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return them as a batch. O(n)."""
         cases = ingest_pb2.Cases(
             scores_f64le=self.scores.astype("<f8", copy=False).tobytes(),
             positives_bits=np.packbits(self.positives, bitorder="little").tobytes(),
             counts=None if self.counts is None else self.counts.tolist(),
-            event_times_us=_times_field(self.times),
+            event_times_us=_times_field(self.times, offset_us),
             segments=_segment_fields(self.segments),
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, cases=cases)
@@ -261,12 +247,12 @@ class PredictionRows(IdRows):
     def _column_bytes(self) -> int:
         return self._id_bytes() + self.size * _SCORE_BYTES
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return them as a batch. O(n)."""
         predictions = ingest_pb2.Predictions(
             ids=self.ids,
             scores=self.scores.tolist(),
-            event_times_us=_times_field(self.times),
+            event_times_us=_times_field(self.times, offset_us),
             segments=_segment_fields(self.segments),
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
@@ -295,12 +281,12 @@ class LabelRows(IdRows):
     def _column_bytes(self) -> int:
         return self._id_bytes() + self.size * (1 + _SCORE_BYTES)
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return them as a batch. O(n)."""
         labels = ingest_pb2.Labels(
             ids=self.ids,
             positives=self.positives.tolist(),
-            event_times_us=_times_field(self.times),
+            event_times_us=_times_field(self.times, offset_us),
             scores=None if self.scores is None else self.scores.tolist(),
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
@@ -321,7 +307,7 @@ class RetractionRows(IdRows):
     def _column_bytes(self) -> int:
         return self._id_bytes()
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:  # noqa: ARG002 - a protocol's signature
         """Return them as a batch. O(n)."""
         retractions = ingest_pb2.Retractions(ids=self.ids)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, retractions=retractions)
@@ -361,12 +347,6 @@ class MissRows:
         """Return themselves: they are one row on the wire."""
         return self, None
 
-    def dated(self, offset_us: int) -> MissRows:
-        """Return them with a time in place of a stamp."""
-        times = _clock.dated(self.times, offset_us)
-        assert times is None or isinstance(times, int)
-        return self if times is self.times else replace(self, times=times)
-
     def __add__(self, other: MissRows) -> MissRows:
         return replace(
             self,
@@ -375,12 +355,12 @@ class MissRows:
             size=self.size + other.size,
         )
 
-    def batch(self, sequence: int) -> ingest_pb2.Batch:
+    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
         """Return them as a batch."""
         misses = ingest_pb2.Misses(
             positives=self.positives,
             negatives=self.negatives,
-            event_time_us=self.times or 0,
+            event_time_us=_times_field(self.times, offset_us)[0] if self.times else 0,
             segments=[types_pb2.Segment(key=key, value=value) for key, value in self.segments],
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)

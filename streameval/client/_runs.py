@@ -21,8 +21,9 @@ from streameval.client._rows import CaseRows, LabelRows, PredictionRows, Retract
 from streameval.client._segments import of_marks
 
 if TYPE_CHECKING:
-    from streameval._groups import IntArray
-    from streameval.client._clock import Stamps
+    from streameval._columns import BoolArray
+    from streameval._groups import FloatArray, IntArray
+    from streameval.client._clock import Stamps, Times
     from streameval.client._rows import IdRows
     from streameval.client._segments import Segments
 
@@ -67,6 +68,12 @@ class Marks:
         self._times.append(time_us)
         self._segments.append(segments)
 
+    def shared(self) -> int | None:
+        """Return the time of all rows, if they have no other, and no segments. O(1)."""
+        if len(self._rows) == 1 and not self._rows[0] and not self._segments[0]:
+            return self._times[0]
+        return None
+
     def columns(self, rows: int) -> tuple[IntArray, Segments]:
         """Return each row's time, and the segments. O(rows)."""
         starts, times, segments = self._rows.tolist(), self._times.tolist(), self._segments
@@ -88,15 +95,13 @@ class CaseRun:
 
     def rows(self, stream: str) -> CaseRows:
         """Return them as columns. O(rows); the run must not change any more."""
+        positives = np.frombuffer(self.positives, np.bool_)
+        scores = np.frombuffer(self.scores, np.float64)
+        time_us = self.marks.shared()
+        if time_us is not None:
+            return CaseRows(stream, positives, scores, None, time_us)
         times, segments = self.marks.columns(len(self.scores))
-        return CaseRows(
-            stream,
-            np.frombuffer(self.positives, np.bool_),
-            np.frombuffer(self.scores, np.float64),
-            None,
-            _clock.shared(times),
-            segments,
-        )
+        return CaseRows(stream, positives, scores, None, _clock.shared(times), segments)
 
 
 class IdRun:
@@ -121,37 +126,63 @@ class IdRun:
 
     def pieces(self, stream: str) -> list[IdRows]:
         """Return them as pieces of one kind each. O(rows); the run must not change any more."""
-        ids = self.ids
         codes = np.frombuffer(self.codes, np.uint8)
         ranks = codes >> 1
-        times, segments = self.marks.columns(len(ids))
-        scores = np.frombuffer(self.scores, np.float64)
-        edges = [0, len(ids)]
-        if ranks.min() < ranks.max():
-            edges = phases(ids, ranks.tolist())
-        found: list[IdRows] = []
-        for start, end in pairwise(edges):
-            for rank in np.unique(ranks[start:end]).tolist():
-                rows = start + np.flatnonzero(ranks[start:end] == rank)
-                chosen = ids if rows.size == len(ids) else [ids[row] for row in rows.tolist()]
-                if rank == PREDICTION:
-                    parts = tuple(column[rows] for column in segments)
-                    found.append(
-                        PredictionRows(
-                            stream, chosen, scores[rows], _clock.shared(times[rows]), parts
-                        )
-                    )
-                elif rank == RETRACTION:
-                    found.append(RetractionRows(stream, chosen))
-                else:
-                    timed, scored = (rank - LABEL) & 1, (rank - LABEL) & 2
-                    found.append(
-                        LabelRows(
-                            stream,
-                            chosen,
-                            (codes[rows] & 1).astype(np.bool_),
-                            _clock.shared(times[rows]) if timed else None,
-                            scores[rows] if scored else None,
-                        )
-                    )
-        return found
+        columns = _IdColumns(
+            stream,
+            self.ids,
+            (codes & 1).astype(np.bool_),
+            np.frombuffer(self.scores, np.float64),
+            self.marks,
+        )
+        if ranks.min() == ranks.max():
+            return [columns.rows(int(ranks[0]), None)]
+        return [
+            columns.rows(rank, start + np.flatnonzero(ranks[start:end] == rank))
+            for start, end in pairwise(phases(self.ids, ranks.tolist()))
+            for rank in np.unique(ranks[start:end]).tolist()
+        ]
+
+
+class _IdColumns:
+    """The columns of a run, to be cut by kind."""
+
+    def __init__(
+        self, stream: str, ids: list[str], positives: BoolArray, scores: FloatArray, marks: Marks
+    ) -> None:
+        self._stream = stream
+        self._ids = ids
+        self._positives = positives
+        self._scores = scores
+        self._one_time_us = marks.shared()
+        if self._one_time_us is None:
+            self._times, self._segments = marks.columns(len(ids))
+
+    def rows(self, rank: int, rows: IntArray | None) -> IdRows:
+        """Return rows of one rank in a phase; None is all of them."""
+        ids = self._ids if rows is None else [self._ids[row] for row in rows.tolist()]
+        chosen = slice(None) if rows is None else rows
+        if rank == RETRACTION:
+            return RetractionRows(self._stream, ids)
+        if rank == PREDICTION:
+            segments = self._segments_of(chosen)
+            scores = self._scores[chosen]
+            return PredictionRows(self._stream, ids, scores, self._times_of(chosen), segments)
+        timed, scored = (rank - LABEL) & 1, (rank - LABEL) & 2
+        return LabelRows(
+            self._stream,
+            ids,
+            self._positives[chosen],
+            self._times_of(chosen) if timed else None,
+            self._scores[chosen] if scored else None,
+        )
+
+    def _times_of(self, rows: slice | IntArray) -> Times:
+        if self._one_time_us is not None:
+            return self._one_time_us
+        return _clock.shared(self._times[rows])
+
+    def _segments_of(self, rows: slice | IntArray) -> Segments:
+        if self._one_time_us is not None:
+            return ()
+        return tuple(column[rows] for column in self._segments)
