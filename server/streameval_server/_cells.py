@@ -61,13 +61,29 @@ class Frozen:
         """The counts as an evaluator, always the same one. Never mutate it."""
         # Two threads may both merge; both get evaluators of equal counts.
         if self._evaluator is None:
-            self._evaluator = Evaluator._of(merged(self._state, self._pending, self._bits))
+            self._evaluator = Evaluator._of(self._merged())
         return self._evaluator
+
+    def _merged(self) -> State:
+        return merged(self._state, self._pending, self._bits)
 
     @property
     def is_merged(self) -> bool:
         """Whether somebody has asked."""
         return self._evaluator is not None
+
+
+class FrozenSum(Frozen):
+    """The sum of counts at one moment, put together when somebody first asks. Immutable."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Frozen], empty: State) -> None:
+        super().__init__(empty)
+        self._parts = parts
+
+    def _merged(self) -> State:
+        return merge_states([part.evaluator._view() for part in self._parts], revision=0)
 
 
 class Cells:

@@ -1,4 +1,4 @@
-"""What a stream has counted: for all time and by pane, whole and by slice.
+"""How a stream counts: rows and effects are collected, put together, and counted in bulk.
 
 What only adds is collected and counted in one go, when there is much of it, or
 when somebody looks. What takes away is counted at once, after everything before
@@ -7,38 +7,35 @@ same however the log is cut into calls, and whoever looks at what time. The
 whole's all-time counts are exact until they meet their cap; slices and panes
 are bounded from the start.
 
-Cost: see `_binning` and `_cells`; about 30 ns a case without segments.
+Cost: see `_binning`, `_cells` and `_store`; about 50 ns a case without segments.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval._changes import changes_by_group, rows_by_group
-from streameval._coverage import CoverageCell
 from streameval._effects import Effect, Effects
 from streameval._multiset import ScoreCounts
-from streameval._panes import Panes, tiers_of
-from streameval._state import empty_state
-from streameval_server._binning import Binned, Columns, binned, counted, rounded
-from streameval_server._cells import OVERHEAD_BYTES, Cells
+from streameval_server._binning import Columns, binned, counted, rounded
 from streameval_server._coverage import PaneCoverage
 from streameval_server._delays import Delays, delays_by_group
-from streameval_server._pane_content import PaneContent, Part
-from streameval_server._segments import ABSENT, WHOLE, key_of, slice_id
-from streameval_server._views import FrozenStream
+from streameval_server._segments import ABSENT, WHOLE, slice_id
+from streameval_server._store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval._changes import Cases, Change
     from streameval._groups import IntArray
     from streameval._state import State
+    from streameval_server._binning import Binned
     from streameval_server._limits import Limits
+    from streameval_server._pane_content import PaneContent, Part
     from streameval_server._stream_settings import StreamSettings
+    from streameval_server._views import FrozenStream
 
 _TAKES_AWAY = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
 _NUMBER_BITS = 32
@@ -62,52 +59,28 @@ class StreamCounts:
 
     Attributes
     ----------
-    all_time : dict of int to Part
-        By the number of the slice; the whole is always there.
-    panes : Panes of PaneContent
-    floor_us : int
-        What happened before this is in no pane, whatever is kept.
+    store : Store
+        What has been counted; `flush` brings it up to date.
     beyond_retention : int
         Rows that came into no pane.
-    key_revisions : dict of int to int
-        The revision at which a key's all-time slices changed last.
-    memory_bytes : int
-        Memory that it takes, at most about.
     """
 
     def __init__(
         self, settings: StreamSettings, limits: Limits, revision: Callable[[], int]
     ) -> None:
-        self.bits = settings.resolution
-        self.scale = settings.scale
-        self.floor_us = 0
+        self.store = Store(settings, limits, revision)
         self.beyond_retention = 0
-        self.key_revisions: dict[int, int] = {}
-        self._revision = revision
-        self._keys = len(settings.segment_keys)
-        self._whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
-        self._bounded = empty_state(
-            resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
-        )
-        self.all_time = {WHOLE: Part(Cells(self._whole, None), self._no_coverage())}
-        self.panes = self._panes_for(settings)
-        self.memory_bytes = OVERHEAD_BYTES
         self._cases: list[Columns] = []
-        self._waiting = 0
         self._effects: list[Effects] = []
+        self._waiting = 0
         self._frozen: FrozenStream | None = None
 
-    def _no_coverage(self) -> PaneCoverage:
-        return PaneCoverage(CoverageCell(self.scale))
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, at most about."""
+        return self.store.memory_bytes + _ROW_BYTES * self._waiting
 
-    def _new_part(self) -> Part:
-        return Part(Cells(self._bounded, self.bits), self._no_coverage())
-
-    def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
-        tiers = tiers_of(settings.pane_us, settings.retention_us)
-        return Panes(tiers, partial(PaneContent, self._new_part, self._revision))
-
-    # -- counting
+    # -- collecting
 
     def add_cases(self, columns: Columns) -> None:
         """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
@@ -120,6 +93,7 @@ class StreamCounts:
             return
         if _TAKES_AWAY[effects.kinds].any():
             self.flush()
+            self.store.settle()
             self._count_effects(effects)
         else:
             self._effects.append(effects)
@@ -128,22 +102,20 @@ class StreamCounts:
     def _collected(self, rows: int) -> None:
         self._frozen = None
         self._waiting += rows
-        self.memory_bytes += _ROW_BYTES * rows
-        # With more keys a row is more work, and whoever looks waits for it.
-        most = min(self.all_time[WHOLE].cells.size, _MOST_WAITING)
+        most = min(self.store.whole.cells.size, _MOST_WAITING)
         if self._waiting >= max(most, _LEAST_WAITING):
             self.flush()
 
     def flush(self) -> None:
         """Count what was collected; nothing that can be seen changes by it. O(rows log rows)."""
         cases, effects = self._cases, self._effects
-        self._cases, self._effects = [], []
-        self.memory_bytes -= _ROW_BYTES * self._waiting
-        self._waiting = 0
+        self._cases, self._effects, self._waiting = [], [], 0
         if cases:
             self._count_cases(Columns.concat(cases))
         if effects:
             self._count_effects(Effects.concat(effects))
+
+    # -- counting
 
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
@@ -153,36 +125,45 @@ class StreamCounts:
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
         """Add what somebody else counted; at 0 in all time only. O(cells)."""
         for part in self._parts_at(event_us, codes):
-            self.memory_bytes += part.cells.merge([state])
+            self.store.memory_bytes += part.cells.merge([state])
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return what one reference at one time counts in."""
         self._frozen = None
-        numbers = [WHOLE, *(slice_id(key, code) for key, code in enumerate(codes))]
-        parts = [self._all_time(number) for number in numbers]
-        if event_us >= self.oldest_us:
-            content = self._pane(self.panes.grid.start_of(event_us))
-            parts += [self._part(content, number) for number in numbers]
+        store = self.store
+        content: PaneContent | None = None
+        parts = [store.whole]
+        if event_us >= store.oldest_us:
+            content = store.pane(store.panes.grid.start_of(event_us))
+            parts.append(content.part(WHOLE))
         elif event_us:
             self.beyond_retention += 1
+        for key, code in enumerate(codes):
+            parts += store.parts(content, slice_id(key, code))
         return parts
 
     def _count_cases(self, columns: Columns) -> None:
         self._frozen = None
-        every = binned(columns, self.bits, self.scale)
-        self._add(self.all_time[WHOLE], every.exact)
-        for number, change in every.slices:
-            self._add(self._all_time(number), change)
+        store = self.store
         start = self._one_start(columns.event_us)
         if start is not None:
-            self._add_to_pane(start, every)
+            every = binned(columns, store.bits, store.scale)
+            self._add((store.whole,), every.exact)
+            self._add_to_pane(store.pane(start), every)
             return
+        self._add((store.whole,), counted(columns.labels, columns.scores, columns.counts))
         times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
-        kept = np.flatnonzero(times >= self.oldest_us)
-        self.beyond_retention += times.size - kept.size
-        starts = self.panes.grid.starts_of(times[kept])
+        # Rows whose pane is gone come first, as if they had one pane: none.
+        starts = np.where(
+            times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_GONE)
+        )
         for start, rows in rows_by_group(starts):
-            self._add_to_pane(start, binned(columns.at(kept[rows]), self.bits, self.scale))
+            some = binned(columns.at(rows), store.bits, store.scale)
+            if start == _GONE:
+                self.beyond_retention += rows.size
+                self._add_to_slices(None, some)
+            else:
+                self._add_to_pane(store.pane(start), some)
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -190,168 +171,106 @@ class StreamCounts:
             first = last = event_us
         else:
             first, last = int(event_us.min()), int(event_us.max())
-        if first < self.oldest_us:
+        if first < self.store.oldest_us:
             return None
-        start = self.panes.grid.start_of(first)
-        return start if self.panes.grid.start_of(last) == start else None
+        grid = self.store.panes.grid
+        start = grid.start_of(first)
+        return start if grid.start_of(last) == start else None
 
-    def _add_to_pane(self, start: int, rows: Binned) -> None:
-        content = self._pane(start)
-        self._add(self._part(content, WHOLE), rows.cells)
+    def _add_to_pane(self, content: PaneContent, rows: Binned) -> None:
+        self._add((content.part(WHOLE),), rows.cells)
+        self._add_to_slices(content, rows)
+
+    def _add_to_slices(self, content: PaneContent | None, rows: Binned) -> None:
         for number, change in rows.slices:
-            self._add(self._part(content, number), change)
+            self._add(self.store.parts(content, number), change)
+
+    def _add(self, parts: Iterable[Part], change: ScoreCounts) -> None:
+        for part in parts:
+            self.store.memory_bytes += part.cells.add(change)
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
-        kept = effects.event_us >= self.oldest_us
+        store = self.store
+        kept = effects.event_us >= store.oldest_us
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
-        starts = self.panes.grid.starts_of(effects.event_us)
-        alone = bool(kept.all()) and int(starts.min()) == int(starts.max())
-        only = self._pane(int(starts[0])) if alone else None
+        starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_GONE))
+        found, places = np.unique(starts, return_inverse=True)
+        panes = [None if start == _GONE else store.pane(start) for start in found.tolist()]
+        nothing = np.zeros(len(effects), dtype=np.int64)
+        for _, change, delays in self._changes(effects, nothing):
+            self._take((store.whole,), change, delays, exact=True)
         for numbers, rows in _numbered(effects):
-            some = effects if rows is None else effects[rows]
-            for number, change, delays in self._changes(some, numbers):
-                exact, rounded = self._runs(change, exact=number == WHOLE)
-                self._take(self._all_time(number), exact, change, delays)
-                if only is not None:
-                    self._take(self._part(only, number), rounded, change, delays)
-            if only is not None:
-                continue
-            there = kept if rows is None else kept[rows]
-            at = starts if rows is None else starts[rows]
-            found, index = np.unique(at[there], return_inverse=True)
-            groups = index.astype(np.int64) << _NUMBER_BITS | numbers[there]
-            for group, change, delays in self._changes(some[there], groups):
-                content = self._pane(int(found[group >> _NUMBER_BITS]))
-                part = self._part(content, group & ((1 << _NUMBER_BITS) - 1))
-                self._take(part, self._runs(change, exact=False)[1], change, delays)
+            some, at = (effects, places) if rows is None else (effects[rows], places[rows])
+            groups = at.astype(np.int64) << _NUMBER_BITS | numbers
+            for group, change, delays in self._changes(some, groups):
+                content = panes[group >> _NUMBER_BITS]
+                number = group & ((1 << _NUMBER_BITS) - 1)
+                if number != WHOLE:
+                    parts = store.parts(content, number)
+                elif content is not None:
+                    parts = [content.part(WHOLE)]
+                else:
+                    continue
+                self._take(parts, change, delays, exact=False)
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
         delays = delays_by_group(effects, groups)
-        for group, change in changes_by_group(effects, groups, scale=self.scale):
+        for group, change in changes_by_group(effects, groups, scale=self.store.scale):
             yield group, change, delays.get(group) or Delays()
 
-    def _runs(self, change: Change, *, exact: bool) -> tuple[_Signed, _Signed]:
-        """Return a change's cases as runs: as they are if asked to, and rounded."""
+    def _take(self, parts: Iterable[Part], change: Change, delays: Delays, *, exact: bool) -> None:
+        """Count what happened to one group."""
+        store = self.store
         added, removed = _run(change.added), _run(change.removed)
-        cells = (
-            rounded(added, self.bits, self.scale),
-            rounded(removed, self.bits, self.scale),
-        )
-        return ((added, removed) if exact else cells), cells
-
-    def _take(self, part: Part, runs: _Signed, change: Change, delays: Delays) -> None:
-        added, removed = runs
-        if len(added):
-            self.memory_bytes += part.cells.add(added)
-        if len(removed):
-            self.memory_bytes += part.cells.remove(removed)
-        if change.missed_positives or change.missed_negatives:
-            part.cells.miss(change.missed_positives, change.missed_negatives)
-        part.cover(PaneCoverage(change.coverage, delays))
-
-    def _add(self, part: Part, change: ScoreCounts) -> None:
-        self.memory_bytes += part.cells.add(change)
-
-    def _all_time(self, number: int) -> Part:
-        if number:
-            self.key_revisions[key_of(number)] = self._revision()
-        part = self.all_time.get(number)
-        if part is None:
-            part = self.all_time[number] = self._new_part()
-            self.memory_bytes += OVERHEAD_BYTES
-        return part
-
-    def _pane(self, start: int) -> PaneContent:
-        content = self.panes.at(start)
-        content.touch()
-        return content
-
-    def _part(self, content: PaneContent, number: int) -> Part:
-        if number not in content.parts:
-            self.memory_bytes += OVERHEAD_BYTES
-        return content.part(number)
+        if not exact:
+            added = rounded(added, store.bits, store.scale)
+            removed = rounded(removed, store.bits, store.scale)
+        coverage = PaneCoverage(change.coverage, delays)
+        for part in parts:
+            if len(added):
+                store.memory_bytes += part.cells.add(added)
+            if len(removed):
+                store.memory_bytes += part.cells.remove(removed)
+            if change.missed_positives or change.missed_negatives:
+                part.cells.miss(change.missed_positives, change.missed_negatives)
+            part.cover(coverage)
 
     # -- time
 
     @property
-    def oldest_us(self) -> int:
-        """Since when there are panes. O(1)."""
-        return max(self.floor_us, self.panes.grid.oldest_us)
-
-    @property
-    def has_panes(self) -> bool:
-        """Whether there are panes, or will be when what was collected is counted."""
-        return bool(len(self.panes) or self._cases or self._effects)
-
-    @property
-    def due_us(self) -> int:
-        """When panes coarsen or go next. O(tiers)."""
-        tiers, now_us = self.panes.tiers, self.panes.now_us
-        dues = []
-        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
-            edge = (now_us - tier.until_us) // coarser.width_us * coarser.width_us
-            dues.append(edge + coarser.width_us + tier.until_us)
-        return min(dues)
+    def due_us(self) -> int | None:
+        """When panes coarsen or go next; None without any. O(tiers)."""
+        # What was collected will be in panes.
+        if len(self.store.panes) or self._waiting:
+            return self.store.due_us
+        return None
 
     def advance(self, now_us: int) -> None:
         """Let panes coarsen and go. O(panes that change)."""
         self.flush()
-        if self.panes.advance(now_us):
-            self._panes_changed()
+        if self.store.advance(now_us):
+            self._frozen = None
 
     def reconfigure(self, settings: StreamSettings) -> None:
         """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
         # What was collected has the keys and the panes of before.
         self.flush()
-        self._keys = len(settings.segment_keys)
-        before, after = self.panes, self._panes_for(settings)
-        if before.tiers == after.tiers:
-            return
-        self.floor_us = self.oldest_us
-        self.panes = after
-        after.advance(before.now_us)
-        for pane in before:
-            if pane.start_us >= after.grid.oldest_us:
-                after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
-            else:
-                self.floor_us = max(self.floor_us, pane.end_us)
-        self._panes_changed()
-
-    def _panes_changed(self) -> None:
-        self._frozen = None
-        self.measure()
-
-    def measure(self) -> None:
-        """Find out anew what memory it takes. O(panes)."""
-        parts = list(self.all_time.values())
-        self.memory_bytes = sum(part.cells.memory_bytes for part in parts)
-        self.memory_bytes += sum(pane.content.memory_bytes for pane in self.panes)
+        if self.store.keep(settings):
+            self._frozen = None
 
     # -- reading
-
-    @property
-    def num_panes(self) -> int:
-        """Panes of all slices. O(panes)."""
-        return sum(len(pane.content.parts) for pane in self.panes)
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now; the same object until they change. O(panes)."""
         self.flush()
         if self._frozen is None:
-            self._frozen = FrozenStream(
-                {
-                    number: (part.cells.frozen(), part.coverage)
-                    for number, part in self.all_time.items()
-                },
-                tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
-                names,
-            )
+            self._frozen = self.store.frozen(names)
         return self._frozen
 
 
-_Signed = tuple[ScoreCounts, ScoreCounts]
-"""Cases to add, and cases to take away."""
+_GONE = -(1 << 62)
+"""Stands for the start of a pane that is no longer kept."""
 
 
 def _run(cases: Cases | None) -> ScoreCounts:

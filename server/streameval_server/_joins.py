@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FRAME = Frame(b"SEVS", 1, "a join segment")
 _HEADER = struct.Struct("<qqH")
-_STATE = struct.Struct(f"<q{len(COUNTERS)}q")
+_STATE = struct.Struct(f"<{len(COUNTERS)}q")
 _SLACK = 1_024
 """So many dead rows are not worth a new segment."""
 
@@ -233,20 +233,25 @@ class Joins:
         self._taken = revision
 
     def state_to_bytes(self) -> bytes:
-        """Return what segments do not have: the time and the counters."""
-        return _STATE.pack(self.joiner.now_us, *self.joiner.tally[: len(COUNTERS)].tolist())
+        """Return what segments do not have: the counters."""
+        return _STATE.pack(*self.joiner.tally[: len(COUNTERS)].tolist())
 
     def state_from_bytes(self, data: bytes) -> None:
         """Read it back. Raises CorruptStateError."""
         try:
-            self.joiner.now_us, *tally = _STATE.unpack(data)
+            tally = _STATE.unpack(data)
         except struct.error as error:
             raise CorruptStateError(f"the joiner's counters cannot be read: {error}") from error
         self.joiner.tally[: len(COUNTERS)] = tally
 
     def to_bytes(self) -> bytes:
         """Return all of it in one form; equal for equal joins. O(n log n)."""
-        return encode(self.joiner)
+        # When it was last asked is nothing that it knows: every call says the time.
+        now_us, self.joiner.now_us = self.joiner.now_us, 0
+        try:
+            return encode(self.joiner)
+        finally:
+            self.joiner.now_us = now_us
 
 
 def join_settings(settings: StreamSettings) -> JoinSettings:

@@ -17,7 +17,7 @@ from streameval_server._delays import Delays
 from streameval_server._views import PaneView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streameval._resolution import Scale
     from streameval._state import State
@@ -38,11 +38,12 @@ class Part:
         """Add to the coverage."""
         self.coverage = PaneCoverage.merged((self.coverage, coverage))
 
-    def merge(self, other: Part) -> None:
-        """Add everything that another has counted."""
-        self.cells.merge([other.cells.state()])
-        if not other.coverage.is_empty:
-            self.cover(other.coverage)
+    def merge(self, others: Sequence[Part]) -> int:
+        """Add everything that others have counted; return by how much memory grew. O(cells)."""
+        covered = [part.coverage for part in others if not part.coverage.is_empty]
+        if covered:
+            self.coverage = PaneCoverage.merged((self.coverage, *covered))
+        return self.cells.merge([part.cells.state() for part in others])
 
 
 class PaneContent:
@@ -61,9 +62,11 @@ class PaneContent:
         By the number of the slice.
     revision : int
         Log revision of the last change.
+    is_open : bool
+        Whether the slices' all-time counts lack what it has.
     """
 
-    __slots__ = ("_frozen", "_make", "_now", "parts", "revision")
+    __slots__ = ("_frozen", "_make", "_now", "is_open", "parts", "revision")
 
     def __init__(self, make: Callable[[], Part], revision: Callable[[], int]) -> None:
         self._make = make
@@ -71,6 +74,7 @@ class PaneContent:
         self._frozen: dict[int, PaneView] | None = None
         self.parts: dict[int, Part] = {}
         self.revision = revision()
+        self.is_open = False
 
     def touch(self) -> None:
         """Note a change."""
@@ -88,10 +92,9 @@ class PaneContent:
         """Add everything that other panes hold."""
         self.touch()
         for number in sorted({number for other in others for number in other.parts}):
-            parts = [other.parts[number] for other in others if number in other.parts]
-            mine = self.part(number)
-            mine.cells.merge([part.cells.state() for part in parts])
-            mine.coverage = PaneCoverage.merged(part.coverage for part in (mine, *parts))
+            self.part(number).merge(
+                [other.parts[number] for other in others if number in other.parts]
+            )
 
     def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
         """Return its slices as they are now; the same object until it changes. O(slices)."""
@@ -101,11 +104,6 @@ class PaneContent:
                 for number, part in self.parts.items()
             }
         return self._frozen
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory that it takes, at most about. O(slices)."""
-        return sum(part.cells.memory_bytes for part in self.parts.values())
 
     def to_bytes(self) -> bytes:
         """Return the content. O(cells)."""

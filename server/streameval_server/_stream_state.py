@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
     from streameval._groups import IntArray
     from streameval_server._limits import Limits
+    from streameval_server._pane_content import Part
     from streameval_server._rows import EventTimes, Rows
     from streameval_server._views import FrozenStream
 
 NEVER = 1 << 62
 """Later than any time."""
+
+_PANE_COST = 64
+"""What a pane that coarsens takes of a budget of time, in ids that expire."""
 
 _LENGTHS = struct.Struct("<III")
 
@@ -63,7 +67,8 @@ class StreamState:
         self.total = 0
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
-        self.counts = StreamCounts(info.settings, limits, lambda: self.revision)
+        self._applying = self.revision
+        self.counts = StreamCounts(info.settings, limits, lambda: self._applying)
         self.counts.advance(info.create_us)
         self.joins: Joins | None = None
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
@@ -72,7 +77,7 @@ class StreamState:
 
     def take(self, rows: Rows, revision: int, received_us: int) -> None:
         """Take the rows of one entry."""
-        self.revision = revision
+        self.revision = self._applying = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
             self.counts.add_cases(
@@ -127,6 +132,7 @@ class StreamState:
 
     def update(self, settings: StreamSettings, revision: int) -> None:
         """Go on under other settings. O(panes) when retention changes."""
+        self._applying = revision
         self.counts.reconfigure(settings)
         self.revision = revision
         self.info = replace(self.info, settings=settings)
@@ -140,28 +146,34 @@ class StreamState:
     def due_us(self) -> int:
         """When time has to pass next: ids fall due, or panes coarsen. O(tiers)."""
         joins = None if self.joins is None else self.joins.due_us
-        panes = self.counts.due_us if self.counts.has_panes else NEVER
-        return min(panes, NEVER if joins is None else joins)
+        panes = self.counts.due_us
+        return min(NEVER if panes is None else panes, NEVER if joins is None else joins)
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
         """Let some of what is due by now happen; return how much of the budget that took.
 
         All of it has happened once `due_us` lies in the future.
         """
-        self.revision = revision
+        self._applying = revision
         joins = self.joins
         if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
-            before = len(joins)
+            ids = len(joins)
             self.counts.add_effects(joins.expire(now_us, budget))
-            return before - len(joins) + 1
-        before_panes = len(self.counts.panes)
+            spent = ids - len(joins)
+            # A time at which nothing falls due may be found or not: no change.
+            if spent:
+                self.revision = revision
+            return spent + 1
+        store = self.counts.store
+        panes = len(store.panes)
         self.counts.advance(now_us)
-        return 64 * (before_panes - len(self.counts.panes)) + 1
+        self.revision = revision
+        return _PANE_COST * (panes - len(store.panes)) + 1
 
     def on_time(self, now_us: int) -> None:
         """Note the time of an entry; nothing is due by then."""
         # Without panes nothing has asked for the time to pass.
-        if now_us >= self.counts.due_us:
+        if now_us >= self.counts.store.due_us:
             self.counts.advance(now_us)
 
     # -- reading
@@ -194,7 +206,7 @@ class StreamState:
             other_values=self.segments.overflowed,
             beyond_retention=self.counts.beyond_retention,
             kept_ids=self.kept_ids,
-            panes=self.counts.num_panes,
+            panes=self.counts.store.num_panes,
             state_bytes=self.memory_bytes,
         )
 
@@ -208,10 +220,10 @@ class StreamState:
         self.counts.flush()
         name = self.info.name
         yield _part(STREAM_PART, name), self._head() if self.revision > since else None
-        for key, changed_at in sorted(self.counts.key_revisions.items()):
+        for key, changed_at in sorted(self.counts.store.key_revisions.items()):
             data = parts_to_bytes(self._slices(key)) if changed_at > since else None
             yield _part(SLICE_PART, key, name), data
-        for pane in self.counts.panes:
+        for pane in self.counts.store.panes:
             changed = pane.content.revision > since
             yield (
                 _part(PANE_PART, pane.start_us, name),
@@ -227,19 +239,17 @@ class StreamState:
         self.counts.flush()
         name = self.info.name
         yield _part(STREAM_PART, name), self._head()
-        for key in sorted(self.counts.key_revisions):
+        for key in sorted(self.counts.store.key_revisions):
             yield _part(SLICE_PART, key, name), parts_to_bytes(self._slices(key))
-        for pane in self.counts.panes:
+        for pane in self.counts.store.panes:
             yield _part(PANE_PART, pane.start_us, name), pane.content.to_bytes()
         if self.joins is not None:
             yield _part(JOIN_PART, name), self.joins.to_bytes()
 
-    def _slices(self, key: int) -> dict[int, Any]:
-        return {
-            number: part
-            for number, part in self.counts.all_time.items()
-            if number and key_of(number) == key
-        }
+    def _slices(self, key: int) -> dict[int, Part]:
+        store = self.counts.store
+        numbers = [number for number in store.numbers() if number and key_of(number) == key]
+        return {number: store.all_time(number) for number in numbers}
 
     def _head(self) -> bytes:
         info = self.info
@@ -253,13 +263,13 @@ class StreamState:
             "sources": self.sources,
             "values": self.segments.values,
             "overflowed": self.segments.overflowed,
-            "now_us": self.counts.panes.now_us,
-            "floor_us": self.counts.floor_us,
+            "now_us": self.counts.store.panes.now_us,
+            "floor_us": self.counts.store.floor_us,
             "beyond_retention": self.counts.beyond_retention,
         }
         text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
         joins = b"" if self.joins is None else self.joins.state_to_bytes()
-        whole = parts_to_bytes({WHOLE: self.counts.all_time[WHOLE]})
+        whole = parts_to_bytes({WHOLE: self.counts.store.whole})
         return b"".join((_LENGTHS.pack(len(text), len(joins), len(whole)), text, joins, whole))
 
     @classmethod
@@ -297,29 +307,29 @@ class StreamState:
         settings = StreamSettings(**fields["settings"])
         info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
         self = cls(info, limits)
-        self.revision = fields["revision"]
+        self.revision = self._applying = fields["revision"]
         self.total = fields["total"]
         self.sources = fields["sources"]
         self.segments.restore(fields["values"])
         self.segments.overflowed = fields["overflowed"]
-        counts = self.counts
-        counts.advance(fields["now_us"])
-        counts.floor_us = fields["floor_us"]
-        counts.beyond_retention = fields["beyond_retention"]
-        counts.all_time.update(parts_from_bytes(blobs[2], None, settings.scale))
+        self.counts.beyond_retention = fields["beyond_retention"]
+        store = self.counts.store
+        store.advance(fields["now_us"])
+        store.floor_us = fields["floor_us"]
+        store.settled.update(parts_from_bytes(blobs[2], None, settings.scale))
         segments: dict[int, bytes] = {}
         for part, data in parts.items():
             kind, _, number = part.partition("/")
             if kind == SLICE_PART:
-                counts.all_time.update(parts_from_bytes(data, settings.resolution, settings.scale))
-                counts.key_revisions[int(number)] = revision
+                store.settled.update(parts_from_bytes(data, settings.resolution, settings.scale))
+                store.key_revisions[int(number)] = revision
             elif kind == PANE_PART:
-                content = counts.panes.at(int(number))
+                content = store.panes.at(int(number))
                 content.revision = revision
                 content.parts = parts_from_bytes(data, settings.resolution, settings.scale)
             elif kind == JOIN_PART:
                 segments[int(number)] = data
-        counts.measure()
+        store.measure()
         if blobs[1]:
             self.joins = Joins(settings)
             self.joins.restore(revision, segments)
