@@ -17,7 +17,7 @@ from streameval.client import _clock, _segments
 from streameval.v1 import ingest_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval._columns import BoolArray
     from streameval._groups import FloatArray, IntArray
@@ -52,6 +52,9 @@ class Rows(Protocol):
 
     def cut(self, rows: int) -> tuple[Rows, Rows | None]:
         """Return the first so many rows (at least one), and the rest."""
+
+    def chunks(self, rows: int) -> Iterator[Rows]:
+        """Yield them, so many at a time."""
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[Rows, Rows | None]:
         """Return as many rows as one batch may have (at least one), and the rest."""
@@ -94,6 +97,11 @@ class Columns:
         if self.size <= rows:
             return self, None
         return self.take(slice(None, max(1, rows))), self.take(slice(max(1, rows), None))
+
+    def chunks(self, rows: int) -> Iterator[Self]:
+        """Yield them, so many at a time. O(rows)."""
+        for start in range(0, self.size, rows):
+            yield self.take(slice(start, start + rows))
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[Self, Self | None]:
         """Return as many rows as one batch may have (at least one), and the rest. O(rows)."""
@@ -342,6 +350,10 @@ class MissRows:
     def cut(self, rows: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
         """Return themselves: they are one row on the wire."""
         return self, None
+
+    def chunks(self, rows: int) -> Iterator[MissRows]:  # noqa: ARG002 - a protocol's signature
+        """Yield themselves: they are one row on the wire."""
+        yield self
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
         """Return themselves: they are one row on the wire."""

@@ -202,6 +202,11 @@ class Sender:
         if self._cursor == len(self._window):
             if not self._queue:
                 return None
+            first = self._queue[0]
+            if first.size > 2 * self._max_rows:
+                # At once: cutting a list's head off again and again copies its rest each time.
+                self._queue.popleft()
+                self._queue.extendleft(reversed(list(first.chunks(self._max_rows))))
             head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
             if rest is not None:
                 self._queue.appendleft(rest)

@@ -167,16 +167,23 @@ class Transport:
         try:
             return call(request, timeout=timeout_s, metadata=self.metadata)
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise self._failure(error) from None
 
     def _streamed(self, call: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
         answers = call(request, timeout=timeout_s, metadata=self.metadata)
         try:
             yield from answers
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise self._failure(error) from None
         finally:
             answers.cancel()
+
+    def _failure(self, error: grpc.RpcError) -> ClientError:
+        """Return why a call failed: a channel that is closed cancels its calls."""
+        failure = from_rpc_error(error)
+        if failure.code == "CANCELLED" and self._closed:
+            return ClosedError("the client is closed")
+        return failure
 
     def close(self) -> None:
         """Close the channel; further calls raise ClosedError."""

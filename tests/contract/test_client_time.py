@@ -17,6 +17,7 @@ from streameval import Evaluator, InvalidInputError
 from streameval._windowed import WindowedEvaluator
 from streameval.client import (
     Client,
+    ClosedError,
     InvalidRequestError,
     MergeState,
     NotFoundError,
@@ -330,6 +331,30 @@ def test_watching_ends_with_the_server(free_address: str) -> None:
             waiting.start()
         waiting.join(20)
         assert len(caught) == 1
+
+
+def test_closing_ends_who_watches(address: str) -> None:
+    """Who waits for the next snapshot hears that the client was closed."""
+    client = Client(address)
+    stream = client.stream("wat/closed")
+    stream.add_case(True, 0.9)
+    stream.flush()
+    watching = stream.watch()
+    next(watching)
+    caught: list[str] = []
+
+    def wait() -> None:
+        try:
+            next(watching)
+        except ClosedError as error:
+            caught.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.05)
+    client.close()
+    waiting.join(20)
+    assert caught == ["the client is closed"]
 
 
 def test_rows_that_waited_count_when_they_were_added(

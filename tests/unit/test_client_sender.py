@@ -85,6 +85,16 @@ def test_the_window_is_bounded_in_bytes() -> None:
     assert sent(made) == [6, 7, 8]
 
 
+def test_a_large_piece_is_cut_at_once() -> None:
+    """Rows far beyond a batch go out in order, whole."""
+    made = connected(rows(1003), max_batch_rows=10, max_inflight_bytes=1 << 30)
+    scores: list[float] = []
+    while (message := made.next_message()) is not None:
+        scores += np.frombuffer(message.batch.cases.scores_f64le).tolist()
+    assert scores == list(range(1003))
+    assert made.sent_rows == made.put_rows == 1003
+
+
 def test_a_batch_larger_than_the_window_goes_alone() -> None:
     """A window smaller than a batch does not stop everything."""
     made = connected(rows(100), rows(100), max_inflight_bytes=10)
