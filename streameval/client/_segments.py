@@ -99,12 +99,13 @@ def of_marks(
     counts : int64[runs]
         How many rows each run has.
     """
-    rows = [dict(mark) for mark in marks]
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    number = [numbers.setdefault(mark, len(numbers)) for mark in marks]
+    which = np.repeat(np.array(number, dtype=np.uint32), counts)
+    distinct = [dict(mark) for mark in numbers]
     found = []
-    for key in dict.fromkeys(key for mark in marks for key, _ in mark):
+    for key in dict.fromkeys(key for mark in numbers for key, _ in mark):
         places: dict[str, int] = {}
-        codes = [places.setdefault(row.get(key, ""), len(places)) for row in rows]
-        found.append(
-            SegmentCodes(key, tuple(places), np.repeat(np.array(codes, dtype=np.uint32), counts))
-        )
+        codes = [places.setdefault(row.get(key, ""), len(places)) for row in distinct]
+        found.append(SegmentCodes(key, tuple(places), np.array(codes, dtype=np.uint32)[which]))
     return tuple(found)

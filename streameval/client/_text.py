@@ -101,17 +101,20 @@ def check_segments(segments: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if not hasattr(segments, "items"):
         message = f"segments must be a mapping of keys to values, got {segments!r:.60}"
         raise InvalidInputError(message, field="segments")
+    items = tuple(segments.items())
     try:
-        pairs = [_pair(key, value) for key, value in segments.items()]
+        return _pairs(items)
     except TypeError:  # what cannot be hashed is no text
-        pairs = [(check_key(each), _check_value(each, segments[each], None)) for each in segments]
-    return tuple(pair for pair in pairs if pair[1])
+        for key, value in items:
+            _check_value(check_key(key), value, None)
+        raise
 
 
 @lru_cache(maxsize=4096)
-def _pair(key: Any, value: Any) -> tuple[str, str]:
-    """Return a key and its value; no value is the same as no key."""
-    return check_key(key), _check_value(key, value, None)
+def _pairs(items: tuple[tuple[Any, Any], ...]) -> tuple[tuple[str, str], ...]:
+    """Return keys and values, checked; no value is the same as no key."""
+    checked = [(check_key(key), _check_value(key, value, None)) for key, value in items]
+    return tuple(pair for pair in checked if pair[1])
 
 
 def check_segment_columns(
