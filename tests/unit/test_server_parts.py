@@ -1,0 +1,273 @@
+"""The parts of a stream: delays, cells that wait, segment values, ids and their segments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ddsketch import DDSketch
+
+from streameval import Evaluator
+from streameval._effects import Effect, Effects
+from streameval._errors import CorruptStateError
+from streameval._multiset import Run, ScoreCounts
+from streameval._state import empty_state
+from streameval_server._cells import Cells
+from streameval_server._coverage import PaneCoverage
+from streameval_server._delays import Delays, delays_by_group
+from streameval_server._joins import FRAME, Joins, load_segment
+from streameval_server._rows import SegmentCodes
+from streameval_server._segments import ABSENT, Segments
+from streameval_server._stream_settings import HOUR_US, SECOND_US, StreamSettings
+from streameval_server._views import OTHER
+
+NOW = 1_800_000_000_000_000
+
+# -- delays
+
+
+def test_delays_are_a_ddsketch():
+    """The same quantiles as a sketch that was fed one by one, within 1 % of the exact ones."""
+    rng = np.random.default_rng(1)
+    delays = np.round(np.exp(rng.normal(20, 3, 5000))).astype(np.int64)
+    bucketed = Delays.of(delays)
+    peer = DDSketch(0.01)
+    for delay in delays.tolist():
+        peer.add(delay)
+    assert len(bucketed) == 5000
+    for quantile in (0.0, 0.1, 0.5, 0.9, 0.99, 1.0):
+        value = bucketed.quantile_us(quantile)
+        assert value == pytest.approx(peer.get_quantile_value(quantile), rel=1e-9)
+        exact = np.quantile(delays, quantile, method="lower")
+        assert value == pytest.approx(exact, rel=0.0101)
+
+
+def test_delays_merge_exactly():
+    """The delays of all panes together are those of one."""
+    rng = np.random.default_rng(2)
+    parts = [rng.integers(0, 10**9, 100) for _ in range(5)]
+    merged = Delays.merged(map(Delays.of, parts))
+    whole = Delays.of(np.concatenate(parts))
+    assert merged.to_bytes() == whole.to_bytes()
+    again = Delays.from_bytes(merged.to_bytes())
+    assert again.to_bytes() == merged.to_bytes()
+    assert Delays.merged([]).quantile_us(0.5) is None
+
+
+def test_labels_that_come_at_once_have_no_delay():
+    """Or before their prediction."""
+    delays = Delays.of(np.array([0, -5, 0]))
+    assert (len(delays), delays.quantile_us(0.5)) == (3, 0.0)
+
+
+@pytest.mark.parametrize("data", [b"x", bytes(20), Delays.of(np.array([5])).to_bytes() * 2])
+def test_damaged_delays_are_refused(data):
+    """Neither a torn column nor one that is out of order."""
+    with pytest.raises(CorruptStateError):
+        Delays.from_bytes(data)
+
+
+def test_delays_are_those_of_labels_by_group():
+    """What else happens to predictions has none."""
+    kinds = [Effect.PREDICTED, Effect.LABELLED_POSITIVE, Effect.LABELLED_NEGATIVE, Effect.EXPIRED]
+    effects = Effects(
+        kinds=np.array(kinds, dtype=np.uint8),
+        event_us=np.array([0, 0, 10, 0]),
+        at_us=np.array([1, 1000, 1000, 10**9]),
+        scores=np.zeros(4),
+        codes=np.zeros((4, 0), dtype=np.uint16),
+    )
+    found = delays_by_group(effects, np.array([1, 1, 2, 2]))
+    assert set(found) == {1, 2}
+    assert found[1].quantile_us(1) == pytest.approx(1000, rel=0.01)
+    assert found[2].quantile_us(1) == pytest.approx(990, rel=0.01)
+    assert delays_by_group(effects, np.zeros(4, dtype=np.int64))[0].counts.sum() == 2
+
+
+def test_coverage_merges_to_the_same_object_when_there_is_one():
+    """What did not change is the same, so that answers stay cached."""
+    part = PaneCoverage()
+    assert PaneCoverage.merged([part]) is part
+    assert PaneCoverage.merged([]).is_empty
+
+
+# -- cells
+
+
+@pytest.mark.parametrize("max_cells", [40, 100_000])
+@pytest.mark.parametrize("bits", [None, 6])
+def test_cells_count_as_an_evaluator_does(bits, max_cells):
+    """However much waits, whoever looks, and whatever is taken away."""
+    rng = np.random.default_rng(3)
+    cells = Cells(empty_state(resolution=bits, scale=None, max_cells=max_cells), bits)
+    peer = Evaluator(resolution=bits, max_cells=max_cells)
+    for step in range(60):
+        scores, labels = rng.normal(size=300), rng.random(300) < 0.3
+        change = ScoreCounts(Run.of(scores[labels]), Run.of(scores[~labels]))
+        if bits is not None:
+            empty = empty_state(resolution=bits, scale=None, max_cells=None)
+            change = ScoreCounts(
+                empty.quantised(change.positives), empty.quantised(change.negatives)
+            )
+        before = cells.memory_bytes
+        grown = cells.add(change)
+        assert cells.memory_bytes == before + grown
+        peer.add_cases(labels=labels, scores=scores)
+        if step % 7 == 0:
+            frozen = cells.frozen()
+            assert cells.frozen() is frozen
+            assert frozen.evaluator == peer
+            assert frozen.evaluator is frozen.evaluator
+        if step % 20 == 10:
+            cells.remove(ScoreCounts(Run.of(scores[labels][:5]), Run.of(scores[~labels][:5])))
+            peer.remove_cases(labels=[True] * 5, scores=scores[labels][:5])
+            peer.remove_cases(labels=[False] * 5, scores=scores[~labels][:5])
+        if step == 30:
+            cells.miss(2, 3)
+            peer.add_misses(2)
+            peer.add_negative_misses(3)
+            assert frozen.evaluator.num_misses == 0
+    assert Evaluator._of(cells.state()) == peer
+    cells.state()._check()
+
+
+# -- segments
+
+
+def column(values, codes) -> SegmentCodes:
+    return SegmentCodes("country", values, np.array(codes, dtype=np.uint32))
+
+
+def test_values_are_numbered_as_they_come():
+    """Those that no row has take no place; beyond the most they share one, and are counted."""
+    segments = Segments(["plan", "country"], max_values=2)
+    first = segments.encode((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)
+    assert first.tolist() == [[0, 0, 0, 0], [2, 0, 3, 2]]
+    second = segments.encode((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)
+    assert second[1].tolist() == [1, 3, 2, 1]
+    assert segments.values == [["", OTHER], ["", OTHER, "US", "DE"]]
+    assert segments.overflowed == 2
+    assert segments.row([("country", "DE"), ("plan", "x")]) == [2, 3]
+    assert segments.row([("country", "IT")]) == [0, 1]
+    assert segments.overflowed == 3
+    assert Segments([], 5).encode((), 3) is None
+
+
+def test_names_of_slices():
+    """Each value that there is has a number of its own."""
+    segments = Segments(["a"], max_values=2)
+    segments.row([("a", "x")])
+    segments.declare(["a", "b"])
+    names = segments.names()
+    assert set(names) == {("a", ""), ("a", OTHER), ("a", "x"), ("b", ""), ("b", OTHER)}
+    assert len(set(names.values())) == len(names)
+
+
+# -- joins
+
+
+SETTINGS = StreamSettings(label_ttl_us=HOUR_US, relabel_ttl_us=HOUR_US, segment_keys=("k",))
+
+
+def predict(joins: Joins, ids: list[bytes], now: int = NOW, code: int = 2) -> None:
+    joins.joiner.predict(
+        ids,
+        scores=np.arange(len(ids), dtype=np.float64),
+        event_us=np.full(len(ids), now),
+        now_us=now,
+        codes=np.full((len(ids), 1), code, dtype=np.uint16),
+    )
+
+
+def restored(revision: int, parts: dict[int, bytes], tally: bytes) -> Joins:
+    joins = Joins(SETTINGS)
+    joins.restore(revision, parts)
+    joins.state_from_bytes(tally)
+    joins.joiner._check()
+    return joins
+
+
+def test_segments_list_what_came_and_went():
+    """And are compacted once half of them is dead."""
+    rng = np.random.default_rng(4)
+    joins, parts, since = Joins(SETTINGS), {}, 0
+    sizes = []
+    for revision in range(1, 40):
+        now = NOW + revision * 60 * SECOND_US
+        ids = [b"%d" % n for n in rng.integers(0, 4000, 300)]
+        predict(joins, ids, now)
+        labelled = [b"%d" % n for n in rng.integers(0, 4000, 100)]
+        joins.joiner.label(labelled, positives=rng.random(100) < 0.5, now_us=now)
+        joins.joiner.retract([b"%d" % n for n in rng.integers(0, 4000, 200)], now_us=now)
+        data = joins.take(revision, since)
+        since = revision
+        parts = {number: parts[number] for number in joins.segments if number != revision}
+        if data is not None:
+            parts[revision] = data
+        again = restored(revision, parts, joins.state_to_bytes())
+        assert again.to_bytes() == joins.to_bytes()
+        assert again.segments == joins.segments
+        sizes.append(len(parts))
+    assert max(sizes) > 3
+    assert min(sizes[5:]) == 1
+    assert joins.take(40, 39) is None, "nothing changed"
+
+
+def test_a_checkpoint_in_vain_is_made_good():
+    """What it took must not be missing from the next."""
+    joins = Joins(SETTINGS)
+    predict(joins, [b"a", b"b"])
+    assert joins.take(1, 0) is not None
+    joins.joiner.retract([b"a"], now_us=NOW)
+    joins.take(2, 1)  # and the disk failed
+    predict(joins, [b"c"])
+    data = joins.take(3, 1)
+    assert list(joins.segments) == [3]
+    assert restored(3, {3: data}, joins.state_to_bytes()).to_bytes() == joins.to_bytes()
+
+
+def test_settings_change_under_way():
+    """More keys: rows of before are in no slice of them. Other buckets: due no earlier."""
+    joins = Joins(SETTINGS)
+    predict(joins, [b"a"])
+    joins.take(1, 0)
+    longer = StreamSettings(
+        label_ttl_us=100 * HOUR_US, relabel_ttl_us=90 * HOUR_US, segment_keys=("k", "l")
+    )
+    joins.reconfigure(longer)
+    joins.joiner._check()
+    assert joins.table.codes[joins.table.find([b"a"])].tolist() == [[2, ABSENT]]
+    assert joins.due_us >= NOW + HOUR_US
+    data = joins.take(2, 1)
+    assert list(joins.segments) == [2]
+    again = Joins(longer)
+    again.restore(2, {2: data})
+    again.state_from_bytes(joins.state_to_bytes())
+    assert again.to_bytes() == joins.to_bytes()
+    assert len(joins.expire(joins.due_us, 10)) == 1
+
+
+def test_expiry_takes_no_more_than_its_budget():
+    """And all of it in the end."""
+    joins = Joins(SETTINGS)
+    predict(joins, [b"%d" % n for n in range(100)])
+    due = joins.due_us
+    sizes = []
+    while joins.due_us is not None and joins.due_us <= due:
+        sizes.append(len(joins.expire(due, 30)))
+        joins.table._check()
+    assert sizes == [30, 30, 30, 10]
+    assert len(joins) == 0
+
+
+def test_damaged_segments_are_refused():
+    """Truncated, altered, or taking away what is not there."""
+    joins = Joins(SETTINGS)
+    predict(joins, [b"a", b"b"])
+    data = joins.take(1, 0)
+    for bad in (data[:-1], data[:20] + b"x" + data[21:], FRAME.sealed(b""), b""):
+        with pytest.raises(CorruptStateError):
+            load_segment(Joins(SETTINGS).table, bad)
+    joins.joiner.retract([b"a"], now_us=NOW)
+    gone = joins.take(2, 1)
+    with pytest.raises(CorruptStateError, match="no segment before it has"):
+        load_segment(Joins(SETTINGS).table, gone)
