@@ -3,11 +3,12 @@
 Its layers, from the caller to the wire:
 
 - `Client`, `Stream`: the verbs. `AsyncClient`, `AsyncStream`: the same for asyncio.
-- `_adding`: what is added, checked with the library's own rules (`_text`).
+- `_case_verbs`, `_id_verbs`: what is added, checked with the library's own rules
+  (`_adding`, `_text`).
 - `_questions`: what is asked, and how answers are read (`_selection`, `_convert`).
 - `_core`: the parts put together, and what a fork or the end of the process does.
-- `_buffer`: the bounded buffer that every call appends to (`_runs`, `_clock`);
-  `_order` makes few large pieces of it, `_rows` batches.
+- `_buffer`: the bounded buffer that every call appends to (`_lane`, `_runs`, `_clock`);
+  `_order` makes few large pieces of it, `_rows` and `_id_rows` batches.
 - `_sender`: numbers batches and keeps what is not acknowledged, without I/O.
 - `_delivery`: from buffer to sender, and what there is to tell of it.
 - `_worker`, `_async_worker`: the thread, or the task, that moves messages.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.client import _questions
-from streameval.client._adding import Adding
+from streameval.client._case_verbs import CaseVerbs
+from streameval.client._id_verbs import IdVerbs
 from streameval.client._merge import Upload
 from streameval.client._selection import Selecting
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.client._selection import Window
 
 
-class AsyncStream(Adding, Selecting):
+class AsyncStream(CaseVerbs, IdVerbs, Selecting):
     """One stream of a server, for asyncio: the verbs of `Stream`.
 
     `AsyncClient.stream` makes it. The methods that add return at once, without

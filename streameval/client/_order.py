@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client._rows import CaseRows, LabelRows, MissRows, PredictionRows, joined
+from streameval.client._id_rows import LabelRows, PredictionRows
+from streameval.client._rows import CaseRows, MissRows, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.client._rows import IdRows, Rows
+    from streameval.client._id_rows import IdRows
+    from streameval.client._rows import Rows
 
 PREDICTION, LABEL, RETRACTION = 0, 1, 5
 """Ranks in a phase. Labels have four, by whether they carry a time and a score."""

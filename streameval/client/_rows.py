@@ -30,9 +30,6 @@ _ENVELOPE_BYTES = 512
 _CASE_BYTES = 9
 _COUNT_BYTES = 10
 _TIME_BYTES = 8
-_SCORE_BYTES = 8
-# An id's tag and length, where it is at most 128 bytes long.
-_ID_BYTES = 3
 
 
 class Rows(Protocol):
@@ -169,7 +166,8 @@ def _join(name: str, columns: list[Any], sizes: list[int]) -> Any:
     return np.concatenate(columns)
 
 
-def _times_field(times: Times, offset_us: int) -> list[int]:
+def times_field(times: Times, offset_us: int) -> list[int]:
+    """Return times as a field, stamps made times."""
     times = _clock.dated(times, offset_us)
     if times is None:
         return []
@@ -179,7 +177,8 @@ def _times_field(times: Times, offset_us: int) -> list[int]:
     return listed
 
 
-def _segment_fields(segments: Segments) -> list[ingest_pb2.SegmentColumn]:
+def segment_fields(segments: Segments) -> list[ingest_pb2.SegmentColumn]:
+    """Return segments as a field."""
     return [column.column() for column in segments]
 
 
@@ -216,109 +215,10 @@ class CaseRows(Columns):
             scores_f64le=self.scores.astype("<f8", copy=False).tobytes(),
             positives_bits=np.packbits(self.positives, bitorder="little").tobytes(),
             counts=None if self.counts is None else self.counts.tolist(),
-            event_times_us=_times_field(self.times, offset_us),
-            segments=_segment_fields(self.segments),
+            event_times_us=times_field(self.times, offset_us),
+            segments=segment_fields(self.segments),
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, cases=cases)
-
-
-class IdRows(Columns):
-    """Rows with an id each."""
-
-    LIKE = "ids"
-    ids: list[str]
-
-    def _id_bytes(self) -> int:
-        text = "".join(self.ids)
-        return self.size * _ID_BYTES + (len(text) if text.isascii() else len(text.encode()))
-
-
-@dataclass(frozen=True, eq=False)
-class PredictionRows(IdRows):
-    """Scores by id; the truth comes later.
-
-    Attributes
-    ----------
-    stream : str
-    ids : list of str
-    scores : float64[n]
-        Finite.
-    times : int, int64[n] or None
-    segments : tuple of SegmentCodes
-    """
-
-    ids: list[str]
-    scores: FloatArray
-    times: Times = None
-    segments: Segments = ()
-
-    def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * _SCORE_BYTES
-
-    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
-        predictions = ingest_pb2.Predictions(
-            ids=self.ids,
-            scores=self.scores.tolist(),
-            event_times_us=_times_field(self.times, offset_us),
-            segments=_segment_fields(self.segments),
-        )
-        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
-
-
-@dataclass(frozen=True, eq=False)
-class LabelRows(IdRows):
-    """The truth by id.
-
-    Attributes
-    ----------
-    stream : str
-    ids : list of str
-    positives : bool[n]
-    times : int, int64[n] or None
-        Of the predictions, where the caller knows them.
-    scores : float64[n] or None
-        Of the predictions, where the caller knows them.
-    """
-
-    ids: list[str]
-    positives: BoolArray
-    times: Times = None
-    scores: FloatArray | None = None
-
-    def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * (1 + _SCORE_BYTES)
-
-    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
-        labels = ingest_pb2.Labels(
-            ids=self.ids,
-            positives=self.positives.tolist(),
-            event_times_us=_times_field(self.times, offset_us),
-            scores=None if self.scores is None else self.scores.tolist(),
-        )
-        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
-
-
-@dataclass(frozen=True, eq=False)
-class RetractionRows(IdRows):
-    """Ids that should no longer count.
-
-    Attributes
-    ----------
-    stream : str
-    ids : list of str
-    """
-
-    ids: list[str]
-
-    def _column_bytes(self) -> int:
-        return self._id_bytes()
-
-    def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:  # noqa: ARG002 - a protocol's signature
-        """Return them as a batch. O(n)."""
-        retractions = ingest_pb2.Retractions(ids=self.ids)
-        return ingest_pb2.Batch(sequence=sequence, stream=self.stream, retractions=retractions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +272,7 @@ class MissRows:
         misses = ingest_pb2.Misses(
             positives=self.positives,
             negatives=self.negatives,
-            event_time_us=_times_field(self.times, offset_us)[0] if self.times else 0,
+            event_time_us=times_field(self.times, offset_us)[0] if self.times else 0,
             segments=[types_pb2.Segment(key=key, value=value) for key, value in self.segments],
         )
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)

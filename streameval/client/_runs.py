@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.client import _clock
+from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
 from streameval.client._order import LABEL, PREDICTION, RETRACTION, label_rank, phases
-from streameval.client._rows import CaseRows, LabelRows, PredictionRows, RetractionRows
+from streameval.client._rows import CaseRows
 from streameval.client._segments import of_marks
 
 if TYPE_CHECKING:
     from streameval._columns import BoolArray
     from streameval._groups import FloatArray, IntArray
     from streameval.client._clock import Stamps, Times
-    from streameval.client._rows import IdRows
+    from streameval.client._id_rows import IdRows
     from streameval.client._segments import Segments
 
 Pairs = tuple[tuple[str, str], ...]

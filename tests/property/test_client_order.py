@@ -9,9 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.client._adding import Adding
 from streameval.client._buffer import Buffer
+from streameval.client._case_verbs import CaseVerbs
 from streameval.client._clock import clock_ns
+from streameval.client._id_verbs import IdVerbs
 from streameval.client._sender import Sender
 from streameval.v1 import ingest_pb2
 
@@ -52,6 +53,10 @@ def pairs(chosen: dict[str, str] | None) -> frozenset:
     return frozenset((key, value) for key, value in (chosen or {}).items() if value)
 
 
+class Verbs(CaseVerbs, IdVerbs):
+    """Everything that adds to a stream."""
+
+
 class Expected:
     """What is to arrive: by id in order, and cases in any."""
 
@@ -60,7 +65,7 @@ class Expected:
         self.cases: list = []
         self.misses: dict = defaultdict(int)
 
-    def call(self, stream: Adding, call: tuple) -> None:
+    def call(self, stream: Verbs, call: tuple) -> None:
         """Make a call, and note what it means."""
         kind, *rest = call
         if kind == "case":
@@ -84,7 +89,7 @@ class Expected:
         else:
             self._columns(stream, kind, rest)
 
-    def _columns(self, stream: Adding, kind: str, rest: list) -> None:
+    def _columns(self, stream: Verbs, kind: str, rest: list) -> None:
         rows = rest[0]
         names, labels, values = zip(*rows)
         if kind == "cases":
@@ -170,7 +175,7 @@ class Arrived(Expected):
 def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int) -> None:
     """Every id hears the same in the same order; cases and misses add up to the same."""
     box = Buffer(capacity=10**6, batch_rows=10, when_full="drop", start=lambda: True)
-    stream = Adding(box, "s")
+    stream = Verbs(box, "s")
     sender = Sender("p", 1, random=lambda: 0.5)
     sender.open()
     resume = ingest_pb2.Resume(

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from streameval import Evaluator, InvalidInputError
 from streameval.client._clock import Stamps, dated, joined, shared
 from streameval.client._errors import error_for
+from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
 from streameval.client._merge import PIECE_BYTES, MergeState, Upload
 from streameval.client._order import in_order, phases, rank_of
-from streameval.client._rows import LabelRows, PredictionRows, RetractionRows, Rows
+from streameval.client._rows import Rows
 from streameval.client._segments import SegmentCodes
 from streameval.client._segments import joined as joined_segments
 from streameval.client._text import check_ids, check_segment_columns, check_segments

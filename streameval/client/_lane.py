@@ -1,0 +1,79 @@
+"""What was added for one stream and not yet taken. The buffer's lock guards it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.client._clock import Stamps
+from streameval.client._id_rows import IdRows
+from streameval.client._order import in_any_order, in_order
+from streameval.client._runs import CaseRun, IdRun
+
+if TYPE_CHECKING:
+    from streameval.client._rows import CaseRows, MissRows, Rows
+
+
+class Lane:
+    """What was added for one stream and not yet taken.
+
+    Attributes
+    ----------
+    stream : str
+    stamps : Stamps
+        Shared by all its rows.
+    cases, ids : CaseRun, IdRun
+        What was added one by one.
+    pieces : list of CaseRows or MissRows
+        Cases and misses in columns.
+    done : list of IdRows or IdRun
+        What was done to ids before what is in `ids`, in order.
+    """
+
+    __slots__ = ("cases", "done", "ids", "pieces", "stamps", "stream")
+
+    def __init__(self, stream: str, stamps: Stamps | None = None) -> None:
+        self.stream = stream
+        self.stamps = stamps or Stamps()
+        self.clear()
+
+    def clear(self) -> None:
+        """Start empty."""
+        self.cases = CaseRun(self.stamps)
+        self.ids = IdRun(self.stamps)
+        self.pieces: list[CaseRows | MissRows] = []
+        self.done: list[IdRows | IdRun] = []
+
+    def swap(self) -> Lane | None:
+        """Return what is here, if anything, and start empty. O(1)."""
+        if not (self.cases.scores or self.ids.ids or self.pieces or self.done):
+            return None
+        taken = Lane(self.stream, self.stamps)
+        taken.cases, taken.ids = self.cases, self.ids
+        taken.pieces, taken.done = self.pieces, self.done
+        self.clear()
+        return taken
+
+    def append(self, rows: CaseRows | IdRows | MissRows) -> None:
+        """Append columns."""
+        if isinstance(rows, IdRows):
+            self.close_run()
+            self.done.append(rows)
+        else:
+            self.pieces.append(rows)
+
+    def close_run(self) -> None:
+        """Let what is done to ids from now on come after what was done to them before."""
+        if self.ids.ids:
+            self.done.append(self.ids)
+            self.ids = IdRun(self.stamps)
+
+    def rows(self) -> list[Rows]:
+        """Return it all in few pieces, what is done to ids in order. O(rows)."""
+        self.close_run()
+        pieces = self.pieces
+        if self.cases.scores:
+            pieces = [*pieces, self.cases.rows(self.stream)]
+        ids: list[IdRows] = []
+        for each in self.done:
+            ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
+        return [*in_any_order(pieces), *in_order(ids)]
