@@ -2,21 +2,24 @@
 
 The oracle knows the contents of each (producer, epoch, sequence) that was ever
 sent, and which of them the disk holds. From these it counts each stream anew,
-case by case.
+case by case and id by id.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import zlib
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._calls import UnaryCall
@@ -26,8 +29,12 @@ from streameval_server._entries import Kind
 from streameval_server._errors import RequestError, StorageError
 from streameval_server._limits import Limits
 from streameval_server._log import SqliteStorage
+from streameval_server._merge import MergeInbox, stored_merge
 from streameval_server._session import IngestSession
 from streameval_server._storage import MemoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LIMITS = Limits(
     apply_rows=5,
@@ -40,8 +47,44 @@ LIMITS = Limits(
 PRODUCERS = ("p", "q")
 STREAMS = ("a", "b/1")
 
-Contents = tuple[str, list[tuple[float, bool]], int] | None
-"""Stream, scored cases and missed positives; None for a batch that must be refused."""
+
+class Contents(NamedTuple):
+    """What a batch holds: one kind of rows."""
+
+    stream: str
+    cases: Sequence[tuple[float, bool]] = ()
+    misses: int = 0
+    predictions: Sequence[tuple[str, float]] = ()
+    labels: Sequence[tuple[str, bool]] = ()
+    retractions: Sequence[str] = ()
+
+
+class Counted:
+    """A stream, counted anew."""
+
+    def __init__(self) -> None:
+        self.cases: list[tuple[float, bool]] = []
+        self.misses = 0
+        self.scores: dict[str, float] = {}
+        self.labels: dict[str, bool] = {}
+        self.epochs: dict[str, int] = {}
+
+    def add(self, contents: Contents) -> None:
+        self.cases += contents.cases
+        self.misses += contents.misses
+        for each, score in contents.predictions:
+            self.scores.setdefault(each, score)
+        self.labels |= dict(contents.labels)
+        for each in contents.retractions:
+            self.scores.pop(each, None)
+            self.labels.pop(each, None)
+
+    def rows(self) -> list[tuple[float, bool]]:
+        """Return all cases, those of ids with prediction and label among them."""
+        joined = [
+            (self.scores[each], self.labels[each]) for each in self.scores if each in self.labels
+        ]
+        return self.cases + joined
 
 
 class FlakyMemory(MemoryStorage):
@@ -77,7 +120,16 @@ class Producer:
         self.session: IngestSession | None = None
 
 
-cases = st.lists(st.tuples(st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0]), st.booleans()), max_size=4)
+SCORES = st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0])
+IDS = st.sampled_from(["x", "y", "z"])
+cases = st.lists(st.tuples(SCORES, st.booleans()), max_size=4)
+rows_of_ids = st.one_of(
+    st.fixed_dictionaries({"cases": cases}),
+    st.fixed_dictionaries({"misses": st.integers(0, 2)}),
+    st.fixed_dictionaries({"predictions": st.lists(st.tuples(IDS, SCORES), max_size=3)}),
+    st.fixed_dictionaries({"labels": st.lists(st.tuples(IDS, st.booleans()), max_size=3)}),
+    st.fixed_dictionaries({"retractions": st.lists(IDS, max_size=2)}),
+)
 
 
 class Service(RuleBasedStateMachine):
@@ -88,7 +140,8 @@ class Service(RuleBasedStateMachine):
         self.now = 1_800_000_000_000_000
         self.storage = self.new_storage()
         self.core = open_core(self.storage, LIMITS)
-        self.contents: dict[tuple[str, int, int], Contents] = {}
+        self.contents: dict[tuple[str, int, int], Contents | None] = {}
+        self.merged: dict[bytes, Contents] = {}
         self.acked: set[tuple[str, int, int]] = set()
         self.unnamed: dict[bytes, Contents] = {}
         self.producers = {name: Producer(name) for name in PRODUCERS}
@@ -141,17 +194,16 @@ class Service(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(PRODUCERS),
         stream=st.sampled_from(STREAMS),
-        rows=cases,
-        misses=st.integers(0, 2),
+        rows=rows_of_ids,
         good=st.integers(0, 5),
     )
-    def send(self, name: str, stream: str, rows, misses: int, good: int) -> None:
+    def send(self, name: str, stream: str, rows, good: int) -> None:
         """Send the next batch; one in six must be refused."""
         producer = self.producers[name]
         session = self.session_of(name)
         producer.sent += 1
         key = (name, producer.epoch, producer.sent)
-        self.contents[key] = (stream, rows, 0 if rows else misses) if good else None
+        self.contents[key] = Contents(stream, **rows) if good else None
         if session is not None and producer.session is session:
             self.feed(producer, producer.sent)
 
@@ -173,14 +225,57 @@ class Service(RuleBasedStateMachine):
     @rule(stream=st.sampled_from(STREAMS), rows=cases)
     def single(self, stream: str, rows) -> None:
         """Send a batch without a name: it counts each time that it is logged."""
-        frame = pb.IngestBatchRequest(batch=message(0, (stream, rows, 0))).SerializeToString()
-        self.unnamed[frame] = (stream, rows, 0)
+        contents = Contents(stream, cases=rows)
+        frame = pb.IngestBatchRequest(batch=message(0, contents)).SerializeToString()
+        self.unnamed[frame] = contents
         try:
             UnaryCall(self.core.committer, LIMITS).ingest_batch(frame, self.now)
         except RequestError:
             assert (
                 self.core.committer.queued_bytes or self.core.committer.state is not State.SERVING
             )
+
+    @rule(stream=st.sampled_from(STREAMS), rows=cases, epoch=st.integers(1, 4), source=IDS)
+    def merge(self, stream: str, rows, epoch: int, source: str) -> None:
+        """Merge a state; an epoch that is not new changes nothing."""
+        evaluator = Evaluator()
+        for score, label in rows:
+            evaluator.add_case(label, score)
+        state = pb.PaneState(event_time_us=self.now, evaluator=evaluator.to_bytes())
+        data = pb.MergeStates(states=[state]).SerializeToString()
+        inbox = MergeInbox(LIMITS)
+        header = pb.MergeHeader(
+            stream=stream,
+            source=source,
+            epoch=epoch,
+            total_bytes=len(data),
+            crc32=zlib.crc32(data),
+        )
+        inbox.feed(pb.MergeRequest(header=header))
+        inbox.feed(pb.MergeRequest(data=data))
+        committer = self.core.committer
+        prepared = inbox.finish(self.now, inbox.settings_in(committer.catalog))
+        self.merged[prepared[1]] = Contents(stream, cases=rows)
+        try:
+            UnaryCall(committer, LIMITS).merge(inbox, prepared)
+        except RequestError:
+            assert committer.queued_bytes or committer.state is not State.SERVING
+
+    @rule(stream=st.sampled_from(STREAMS), seconds=st.sampled_from([600, 10**7]))
+    def update(self, stream: str, seconds: int) -> None:
+        """Change a setting that changes no count."""
+        request = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=stream))
+        request.stream.settings.retention.seconds = 86400 * 20 + seconds
+        request.update_mask.paths.append("settings.retention")
+        try:
+            UnaryCall(self.core.committer, LIMITS).update_stream(request.SerializeToString())
+        except RequestError:
+            assert self.core.committer.state is not State.SERVING
+
+    @rule(minutes=st.sampled_from([1, 5]))
+    def wait(self, minutes: int) -> None:
+        """Let time pass; panes may coarsen, and a tick be logged."""
+        self.now += minutes * 60_000_000
 
     @rule(stream=st.sampled_from(STREAMS), new=st.booleans())
     def administer(self, stream: str, new: bool) -> None:
@@ -276,10 +371,13 @@ class Service(RuleBasedStateMachine):
         assert engine.revision <= max(self.core.committer.revision, 0)
         wanted = self.counted(engine.revision)
         assert [info.name for info in engine.streams()] == sorted(wanted)
-        for name, (rows, misses) in wanted.items():
+        for name, counted in wanted.items():
             evaluator = engine.view(name).evaluator
+            rows, misses = counted.rows(), counted.misses
             assert evaluator.num_cases == len(rows)
             assert evaluator.num_misses == misses
+            panes = engine.view(name).whole.panes
+            assert sum(pane.evaluator.num_cases for pane in panes) == len(rows)
             if any(label for _, label in rows) and not all(label for _, label in rows):
                 assert evaluator.auc_roc() == pytest.approx(
                     float(wilcoxon(rows, misses)), abs=1e-12
@@ -289,24 +387,28 @@ class Service(RuleBasedStateMachine):
         rows = self.storage.read(0)
         return [(row.producer, row.epoch, row.sequence) for row in rows if row.producer]
 
-    def counted(self, until: int) -> dict[str, tuple[list[tuple[float, bool]], int]]:
+    def counted(self, until: int) -> dict[str, Counted]:
         """Count the log's first rows from what was sent, not from what was stored."""
-        streams: dict[str, tuple[list[tuple[float, bool]], int]] = {}
+        streams: dict[str, Counted] = {}
         for row in self.storage.read(0):
             if row.revision > until:
                 break
             if row.kind == Kind.CREATE_STREAM:
-                streams[row.stream] = ([], 0)
+                streams[row.stream] = Counted()
             elif row.kind == Kind.DELETE_STREAM:
                 del streams[row.stream]
-            else:
+            elif row.kind == Kind.MERGE:
+                stream = streams.setdefault(row.stream, Counted())
+                stream.add(self.merged[row.payload])
+                header = stored_merge(row.payload)
+                assert header.epoch > stream.epochs.get(header.source, 0)
+                stream.epochs[header.source] = header.epoch
+            elif row.kind in {Kind.BATCH, Kind.REFUSED}:
                 key = (row.producer, row.epoch, row.sequence)
                 contents = self.contents[key] if row.producer else self.unnamed[row.payload]
                 assert (contents is None) == (row.kind == Kind.REFUSED)
-                if contents is not None and (contents[1] or contents[2]):
-                    stream, rows, misses = contents
-                    before, missed = streams.get(stream, ([], 0))
-                    streams[stream] = (before + rows, missed + misses)
+                if contents is not None and any(contents[1:]):
+                    streams.setdefault(contents.stream, Counted()).add(contents)
         return streams
 
     def teardown(self) -> None:
@@ -365,16 +467,25 @@ class SqliteService(Service):
         shutil.rmtree(self.root)
 
 
-def message(sequence: int, contents: Contents) -> pb.Batch:
+def message(sequence: int, contents: Contents | None) -> pb.Batch:
     if contents is None:
         bad = pb.Cases(scores=[float("nan")], positives=[True])
         return pb.Batch(sequence=sequence, stream="a", cases=bad)
-    stream, rows, misses = contents
-    if misses:
-        return pb.Batch(sequence=sequence, stream=stream, misses=pb.Misses(positives=misses))
-    scores, positives = [row[0] for row in rows], [row[1] for row in rows]
-    columns = pb.Cases(scores=scores, positives=positives)
-    return pb.Batch(sequence=sequence, stream=stream, cases=columns)
+    batch = pb.Batch(sequence=sequence, stream=contents.stream)
+    if contents.misses:
+        batch.misses.positives = contents.misses
+    elif contents.predictions:
+        ids, scores = zip(*contents.predictions, strict=True)
+        batch.predictions.CopyFrom(pb.Predictions(ids=ids, scores=scores))
+    elif contents.labels:
+        ids, positives = zip(*contents.labels, strict=True)
+        batch.labels.CopyFrom(pb.Labels(ids=ids, positives=positives))
+    elif contents.retractions:
+        batch.retractions.ids.extend(contents.retractions)
+    else:
+        scores, positives = [row[0] for row in contents.cases], [row[1] for row in contents.cases]
+        batch.cases.CopyFrom(pb.Cases(scores=scores, positives=positives))
+    return batch
 
 
 def wilcoxon(rows: list[tuple[float, bool]], misses: int) -> Fraction:
