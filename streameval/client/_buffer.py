@@ -105,8 +105,8 @@ class Buffer:
                 return
             run = lane.cases
             now_ns = clock_ns()
-            if now_ns >= run.marks.until_ns:
-                run.marks.plain(len(run.scores), now_ns)
+            if now_ns >= run.until_ns:
+                run.until_ns = run.marks.plain(len(run.scores), now_ns)
             run.positives.append(positive)
             run.scores.append(score)
             self.accepted = accepted = self.accepted + 1
@@ -122,6 +122,7 @@ class Buffer:
                 return
             run = lane.cases
             run.marks.own(len(run.scores), time_us, segments)
+            run.until_ns = 0
             run.positives.append(positive)
             run.scores.append(score)
             self._accept(1)
@@ -133,8 +134,8 @@ class Buffer:
                 return
             run = lane.ids
             now_ns = clock_ns()
-            if now_ns >= run.marks.until_ns:
-                run.marks.plain(len(run.ids), now_ns)
+            if now_ns >= run.until_ns:
+                run.until_ns = run.marks.plain(len(run.ids), now_ns)
             run.ids.append(id_)
             run.codes.append(PREDICTED)
             run.scores.append(score)
@@ -167,6 +168,7 @@ class Buffer:
             run = lane.ids
             if mark is not None:
                 run.marks.own(len(run.ids), *mark)
+                run.until_ns = 0
             run.ids.append(id_)
             run.codes.append(code)
             run.scores.append(score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.client._clock import Stamps
 from streameval.client._id_rows import IdRows
@@ -31,9 +31,9 @@ class Lane:
 
     __slots__ = ("cases", "done", "ids", "pieces", "stamps", "stream")
 
-    def __init__(self, stream: str, stamps: Stamps | None = None) -> None:
+    def __init__(self, stream: str) -> None:
         self.stream = stream
-        self.stamps = stamps or Stamps()
+        self.stamps = Stamps()
         self.clear()
 
     def clear(self) -> None:
@@ -43,14 +43,16 @@ class Lane:
         self.pieces: list[CaseRows | MissRows] = []
         self.done: list[IdRows | IdRun] = []
 
-    def swap(self) -> Lane | None:
+    def swap(self) -> Taken | None:
         """Return what is here, if anything, and start empty. O(1)."""
-        if not (self.cases.scores or self.ids.ids or self.pieces or self.done):
+        self.close_run()
+        cases = self.cases if self.cases.scores else None
+        if cases is not None:
+            self.cases = CaseRun(self.stamps)
+        elif not (self.pieces or self.done):
             return None
-        taken = Lane(self.stream, self.stamps)
-        taken.cases, taken.ids = self.cases, self.ids
-        taken.pieces, taken.done = self.pieces, self.done
-        self.clear()
+        taken = Taken(self.stream, cases, self.pieces, self.done)
+        self.pieces, self.done = [], []
         return taken
 
     def append(self, rows: CaseRows | IdRows | MissRows) -> None:
@@ -67,11 +69,19 @@ class Lane:
             self.done.append(self.ids)
             self.ids = IdRun(self.stamps)
 
+
+class Taken(NamedTuple):
+    """What was taken out of a lane, and is no longer changed."""
+
+    stream: str
+    cases: CaseRun | None
+    pieces: list[CaseRows | MissRows]
+    done: list[IdRows | IdRun]
+
     def rows(self) -> list[Rows]:
         """Return it all in few pieces, what is done to ids in order. O(rows)."""
-        self.close_run()
         pieces = self.pieces
-        if self.cases.scores:
+        if self.cases is not None:
             pieces = [*pieces, self.cases.rows(self.stream)]
         ids: list[IdRows] = []
         for each in self.done:

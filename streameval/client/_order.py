@@ -18,7 +18,7 @@ from streameval.client._id_rows import LabelRows, PredictionRows
 from streameval.client._rows import CaseRows, MissRows, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from streameval.client._id_rows import IdRows
     from streameval.client._rows import Rows
@@ -72,8 +72,10 @@ def phases(ids: Sequence[str], ranks: Sequence[int]) -> list[int]:
     return edges
 
 
-def in_order(pieces: Iterable[IdRows]) -> list[IdRows]:
+def in_order(pieces: Sequence[IdRows]) -> Sequence[IdRows]:
     """Return pieces of rows by id as few pieces, which mean the same in their order."""
+    if len(pieces) < 2:
+        return pieces
     done: list[IdRows] = []
     phase: dict[int, list[IdRows]] = {}
     ids: dict[int, set[str]] = {}
@@ -93,12 +95,14 @@ def _joined_phase(phase: dict[int, list[IdRows]]) -> list[IdRows]:
     return [joined(phase[rank]) for rank in sorted(phase)]
 
 
-def in_any_order(pieces: Iterable[CaseRows | MissRows]) -> list[Rows]:
+def in_any_order(pieces: Sequence[CaseRows | MissRows]) -> Sequence[Rows]:
     """Return cases and misses as few pieces. O(rows).
 
     Cases with counts stay as they are: a joined total might be too large where
     each is not.
     """
+    if len(pieces) < 2:
+        return pieces
     plain: dict[tuple[bool, ...], list[CaseRows]] = {}
     misses: dict[tuple[object, ...], MissRows] = {}
     rows: list[Rows] = []

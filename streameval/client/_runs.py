@@ -42,25 +42,26 @@ def labelled(positive: bool, *, timed: bool, scored: bool) -> int:
 class Marks:
     """From which row on which time and which segments hold."""
 
-    __slots__ = ("_rows", "_segments", "_stamps", "_times", "until_ns")
+    __slots__ = ("_rows", "_segments", "_stamps", "_times")
 
     def __init__(self, stamps: Stamps) -> None:
         self._stamps = stamps
         self._rows = array("q")
         self._times = array("q")
         self._segments: list[Pairs] = []
-        self.until_ns = 0
-        """On the stamps' clock: until then a row without time and segments needs no mark."""
 
-    def plain(self, row: int, now_ns: int) -> None:
-        """Note the time of a row without one of its own, and without segments."""
+    def plain(self, row: int, now_ns: int) -> int:
+        """Note the time of a row without one of its own, and without segments.
+
+        Returns until when, on the stamps' clock, the next such row needs no mark
+        if only such rows come.
+        """
         self._mark(row, self._stamps.at(now_ns), ())
-        self.until_ns = self._stamps.until_ns
+        return self._stamps.until_ns
 
     def own(self, row: int, time_us: int | None, segments: Pairs) -> None:
         """Note the time and the segments of a row."""
         self._mark(row, self._stamps.now() if time_us is None else time_us, segments)
-        self.until_ns = 0
 
     def _mark(self, row: int, time_us: int, segments: Pairs) -> None:
         if self._rows and self._times[-1] == time_us and self._segments[-1] == segments:
@@ -85,14 +86,22 @@ class Marks:
 
 
 class CaseRun:
-    """Cases one by one."""
+    """Cases one by one.
 
-    __slots__ = ("marks", "positives", "scores")
+    Attributes
+    ----------
+    until_ns : int
+        On the stamps' clock: until then a row without time and segments needs
+        no mark.
+    """
+
+    __slots__ = ("marks", "positives", "scores", "until_ns")
 
     def __init__(self, stamps: Stamps) -> None:
         self.positives = bytearray()
         self.scores = array("d")
         self.marks = Marks(stamps)
+        self.until_ns = 0
 
     def rows(self, stream: str) -> CaseRows:
         """Return them as columns. O(rows); the run must not change any more."""
@@ -115,15 +124,18 @@ class IdRun:
         What was done: a rank in a phase, and in the lowest bit whether positive.
     scores : array of float
         0 where there is none.
+    until_ns : int
+        As in `CaseRun`.
     """
 
-    __slots__ = ("codes", "ids", "marks", "scores")
+    __slots__ = ("codes", "ids", "marks", "scores", "until_ns")
 
     def __init__(self, stamps: Stamps) -> None:
         self.ids: list[str] = []
         self.codes = bytearray()
         self.scores = array("d")
         self.marks = Marks(stamps)
+        self.until_ns = 0
 
     def pieces(self, stream: str) -> list[IdRows]:
         """Return them as pieces of one kind each. O(rows); the run must not change any more."""
