@@ -16,9 +16,9 @@ import numpy as np
 
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._points import OperatingPoints
-from streameval._space import pr_between, pr_to_roc
-from streameval.cli._files import FileError
+from streameval._points import OperatingPoints, precision_of
+from streameval._space import PrPoints, pr_between, pr_to_roc
+from streameval.cli._files import ROWS_PER_CHUNK, FileError
 from streameval.cli._output import out
 from streameval.cli._rows import BOOLEAN_LABELS
 
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from streameval._groups import FloatArray
 
 _COMMENT = "#"
+_LONGEST_LINE = 100_000
+_MOST_ROWS = 1_000_000
+"""Between two points of a curve that is written."""
+_TOO_MANY = 1 << 53
+"""References, where float64 no longer tells one more from the same."""
 
 
 class Format(StrEnum):
@@ -84,8 +89,16 @@ def auc(
 
 def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
     """Yield line number and two fields of each line that is neither empty nor a comment."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
+        for number in itertools.count(1):
+            try:
+                line = lines.readline(_LONGEST_LINE + 1)
+            except OSError as error:
+                raise FileError(f"{file}: {error.strerror}") from error
+            if not line:
+                return
+            if len(line) > _LONGEST_LINE:
+                raise FileError(f"{file}: line {number} is longer than {_LONGEST_LINE} characters")
             fields = line.replace(",", " ").split()
             if not fields or fields[0].startswith(_COMMENT):
                 continue
@@ -98,39 +111,47 @@ def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
 
 def _number(file: Path, line: int, text: str, name: str) -> float:
     try:
-        return float(text)
+        # Python also takes 1_000 and the digits of other scripts; no other program does.
+        if text.isascii() and "_" not in text:
+            return float(text)
     except ValueError:
-        raise FileError(f"{file}: line {line}: {name} {text!r} is not a number") from None
+        pass
+    raise FileError(f"{file}: line {line}: {name} {text!r} is not a number")
 
 
 def _list_points(file: Path) -> OperatingPoints:
-    scores, labels, numbers = [], [], []
-    for number, score, label in _lines(file, COLUMNS[Format.LIST]):
+    evaluator = Evaluator()
+    lines = _lines(file, COLUMNS[Format.LIST])
+    while chunk := list(itertools.islice(lines, ROWS_PER_CHUNK)):
+        _add(evaluator, file, chunk)
+    if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
+        raise FileError(f"{file}: needs at least one positive and one negative")
+    return evaluator.operating_points()
+
+
+def _add(evaluator: Evaluator, file: Path, lines: list[tuple[int, str, str]]) -> None:
+    scores, labels = [], []
+    for number, score, label in lines:
         positive = BOOLEAN_LABELS.get(label.lower())
         if positive is None:
             raise FileError(f"{file}: line {number}: label {label!r} is none of 0, 1, true, false")
         scores.append(_number(file, number, score, "score"))
         labels.append(positive)
-        numbers.append(number)
-    evaluator = Evaluator()
     try:
         evaluator.add_cases(labels=labels, scores=scores)
     except InvalidInputError as error:
         if error.index is None:
             raise
         what = str(error).removesuffix(f" at index {error.index}")
-        raise FileError(f"{file}: line {numbers[error.index]}: {what}") from None
-    if not (evaluator.num_positive_ref and evaluator.num_negative_ref):
-        raise FileError(f"{file}: needs at least one positive and one negative")
-    return evaluator.operating_points()
+        raise FileError(f"{file}: line {lines[error.index][0]}: {what}") from None
 
 
 def _rate_points(
     file: Path, format_: Format, positives: int, negatives: int
 ) -> tuple[OperatingPoints, float]:
     """Return the points of a curve given as rates, and how far rounding moved one."""
-    if min(positives, negatives) < 1:
-        raise FileError("--positives and --negatives must each be at least 1")
+    if not 1 <= min(positives, negatives) <= max(positives, negatives) < _TOO_MANY:
+        raise FileError("--positives and --negatives must each be at least 1 and below 2**53")
     x_name, y_name = COLUMNS[format_].split()
     rows = []
     for number, x, y in _lines(file, COLUMNS[format_]):
@@ -195,7 +216,10 @@ def _write_roc(points: OperatingPoints, stem: Path) -> Path:
 
 
 def _write_pr(points: OperatingPoints, stem: Path) -> Path:
-    """Write the PR curve with a row at every whole number of true positives."""
+    """Write the PR curve, with a row at every whole number of true positives.
+
+    Between two points that are very far apart it has fewer, in even steps.
+    """
     path = stem.with_name(stem.name + ".pr.csv")
     corners = list(zip(points.fp.tolist(), points.tp.tolist(), strict=True))
     with path.open("w", newline="") as file:
@@ -207,7 +231,7 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
                 if tp:
                     writer.writerow((tp / points.P, tp / (tp + fp), fp, tp))
                 continue
-            between = pr_between(before, after, points.P)
+            between = _between(before, after, points.P)
             first = 0 if before[1] == 0 else 1
             writer.writerows(
                 zip(
@@ -219,3 +243,15 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
                 )
             )
     return path
+
+
+def _between(before: tuple[int, int], after: tuple[int, int], positives: int) -> PrPoints:
+    (fp_a, tp_a), (fp_b, tp_b) = before, after
+    if tp_b - tp_a <= _MOST_ROWS:
+        return pr_between(before, after, positives)
+    tp = np.rint(np.linspace(tp_a, tp_b, _MOST_ROWS + 1))
+    fp = fp_a + (tp - tp_a) * ((fp_b - fp_a) / (tp_b - tp_a))
+    precision = precision_of(fp, tp)
+    if fp_a == 0 and tp_a == 0:
+        precision[0] = precision[1]
+    return PrPoints(tp=tp, fp=fp, recall=tp / positives, precision=precision)

@@ -1,15 +1,21 @@
 """Reads named columns from CSV, Parquet and NPZ files, in chunks.
 
 A file is never held whole: a chunk is some tens of thousands of rows, so a file
-larger than memory works. CSV columns come as strings, the others in their own
-types; what they mean is the business of `_rows`.
+larger than memory works, whatever its headers announce and however far it unpacks.
+CSV columns come as strings, the others in their own types; what they mean is the
+business of `_rows`.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import lzma
+import os
 import re
 import zipfile
-from contextlib import ExitStack
+import zlib
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -29,6 +35,24 @@ if TYPE_CHECKING:
 ROWS_PER_CHUNK = 1 << 16
 CSV_BLOCK_BYTES = 4 << 20
 _PLAIN_KINDS = "biufSUM"
+_LONGEST_TEXT_BYTES = 1 << 16
+"""Of a row of text in an NPZ; with fewer rows in a chunk where they are long."""
+_CHUNK_BYTES = 8 << 20
+_NPY_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
+_LONGEST_NPY_HEADER = 10_000
+_MOST_NAMES = 20
+
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    UnicodeError,
+    pa.ArrowException,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    # zipfile's, of members that are encrypted, or packed in a way it does not know
+    RuntimeError,
+)
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
@@ -78,38 +102,72 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         raise FileError(f"{path}: unknown kind of file; use {', '.join(SUFFIXES)}")
     try:
         yield from chunks
-    except (OSError, pa.ArrowException, zipfile.BadZipFile, EOFError) as error:
-        reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
-        # Arrow counts the header as a row.
-        reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
-        raise FileError(f"{path}: {reason.splitlines()[0]}") from error
+    except _UNREADABLE as error:
+        raise FileError(f"{path}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what a library's error says, in our words where its own mislead."""
+    reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
+    if "straddles two block boundaries" in reason:
+        return f"a row is longer than {CSV_BLOCK_BYTES >> 20} MiB: is a quote left open?"
+    # Arrow counts the header as a row.
+    reason = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1}", reason)
+    return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
 
 
 def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
     for name in wanted:
         if name not in present:
-            raise FileError(f"{path}: no column {name!r}; it has {', '.join(present)}")
+            shown = ", ".join(present[:_MOST_NAMES])
+            more = f" and {len(present) - _MOST_NAMES} more" if len(present) > _MOST_NAMES else ""
+            raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
         if present.count(name) > 1:
             raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
 
 
 def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     size = max(path.stat().st_size, 1)
-    with path.open("rb") as raw:
-        source: Any = pa.PythonFile(raw, mode="r")
-        if path.suffix.lower() == ".gz":
-            source = pa.CompressedInputStream(source, "gzip")
+    with _unpacked(path) as (source, _):
+        _require(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
+    with _unpacked(path) as (source, raw):
         reader = pyarrow.csv.open_csv(
             source,
             read_options=pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
             # Strings: our own casts know the row of a bad value, Arrow's does not.
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=False,
             ),
         )
-        _require(path, names, reader.schema.names)
         for batch in reader:
             yield RawChunk({name: batch.column(name) for name in names}, raw.tell() / size)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
+    """Open a file that may be packed: what is in it, and the file itself."""
+    # Arrow reads ahead in a thread of its own, and goes on when nobody wants more: with
+    # a file of Python's it would need the interpreter, and abort the process that ends.
+    with pa.OSFile(os.fsencode(path)) as raw:
+        packed = path.suffix.lower() == ".gz"
+        yield pa.CompressedInputStream(raw, "gzip") if packed else raw, raw
+
+
+def _csv_header(path: Path, block: bytes) -> list[str]:
+    """Return the names in the first line that is not empty.
+
+    Not by Arrow: of a header with very many names it makes gigabytes.
+    """
+    text = io.StringIO(block.decode("utf-8-sig", errors="replace"), newline="")
+    try:
+        header = next((row for row in csv.reader(text) if row), None)
+    except csv.Error as error:
+        raise FileError(f"{path}: the header cannot be read: {error}") from None
+    if header is None:
+        raise FileError(f"{path}: there is no header line")
+    return header
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
@@ -130,8 +188,10 @@ def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
         for name, (count, _) in headers.items():
             if count != rows:
                 raise FileError(f"{path}: {names[0]} has {rows} rows, {name} has {count}")
-        for start in range(0, rows, ROWS_PER_CHUNK):
-            count = min(ROWS_PER_CHUNK, rows - start)
+        widest = max(dtype.itemsize for _, dtype in headers.values())
+        step = min(ROWS_PER_CHUNK, _CHUNK_BYTES // widest)
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
             columns = {
                 name: pa.array(_npy_read(stream, headers[name][1], count))
                 for name, stream in streams.items()
@@ -141,18 +201,33 @@ def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 def _npy_header(path: Path, name: str, stream: IO[bytes]) -> tuple[int, np.dtype[Any]]:
     try:
-        version = numpy.lib.format.read_magic(stream)
-        read = (
-            numpy.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else numpy.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = read(stream)
-    except ValueError as error:
-        raise FileError(f"{path}: {name} is not a numpy array: {error}") from error
-    if len(shape) != 1 or dtype.kind not in _PLAIN_KINDS:
+        shape, _, dtype = _read_npy_header(stream)
+    # Headers are literals of Python, which fail to be parsed in more than one way.
+    except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise FileError(f"{path}: {name} is not a numpy array: {reason}") from error
+    is_column = len(shape) == 1 and shape[0] >= 0 and dtype.kind in _PLAIN_KINDS
+    if not is_column or not 1 <= dtype.itemsize <= _widest(dtype):
         raise FileError(f"{path}: {name} is {dtype} of shape {shape}, not one plain column")
     return int(shape[0]), dtype
+
+
+def _read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = numpy.lib.format.read_magic(stream)
+    if version not in _NPY_LENGTH_BYTES:
+        raise ValueError(f"version {version[0]}.{version[1]} is unknown")
+    length = stream.read(_NPY_LENGTH_BYTES[version])
+    # numpy reads all of a header before it refuses a long one.
+    if int.from_bytes(length, "little") > _LONGEST_NPY_HEADER:
+        raise ValueError(f"its header is longer than {_LONGEST_NPY_HEADER} bytes")
+    header = io.BytesIO(length + stream.read(int.from_bytes(length, "little")))
+    if version == (1, 0):
+        return numpy.lib.format.read_array_header_1_0(header)
+    return numpy.lib.format.read_array_header_2_0(header)
+
+
+def _widest(dtype: np.dtype[Any]) -> int:
+    return _LONGEST_TEXT_BYTES if dtype.kind in "SU" else 8
 
 
 def _npy_read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

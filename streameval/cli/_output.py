@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
 
 WRONG_INPUT = 2
+_LONGEST_LINE = 400
 
 TITLES = {
     "auc_pr": "AUC-PR, interpolated",
@@ -52,8 +53,24 @@ def one_line_errors() -> Iterator[None]:
         reason = f"{error.filename}: {error.strerror}"
     else:
         return
-    print(f"streameval: {reason}", file=sys.stderr)
+    print(f"streameval: {one_line(reason)}", file=sys.stderr)
     raise SystemExit(WRONG_INPUT)
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line of moderate length that a terminal shows as it is.
+
+    Names and values come from files, and may hold anything: newlines, escape
+    sequences, a megabyte.
+
+    Examples
+    --------
+    >>> print(one_line("no column 'score'; it has \x1b[2J"))
+    no column 'score'; it has \x1b[2J
+    """
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE // 2]} [...] {text[-_LONGEST_LINE // 2 :]}"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 @contextmanager

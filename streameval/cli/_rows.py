@@ -132,7 +132,10 @@ class LabelReader:
     def read(self, column: pa.Array, fail: Fail) -> npt.NDArray[np.bool_]:
         """Return whether each label is positive. O(n + distinct labels)."""
         _refuse_missing(column, "label", fail)
-        encoded = column.dictionary_encode()
+        try:
+            encoded = column.dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            raise fail(0, f"label is a {column.type}, not one value") from None
         codes: npt.NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
         is_positive = np.zeros(len(encoded.dictionary), dtype=np.bool_)
         for code, value in enumerate(encoded.dictionary.to_pylist()):
