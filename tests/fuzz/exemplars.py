@@ -149,10 +149,11 @@ def _batch() -> Iterator[Message]:
     yield ingest_pb2.IngestBatchRequest(producer=producer, epoch=1, batch=batch)
 
 
-def _merge() -> Iterator[list[Message]]:
+def merge_states() -> bytes:
+    """Return what a merge is made of: one state for all time, one for a pane of a slice."""
     evaluator = Evaluator(resolution=8)
     evaluator.add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.1])
-    states = ingest_pb2.MergeStates(
+    return ingest_pb2.MergeStates(
         states=[
             ingest_pb2.PaneState(event_time_us=0, evaluator=evaluator.to_bytes()),
             ingest_pb2.PaneState(
@@ -162,6 +163,10 @@ def _merge() -> Iterator[list[Message]]:
             ),
         ]
     ).SerializeToString()
+
+
+def _merge() -> Iterator[list[Message]]:
+    states = merge_states()
     header = ingest_pb2.MergeHeader(
         stream="s",
         source=f"source {next(_numbers)}",

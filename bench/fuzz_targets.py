@@ -1,0 +1,254 @@
+"""What `bench/fuzz.py` fuzzes: readers of strangers' bytes, from sound input.
+
+Imported where atheris instruments imports, so that it sees what an input reaches.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import atheris
+from google.protobuf.message import DecodeError, Message
+
+from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
+from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._calls import UnaryCall
+from streameval_server._core import Core, open_core
+from streameval_server._errors import RequestError
+from streameval_server._limits import Limits
+from streameval_server._merge import MergeInbox
+from streameval_server._session import IngestSession
+from streameval_server._storage import MemoryStorage
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LIMITS = Limits()
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def _beside_the_tests(name: str) -> ModuleType:
+    """Import what tests/fuzz makes its input with."""
+    path = Path(__file__).parent.parent / "tests" / "fuzz" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hostile = _beside_the_tests("hostile")
+exemplars = _beside_the_tests("exemplars")
+NOW_US = exemplars.NOW * 1_000_000
+
+
+class Target:
+    """Sound inputs, how one is changed, and what is done with it."""
+
+    def seeds(self) -> list[bytes]:
+        """Return sound inputs."""
+        raise NotImplementedError
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+        """Return a changed input of at most so many bytes."""
+        raise NotImplementedError
+
+    def run(self, data: bytes) -> None:
+        """Do what a stranger's input makes us do; whatever this raises is a finding."""
+        raise NotImplementedError
+
+
+class State(Target):
+    """`from_bytes` of one kind; what it reads is used, written and read again.
+
+    Checksums are made right after each change, so that what is behind them is tried.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._kind: Any = kind
+
+    def seeds(self) -> list[bytes]:
+        """Return states of this kind."""
+        exact, bounded = Evaluator(), Evaluator(resolution=6, scale="probability", max_cells=64)
+        exact.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, -7.7], counts=[1, 300, 70_000])
+        exact.add_misses(3)
+        bounded.add_cases(labels=[1, 0, 1, 0], scores=[0.1, 0.5, 0.9, 0.9])
+        windowed = WindowedEvaluator(resolution=8)
+        for minute in range(3):
+            windowed.add_case(True, 0.25 * minute, at=NOON + timedelta(minutes=minute))
+        joiners = [
+            LabelJoiner(evaluator, ttl=timedelta(days=7))
+            for evaluator in (Evaluator(), WindowedEvaluator())
+        ]
+        for joiner in joiners:
+            joiner.predict_cases(ids=["a", "b"], scores=[0.1, 0.2], at=NOON)
+            joiner.label("a", True, at=NOON)
+            joiner.label("early", True, at=NOON)
+        states = [Evaluator(), exact, bounded, windowed, *joiners]
+        return [state.to_bytes() for state in states if isinstance(state, self._kind)]
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
+        """Change bytes, and seal them."""
+        return hostile.resealed(atheris.Mutate(data, most))
+
+    def run(self, data: bytes) -> None:
+        """Read, write, read again, ask."""
+        try:
+            state = self._kind.from_bytes(data)
+        except CorruptStateError as refusal:
+            _in_words(refusal)
+            return
+        assert self._kind.from_bytes(state.to_bytes()) == state
+        for name in ("snapshot", "coverage", "coverage_by_score"):
+            if hasattr(state, name):
+                getattr(state, name)()
+
+
+class Batch(Target):
+    """IngestBatch, into a core without a past."""
+
+    def seeds(self) -> list[bytes]:
+        """Return a batch of every kind."""
+        batches = exemplars.batches("s", 6)
+        return [ingest_pb2.IngestBatchRequest(batch=each).SerializeToString() for each in batches]
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+        """Change fields, or bytes."""
+        return _bent(ingest_pb2.IngestBatchRequest(), data, most, seed)
+
+    def run(self, data: bytes) -> None:
+        """Check, commit, apply, replay."""
+        core = open_core(MemoryStorage(), LIMITS)
+        call = UnaryCall(core.committer, LIMITS)
+        try:
+            call.ingest_batch(data, NOW_US)
+            _settle(core)
+            call.response()
+        except RequestError as refusal:
+            _in_words(refusal)
+
+
+class Session(Target):
+    """Frames of an Ingest stream, each behind its length in two bytes."""
+
+    def seeds(self) -> list[bytes]:
+        """Return an opening and more and more batches."""
+        frames = [each.SerializeToString() for each in exemplars.session_frames("p", "s")]
+        return [_joined(frames[:count]) for count in (2, 4, len(frames))]
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+        """Change one frame, or repeat it."""
+        frames = _cut(data)
+        if not frames:
+            return _bent(ingest_pb2.IngestRequest(), data, most, seed)
+        at = seed % len(frames)
+        frames[at] = _bent(ingest_pb2.IngestRequest(), frames[at], most, seed)
+        if seed % 7 == 0:
+            frames.append(frames[at])
+        return _joined([frame[:65_535] for frame in frames])[:most]
+
+    def run(self, data: bytes) -> None:
+        """Feed, commit after each frame, apply, replay."""
+        core = open_core(MemoryStorage(), LIMITS)
+        session = IngestSession(core.committer, LIMITS)
+        try:
+            for frame in _cut(data):
+                session.feed(frame, NOW_US)
+                core.committer.step(NOW_US).deliver()
+                session.replies()
+        except RequestError as refusal:
+            _in_words(refusal)
+        _settle(core)
+
+
+class Merge(Target):
+    """The states of a merge, into a stream with slices."""
+
+    def seeds(self) -> list[bytes]:
+        """Return a state for all time and one for a pane."""
+        return [exemplars.merge_states()]
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+        """Change an evaluator and seal it, or fields, or bytes."""
+        try:
+            states = ingest_pb2.MergeStates.FromString(data)
+        except DecodeError:
+            return atheris.Mutate(data, most)
+        if states.states and seed % 2:
+            state = states.states[seed % len(states.states)]
+            state.evaluator = hostile.resealed(atheris.Mutate(state.evaluator, most))
+            return states.SerializeToString()[:most]
+        return _bent(states, data, most, seed)
+
+    def run(self, data: bytes) -> None:
+        """Collect, check, commit, apply, replay."""
+        core = open_core(MemoryStorage(), LIMITS)
+        create = stream_pb2.CreateStreamRequest(stream=exemplars.stream("s"))
+        UnaryCall(core.committer, LIMITS).create_stream(create.SerializeToString())
+        _settle(core)
+        header = ingest_pb2.MergeHeader(
+            stream="s", source="p", epoch=1, total_bytes=len(data), crc32=zlib.crc32(data)
+        )
+        inbox, call = MergeInbox(LIMITS), UnaryCall(core.committer, LIMITS)
+        try:
+            inbox.feed(ingest_pb2.MergeRequest(header=header))
+            inbox.feed(ingest_pb2.MergeRequest(data=data))
+            settings = inbox.settings_in(core.committer.catalog)
+            call.merge(inbox, inbox.finish(NOW_US, settings))
+            _settle(core)
+            call.response()
+        except RequestError as refusal:
+            _in_words(refusal)
+
+
+def _in_words(refusal: Exception) -> None:
+    assert str(refusal), repr(refusal)
+
+
+def _settle(core: Core) -> None:
+    """Commit and apply; the log must say the same."""
+    core.committer.step(NOW_US).deliver()
+    core.applier.finish()
+    replayed = open_core(core.storage, LIMITS)
+    assert replayed.engine.state_hash() == core.engine.state_hash()
+
+
+def _bent(message: Message, data: bytes, most: int, seed: int) -> bytes:
+    """Change a message by its fields, or by its bytes."""
+    if seed % 3:
+        try:
+            sound = type(message).FromString(data)
+        except DecodeError:
+            sound = message
+        changed = hostile.Hostile(seed).bent(sound).SerializeToString()
+        if len(changed) <= most:
+            return changed
+    return atheris.Mutate(data, most)
+
+
+def _joined(frames: list[bytes]) -> bytes:
+    return b"".join(len(frame).to_bytes(2, "little") + frame for frame in frames)
+
+
+def _cut(data: bytes) -> list[bytes]:
+    frames = []
+    while len(data) >= 2:
+        size = int.from_bytes(data[:2], "little")
+        frames.append(data[2 : 2 + size])
+        data = data[2 + size :]
+    return frames
+
+
+TARGETS: dict[str, Target] = {
+    "state": State(Evaluator),
+    "windowed": State(WindowedEvaluator),
+    "joiner": State(LabelJoiner),
+    "batch": Batch(),
+    "session": Session(),
+    "merge": Merge(),
+}
