@@ -1,8 +1,8 @@
 """Between committer and engine: a bounded backlog of durable entries.
 
 `push`, `take_checkpoint` and `checkpoint_done` are called by the committing
-thread, `step` by the applying one; each counter has one writer, so no lock is
-needed.
+thread, `step` and `copy` by the applying one; each counter has one writer, so
+no lock is needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval_server._checkpoint import Checkpoint
     from streameval_server._engine import Engine
@@ -53,6 +53,7 @@ class Applier:
         self._checkpointed_bytes = 0
         self._requested = False
         self._taking = False
+        self._noted: Callable[[], Checkpoint] | None = None
         self._waiting: Checkpoint | None = None
 
     @property
@@ -80,6 +81,7 @@ class Applier:
         cannot be applied: the server must stop.
         """
         queue, engine = self._queue, self.engine
+        self.copy()
         if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
             return True
         chunk: list[Entry] = []
@@ -96,10 +98,24 @@ class Applier:
             self._take()
         return bool(queue)
 
+    def copy(self) -> None:
+        """Copy what a checkpoint needs that `step` has taken, if it has.
+
+        In the thread of `step`, which does it first of all if nobody did; but
+        here `view` may run at the same time.
+        """
+        if self._noted is not None:
+            noted, self._noted = self._noted, None
+            checkpoint = noted()
+            self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
+            self._waiting = checkpoint
+
     def finish(self) -> None:
         """Apply everything that was pushed."""
-        while self.step():
-            pass
+        more = True
+        while more:
+            more = self.step()
+            self.copy()
 
     def _checkpoint_is_due(self) -> bool:
         if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:
@@ -113,9 +129,7 @@ class Applier:
         self._taking = True
         self._requested = False
         self._checkpointed_bytes = self._pushed_bytes
-        checkpoint = self.engine.checkpoint(self._checkpoint_revision)
-        self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
-        self._waiting = checkpoint
+        self._noted = self.engine.begin_checkpoint(self._checkpoint_revision)
 
     def request_checkpoint(self) -> None:
         """Make the next `step` take a checkpoint, due or not."""

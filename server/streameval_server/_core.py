@@ -7,8 +7,9 @@ A shell calls, from three places that may be three threads:
 - the committing thread: ``core.committer.step(now_us)`` whenever something was
   submitted, or `more` was said; ``core.committer.recover()`` while FAILED
 - the applying thread: ``core.applier.step()`` while it returns True, under the
-  lock that queries take for ``core.engine.view(name)``; then the committing
-  thread once more, which may have waited for it, or have a checkpoint to write
+  lock that queries take for ``core.engine.view(name)``, and without the lock
+  ``core.applier.copy()`` after each; then the committing thread once more,
+  which may have waited for it, or have a checkpoint to write
 """
 
 from __future__ import annotations

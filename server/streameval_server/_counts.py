@@ -43,6 +43,9 @@ _NUMBER_BITS = 32
 _LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
 """So many rows are collected before they are counted unasked: more in large streams."""
 
+_EFFECT_COST = 2
+"""An effect is like so many cases, and again for each segment key."""
+
 _ROW_BYTES = 32
 """Memory of a row that was collected."""
 
@@ -97,7 +100,8 @@ class StreamCounts:
             self._count_effects(effects)
         else:
             self._effects.append(effects)
-            self._collected(len(effects))
+            # More work than cases, for each key that they have.
+            self._collected(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
 
     def _collected(self, rows: int) -> None:
         self._frozen = None

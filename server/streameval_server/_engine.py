@@ -1,9 +1,9 @@
 """The engine: what the log means. The same log gives the same state bytes.
 
 No clocks, threads or disks: an entry carries its time. One thread applies;
-`view`, `streams`, `checkpoint` and `state_hash` must not run at the same time
-as `apply` and `pass_time` (the shell holds one lock around each of them), and
-what they return is immutable.
+`view`, `streams`, `begin_checkpoint` and `state_hash` must not run at the same
+time as `apply` and `pass_time` (the shell holds one lock around each of them),
+and what they return is immutable.
 
 The log's time is the last entry's. Before an entry is applied everything that
 is due by its time happens, in every stream: ids expire, panes coarsen.
@@ -29,7 +29,7 @@ from streameval_server._stream_state import NEVER, StreamState, split_part
 from streameval_server._views import StreamView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval_server._entries import Entry
     from streameval_server._limits import Limits
@@ -253,17 +253,33 @@ class Engine:
 
     # -- checkpoints
 
+    def begin_checkpoint(self, since: int) -> Callable[[], Checkpoint]:
+        """Note what changed after the checkpoint at `since`. O(panes).
+
+        Returns
+        -------
+        callable
+            Copies it, in O(bytes that changed). It may run at the same time as
+            `view`, and must have run before anything else is applied.
+        """
+        revision, received_us, marks = self._revision, self._received_us, self.marks.to_bytes()
+        states = list(self._streams.values())
+        noted = [each for state in states for each in state.parts(since)]
+
+        def copy() -> Checkpoint:
+            parts: dict[str, bytes | None] = {MARKS_PART: marks}
+            parts |= {part: None if data is None else data() for part, data in noted}
+            for state in states:
+                parts.update(state.join_parts(revision, since))
+            changed = {part: data for part, data in parts.items() if data is not None}
+            unchanged = tuple(part for part, data in parts.items() if data is None)
+            return Checkpoint(revision, received_us, changed, unchanged)
+
+        return copy
+
     def checkpoint(self, since: int) -> Checkpoint:
-        """Copy what changed after the checkpoint at `since`. O(bytes that changed)."""
-        changed: dict[str, bytes] = {MARKS_PART: self.marks.to_bytes()}
-        unchanged: list[str] = []
-        for state in self._streams.values():
-            for part, data in state.parts(self._revision, since):
-                if data is None:
-                    unchanged.append(part)
-                else:
-                    changed[part] = data
-        return Checkpoint(self._revision, self._received_us, changed, tuple(unchanged))
+        """Copy what changed after the checkpoint at `since`, at once."""
+        return self.begin_checkpoint(since)()
 
     @classmethod
     def restore(

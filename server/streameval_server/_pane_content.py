@@ -1,4 +1,4 @@
-"""What one pane holds: the counts and the coverage of each slice.
+"""What one pane holds: the counts and the coverage of each slice; and its bytes.
 
 A pane is a part of a checkpoint, so it knows the revision of its last change.
 """
@@ -17,10 +17,14 @@ from streameval_server._delays import Delays
 from streameval_server._views import PaneView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval._resolution import Scale
     from streameval._state import State
+    from streameval_server._cells import Frozen
+
+    FrozenParts = list[tuple[int, Frozen, PaneCoverage]]
+    """Slices by number, ascending."""
 
 _PART = struct.Struct("<IIII")
 
@@ -105,19 +109,21 @@ class PaneContent:
             }
         return self._frozen
 
-    def to_bytes(self) -> bytes:
-        """Return the content. O(cells)."""
-        return parts_to_bytes(self.parts)
+
+def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
+    """Return parts as they are now. O(slices)."""
+    return [
+        (number, parts[number].cells.frozen(), parts[number].coverage) for number in sorted(parts)
+    ]
 
 
-def parts_to_bytes(parts: dict[int, Part]) -> bytes:
-    """Return parts as bytes, in order of their numbers. O(cells)."""
+def parts_to_bytes(parts: FrozenParts) -> bytes:
+    """Return frozen parts as bytes. O(cells). Needs no lock."""
     pieces: list[bytes] = []
-    for number in sorted(parts):
-        part = parts[number]
-        counts = encode(part.cells.state())
-        coverage = b"" if part.coverage.is_empty else part.coverage.cell.to_bytes()
-        delays = part.coverage.delays.to_bytes()
+    for number, frozen, covered in parts:
+        counts = encode(frozen.evaluator._view())
+        coverage = b"" if covered.is_empty else covered.cell.to_bytes()
+        delays = covered.delays.to_bytes()
         pieces += (
             _PART.pack(number, len(counts), len(coverage), len(delays)),
             counts,

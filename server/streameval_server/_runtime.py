@@ -284,6 +284,7 @@ class Runtime:
         while not self._closing.is_set():
             with self._engine_turn:
                 more = applier.step()
+            applier.copy()
             if self.visibility.wanted(self.core.engine.revision):
                 self._loop.call_soon_threadsafe(self.visibility.announce)
             if self._commit_blocked or applier.checkpoint_pending:

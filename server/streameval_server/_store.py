@@ -25,6 +25,7 @@ from streameval_server._views import FrozenStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streameval_server._cells import Frozen
     from streameval_server._limits import Limits
     from streameval_server._stream_settings import StreamSettings
 
@@ -197,28 +198,21 @@ class Store:
             return []
         return [content.parts[number] for content in self._open if number in content.parts]
 
-    def all_time(self, number: int) -> Part:
-        """Return a slice's all-time counts, not to be changed. O(cells) when panes are open."""
+    def all_time(self, number: int) -> tuple[Frozen, PaneCoverage]:
+        """Return a slice's all-time counts as they are now. O(open panes)."""
         parts = self._open_parts(number)
-        if not parts:
-            return self.settled[number]
-        memory_bytes = self.memory_bytes
-        sum_ = self._new_part()
-        sum_.merge([*([self.settled[number]] if number in self.settled else []), *parts])
-        self.memory_bytes = memory_bytes
-        return sum_
+        if number in self.settled:
+            parts.insert(0, self.settled[number])
+        counts = [part.cells.frozen() for part in parts]
+        return (
+            counts[0] if len(counts) == 1 else FrozenSum(counts, self._bounded),
+            PaneCoverage.merged(part.coverage for part in parts),
+        )
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now. O(panes + slices)."""
-        all_time = {}
-        for number in self.numbers():
-            parts = self._open_parts(number)
-            if number in self.settled:
-                parts.insert(0, self.settled[number])
-            counts = [part.cells.frozen() for part in parts]
-            all_time[number] = (
-                counts[0] if len(counts) == 1 else FrozenSum(counts, self._bounded),
-                PaneCoverage.merged(part.coverage for part in parts),
-            )
-        panes = tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes)
-        return FrozenStream(all_time, panes, names)
+        return FrozenStream(
+            {number: self.all_time(number) for number in self.numbers()},
+            tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
+            names,
+        )

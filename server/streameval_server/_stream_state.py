@@ -20,18 +20,18 @@ from streameval_server._binning import Columns
 from streameval_server._counts import StreamCounts
 from streameval_server._errors import CorruptLogError
 from streameval_server._joins import Joins
-from streameval_server._pane_content import parts_from_bytes, parts_to_bytes
+from streameval_server._pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
 from streameval_server._rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
 from streameval_server._segments import WHOLE, Segments, key_of
 from streameval_server._stream_info import StreamCounters, StreamInfo
 from streameval_server._stream_settings import StreamSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streameval._groups import IntArray
     from streameval_server._limits import Limits
-    from streameval_server._pane_content import Part
+    from streameval_server._pane_content import FrozenParts
     from streameval_server._rows import EventTimes, Rows
     from streameval_server._views import FrozenStream
 
@@ -212,47 +212,51 @@ class StreamState:
 
     # -- checkpoints
 
-    def parts(self, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield the parts of a checkpoint: those that changed after `since`, and others' names.
+    def parts(self, since: int) -> Iterator[tuple[str, Callable[[], bytes] | None]]:
+        """Yield the parts of a checkpoint but for those of ids.
 
-        O(bytes that changed).
+        Those that changed after `since` with what makes their bytes, which needs
+        no lock; the names of the others. O(panes + slices).
         """
         self.counts.flush()
-        name = self.info.name
+        name, store = self.info.name, self.counts.store
         yield _part(STREAM_PART, name), self._head() if self.revision > since else None
-        for key, changed_at in sorted(self.counts.store.key_revisions.items()):
-            data = parts_to_bytes(self._slices(key)) if changed_at > since else None
-            yield _part(SLICE_PART, key, name), data
-        for pane in self.counts.store.panes:
-            changed = pane.content.revision > since
+        for key, changed_at in sorted(store.key_revisions.items()):
+            yield _part(SLICE_PART, key, name), self._slices(key) if changed_at > since else None
+        for pane in store.panes:
+            content = pane.content
             yield (
                 _part(PANE_PART, pane.start_us, name),
-                pane.content.to_bytes() if changed else None,
+                _bytes_of(frozen_parts(content.parts)) if content.revision > since else None,
             )
+
+    def join_parts(self, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
+        """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed).
+
+        Needs no lock: no view reads the ids. To be called before anything else
+        is applied.
+        """
         if self.joins is not None:
             data = self.joins.take(revision, since)
             for number in self.joins.segments:
-                yield _part(JOIN_PART, number, name), data if number == revision else None
+                part = _part(JOIN_PART, number, self.info.name)
+                yield part, data if number == revision else None
 
     def content(self) -> Iterator[tuple[str, bytes]]:
         """Yield everything in one form; equal for equal streams. O(bytes)."""
-        self.counts.flush()
-        name = self.info.name
-        yield _part(STREAM_PART, name), self._head()
-        for key in sorted(self.counts.store.key_revisions):
-            yield _part(SLICE_PART, key, name), parts_to_bytes(self._slices(key))
-        for pane in self.counts.store.panes:
-            yield _part(PANE_PART, pane.start_us, name), pane.content.to_bytes()
+        for part, data in self.parts(-1):
+            assert data is not None
+            yield part, data()
         if self.joins is not None:
-            yield _part(JOIN_PART, name), self.joins.to_bytes()
+            yield _part(JOIN_PART, self.info.name), self.joins.to_bytes()
 
-    def _slices(self, key: int) -> dict[int, Part]:
+    def _slices(self, key: int) -> Callable[[], bytes]:
         store = self.counts.store
         numbers = [number for number in store.numbers() if number and key_of(number) == key]
-        return {number: store.all_time(number) for number in numbers}
+        return _bytes_of([(number, *store.all_time(number)) for number in sorted(numbers)])
 
-    def _head(self) -> bytes:
-        info = self.info
+    def _head(self) -> Callable[[], bytes]:
+        info, store = self.info, self.counts.store
         fields = {
             "name": info.name,
             "create_us": info.create_us,
@@ -263,14 +267,20 @@ class StreamState:
             "sources": self.sources,
             "values": self.segments.values,
             "overflowed": self.segments.overflowed,
-            "now_us": self.counts.store.panes.now_us,
-            "floor_us": self.counts.store.floor_us,
+            "now_us": store.panes.now_us,
+            "floor_us": store.floor_us,
             "beyond_retention": self.counts.beyond_retention,
         }
         text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
         joins = b"" if self.joins is None else self.joins.state_to_bytes()
-        whole = parts_to_bytes({WHOLE: self.counts.store.whole})
-        return b"".join((_LENGTHS.pack(len(text), len(joins), len(whole)), text, joins, whole))
+        whole = frozen_parts({WHOLE: store.whole})
+
+        def data() -> bytes:
+            counts = parts_to_bytes(whole)
+            head = _LENGTHS.pack(len(text), len(joins), len(counts))
+            return b"".join((head, text, joins, counts))
+
+        return data
 
     @classmethod
     def restore(cls, limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
@@ -335,6 +345,10 @@ class StreamState:
             self.joins.restore(revision, segments)
             self.joins.state_from_bytes(blobs[1])
         return self
+
+
+def _bytes_of(parts: FrozenParts) -> Callable[[], bytes]:
+    return lambda: parts_to_bytes(parts)
 
 
 def _part(kind: str, *which: int | str) -> str:
