@@ -16,13 +16,13 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._calls import UnaryCall
-from streameval_server._core import Core, open_core
-from streameval_server._errors import RequestError
-from streameval_server._limits import Limits
-from streameval_server._merge import MergeInbox
-from streameval_server._session import IngestSession
-from streameval_server._storage import MemoryStorage
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.errors import RequestError
+from streameval_server._core.limits import Limits
+from streameval_server._core.merge import MergeInbox
+from streameval_server._core.session import IngestSession
+from streameval_server._core.storage import MemoryStorage
+from streameval_server._grpc.calls import UnaryCall
 
 if TYPE_CHECKING:
     from types import ModuleType

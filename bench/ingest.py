@@ -31,7 +31,7 @@ import grpc
 import numpy as np
 
 from streameval.v1 import ingest_pb2, stream_pb2, stream_pb2_grpc
-from streameval_server._serve import new_event_loop
+from streameval_server._process.serve import new_event_loop
 
 INGEST = "/streameval.v1.IngestService/Ingest"
 BODIES = 64

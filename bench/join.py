@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from streameval._join_rules import JoinSettings
-from streameval._joiner import Joiner
-from streameval._windowed import WindowedEvaluator
+from streameval._joining.joiner import Joiner
+from streameval._joining.rules import JoinSettings
+from streameval._time.windowed import WindowedEvaluator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import Evaluator
-from streameval._window import Window, merged_window
+from streameval._time.window import Window, merged_window
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._answers import Answers
-from streameval_server._cells import Frozen
-from streameval_server._coverage import PaneCoverage
-from streameval_server._snapshots import snapshot, snapshot_asked
-from streameval_server._stream_info import StreamCounters, StreamInfo
-from streameval_server._views import FrozenStream, PaneView, StreamView
+from streameval_server._queries.answers import Answers
+from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._state.cells import Frozen
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.stream_info import StreamCounters, StreamInfo
+from streameval_server._state.views import FrozenStream, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2

@@ -2,40 +2,38 @@
 
 Its layers, from the caller inwards:
 
-- `Evaluator`: what is counted, put together from facets of queries
-  (`_curves`, `_areas`, `_skew`, `_ranked`, `_decisions`, `_probabilities`,
-  `_intervals`, `_bounds`), each beside the pure functions that it serves.
-- `WindowedEvaluator` and `LabelJoiner`: the same by event time, and with labels
-  that come later.
-- `_state`: one revision's counts, immutable, with its answers cached; `_ledger`
-  notes changes until somebody asks.
-- `_multiset`: sorted distinct scores with counts, one run for each class.
-- `_groups`, `_points`: what figures and curves are computed from, in integers.
+- `Evaluator`, `WindowedEvaluator`, `LabelJoiner`: what is counted, by event time,
+  and with labels that come later. Each is put together from facets of queries.
+- `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
+- `_certainty`: intervals, comparisons, and the bounds of bounded memory.
+- `_figures`: curves and figures, pure functions below the queries that serve them.
+- `_counts`: a sorted multiset of scores for each class, one immutable state a
+  revision, with its answers cached.
 
 It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 ``streameval.display`` and the server, ``streameval_server``, are extras.
 """
 
-from streameval._compare import Comparison, compare, holm
-from streameval._confusion import Confusion
-from streameval._costs import CostCurve
-from streameval._coverage import ScoreBand
-from streameval._curves import PrHull, RocHull
-from streameval._effects import Coverage
+from streameval._certainty.compare import Comparison, compare, holm
+from streameval._certainty.intervals import Interval
+from streameval._certainty.pairs import PairedEvaluator
+from streameval._counts.points import OperatingPoints
 from streameval._errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
-from streameval._intervals import Interval
-from streameval._join_rules import JoinCounts
-from streameval._label_joiner import LabelJoiner
-from streameval._pairs import PairedEvaluator
-from streameval._points import OperatingPoints
-from streameval._ranked_curves import format_pr_curve, format_pr_score_curve
-from streameval._reliability import BrierDecomposition, ReliabilityTable
-from streameval._skew import PrecisionRecallGainCurve
+from streameval._figures.confusion import Confusion
+from streameval._figures.costs import CostCurve
+from streameval._figures.curves import PrHull, RocHull
+from streameval._figures.ranked_curves import format_pr_curve, format_pr_score_curve
+from streameval._figures.reliability import BrierDecomposition, ReliabilityTable
+from streameval._figures.skew import PrecisionRecallGainCurve
+from streameval._figures.space import dominates, pr_between, pr_to_roc, roc_to_pr
+from streameval._joining.label_joiner import LabelJoiner
+from streameval._joining.rules import JoinCounts
 from streameval._snapshot import Snapshot
-from streameval._space import dominates, pr_between, pr_to_roc, roc_to_pr
-from streameval._window import Window
-from streameval._windowed import WindowedEvaluator
+from streameval._time.coverage import ScoreBand
+from streameval._time.effects import Coverage
+from streameval._time.window import Window
+from streameval._time.windowed import WindowedEvaluator
 
 __version__ = "0.1.0"
 

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streameval import _codec
-from streameval._columns import check_columns, check_count, check_label, check_score
-from streameval._ledger import PERMITS, Ledger, not_there
+from streameval._counts import codec
+from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._counts.ledger import PERMITS, Ledger, not_there
+from streameval._counts.state import State, empty_state, merge_states
 from streameval._queries import At, EvaluatorQueries
 from streameval._snapshot import Snapshot, take_snapshot
-from streameval._state import State, empty_state, merge_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._resolution import Scale
+    from streameval._counts.resolution import Scale
 
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -482,7 +482,7 @@ class Evaluator(EvaluatorQueries):
         >>> Evaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
-        return _codec.encode(self._ledger.view())
+        return codec.encode(self._ledger.view())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -498,7 +498,7 @@ class Evaluator(EvaluatorQueries):
         O(n). Bytes from a stranger are safe to read: nothing is executed, and
         no more memory is taken than a small multiple of their length.
         """
-        return cls._of(_codec.decode(data))
+        return cls._of(codec.decode(data))
 
     @classmethod
     def _of(cls, state: State) -> Self:
@@ -515,7 +515,7 @@ class Evaluator(EvaluatorQueries):
 
     def __reduce__(self) -> tuple[object, ...]:
         state = self._ledger.view()
-        return _restored, (type(self), _codec.encode(state), state.revision)
+        return _restored, (type(self), codec.encode(state), state.revision)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Evaluator):
@@ -544,4 +544,4 @@ class Evaluator(EvaluatorQueries):
 
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:
     """Return what was pickled."""
-    return cls._of(replace(_codec.decode(data), revision=revision))
+    return cls._of(replace(codec.decode(data), revision=revision))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._areas import AreaQueries
-from streameval._bounds import BoundsQueries
-from streameval._curves import CurveQueries
-from streameval._decisions import DecisionQueries
-from streameval._intervals import UncertaintyQueries
-from streameval._probabilities import ProbabilityQueries
-from streameval._ranked import RankedQueries
-from streameval._skew import SkewQueries
+from streameval._certainty.bounds import BoundsQueries
+from streameval._certainty.intervals import UncertaintyQueries
+from streameval._figures.areas import AreaQueries
+from streameval._figures.curves import CurveQueries
+from streameval._figures.decisions import DecisionQueries
+from streameval._figures.probabilities import ProbabilityQueries
+from streameval._figures.ranked import RankedQueries
+from streameval._figures.skew import SkewQueries
 
 if TYPE_CHECKING:
-    from streameval._view import View
+    from streameval._counts.view import View
 
 
 class EvaluatorQueries(
@@ -27,7 +27,7 @@ class EvaluatorQueries(
     UncertaintyQueries,
     BoundsQueries,
 ):
-    """Every query, over whatever view `_view` gives."""
+    """Every query, over whatever view `view` gives."""
 
 
 class At(EvaluatorQueries):

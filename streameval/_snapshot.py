@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from streameval._curves import RocHull
-    from streameval._effects import Coverage
-    from streameval._intervals import Interval
+    from streameval._certainty.intervals import Interval
+    from streameval._figures.curves import RocHull
     from streameval._queries import EvaluatorQueries
+    from streameval._time.effects import Coverage
 
 V = TypeVar("V")
 

@@ -15,7 +15,7 @@ import numpy as np
 from streameval._errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from streameval._groups import FloatArray
+    from streameval._counts.groups import FloatArray
 
 
 def scalar(value: Any, what: str, field: str, index: int | None) -> Any:

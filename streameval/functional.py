@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
-    from streameval._curves import PrHull, RocHull
-    from streameval._groups import FloatArray
-    from streameval._intervals import Interval
-    from streameval._points import OperatingPoints
+    from streameval._certainty.intervals import Interval
+    from streameval._counts.groups import FloatArray
+    from streameval._counts.points import OperatingPoints
+    from streameval._figures.curves import PrHull, RocHull
     from streameval._snapshot import Snapshot
 
 __all__ = [

@@ -2,25 +2,27 @@
 
 ::
 
-    gRPC services      translate, nothing else
-    Runtime            threads around the core
-    the core           sessions, committer, applier, engine: no threads, clocks or sockets
-    storage            SQLite, or memory
+    _grpc        services: translate, nothing else
+    _process     threads around the core, SQLite, settings, logs
+    _queries     answers from immutable views
+    _core        sessions, committer, applier, engine: no threads, clocks or sockets
+    _state       what the engine holds: counts by slice and pane, ids that wait
+    _security    who may do what
 
 `configure` gathers the settings and `run` is what the commands call;
 `create_token` lets somebody in, and `snapshot_then` is what was known then;
 `streameval_server.testing` starts a server inside a test's own process.
 """
 
-from streameval_server._configuration import Configuration, configure
-from streameval_server._limits import Limits
-from streameval_server._lock import DataDirectoryInUseError
-from streameval_server._runtime import ServerFailedError
-from streameval_server._serve import run, serve
-from streameval_server._server import Server
-from streameval_server._settings import Settings, SettingsError, default_data_directory
-from streameval_server._then import snapshot_then
-from streameval_server._tokens import create_token
+from streameval_server._core.limits import Limits
+from streameval_server._grpc.server import Server
+from streameval_server._process.configuration import Configuration, configure
+from streameval_server._process.lock import DataDirectoryInUseError
+from streameval_server._process.runtime import ServerFailedError
+from streameval_server._process.serve import run, serve
+from streameval_server._process.settings import Settings, SettingsError, default_data_directory
+from streameval_server._queries.then import snapshot_then
+from streameval_server._security.tokens import create_token
 
 __all__ = [
     "Configuration",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streameval._errors import StreamEvalError
 from streameval_server import configure, run
-from streameval_server._configuration import FLAGS, flag_of, is_switch
+from streameval_server._process.configuration import FLAGS, flag_of, is_switch
 
 
 def main() -> int:

@@ -7,9 +7,9 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval_server._serve import new_event_loop, shorten_switch_interval
-from streameval_server._server import Server
-from streameval_server._settings import Settings
+from streameval_server._grpc.server import Server
+from streameval_server._process.serve import new_event_loop, shorten_switch_interval
+from streameval_server._process.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

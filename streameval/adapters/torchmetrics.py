@@ -17,12 +17,12 @@ import torch
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from streameval._columns import check_columns
+from streameval._counts.columns import check_columns
 from streameval._evaluator import Evaluator
 from streameval.adapters._figures import FIGURES, check_figure
 
 if TYPE_CHECKING:
-    from streameval._groups import FloatArray
+    from streameval._counts.groups import FloatArray
 
 __all__ = ["BinaryArea"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._times import column_us, to_us
+from streameval._time.times import column_us, to_us
 from streameval.client._text import check_segment_columns, check_stream_name
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from streameval._compare import Comparison
-from streameval._effects import Coverage
+from streameval._certainty.compare import Comparison
+from streameval._time.effects import Coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime, timedelta
 
-    from streameval._coverage import ScoreBand
-    from streameval._intervals import Interval
+    from streameval._certainty.intervals import Interval
+    from streameval._time.coverage import ScoreBand
 
     Span = tuple[datetime, datetime] | None
     """[start, end) in whole panes, in UTC; None is all time."""

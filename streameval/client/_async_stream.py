@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streameval._curves import RocHull
+    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._points import OperatingPoints
+    from streameval._figures.curves import RocHull
     from streameval._snapshot import Snapshot
-    from streameval._windowed import WindowedEvaluator
+    from streameval._time.windowed import WindowedEvaluator
     from streameval.client._answers import SegmentRanking
     from streameval.client._async_core import AsyncCore
     from streameval.client._merge import MergeState

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._columns import check_columns, check_count, check_label, check_score
-from streameval._times import to_us
+from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._time.times import to_us
 from streameval.client._adding import LARGEST, Adding, own
 from streameval.client._rows import CaseRows, MissRows
 from streameval.client._text import check_segments

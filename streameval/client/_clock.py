@@ -25,7 +25,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._groups import IntArray
+    from streameval._counts.groups import IntArray
 
     Times = int | IntArray | None
     """One time or stamp for all rows, one for each, or none: when the server has them."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from streameval._coverage import ScoreBand
-from streameval._curves import RocHull
-from streameval._intervals import Interval, analytic_method
-from streameval._points import OperatingPoints
+from streameval._certainty.intervals import Interval, analytic_method
+from streameval._counts.points import OperatingPoints
+from streameval._figures.curves import RocHull
 from streameval._snapshot import FIGURES, Snapshot
+from streameval._time.coverage import ScoreBand
 from streameval.client._answers import (
     RankedSegment,
     SegmentRanking,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.message import Message
 
-    from streameval._groups import FloatArray, IntArray
+    from streameval._counts.groups import FloatArray, IntArray
     from streameval.client._answers import Span
 
 _REASON_PREFIX = "UNDEFINED_REASON_"

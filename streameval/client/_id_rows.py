@@ -9,8 +9,8 @@ from streameval.client._rows import Columns, segment_fields, times_field
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from streameval._columns import BoolArray
-    from streameval._groups import FloatArray
+    from streameval._counts.columns import BoolArray
+    from streameval._counts.groups import FloatArray
     from streameval.client._clock import Times
     from streameval.client._segments import Segments
 

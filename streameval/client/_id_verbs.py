@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval._columns import check_label, check_labels, check_length, check_score, check_scores
+from streameval._counts.columns import (
+    check_label,
+    check_labels,
+    check_length,
+    check_score,
+    check_scores,
+)
 from streameval._names import MAX_ID_BYTES
-from streameval._times import to_us
+from streameval._time.times import to_us
 from streameval.client._adding import LARGEST, Adding, own, times_of
 from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
 from streameval.client._runs import PREDICTED, RETRACTED, labelled

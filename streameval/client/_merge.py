@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._times import to_us
-from streameval._windowed import WindowedEvaluator
+from streameval._time.times import to_us
+from streameval._time.windowed import WindowedEvaluator
 from streameval.client._text import check_id, check_segments
 from streameval.v1 import ingest_pb2, types_pb2
 

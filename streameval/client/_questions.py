@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from streameval._curves import RocHull
-    from streameval._points import OperatingPoints
+    from streameval._counts.points import OperatingPoints
+    from streameval._figures.curves import RocHull
     from streameval._snapshot import Snapshot
     from streameval.client._answers import SegmentRanking, StreamComparison, StreamInfo
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval._columns import check_count
+from streameval._counts.columns import check_count
 from streameval._errors import InvalidInputError
-from streameval._times import span_us, to_us
+from streameval._time.times import span_us, to_us
 from streameval.client._text import check_stream_name
 from streameval.v1 import types_pb2
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._columns import check_length
+from streameval._counts.columns import check_length
 from streameval._errors import InvalidInputError
 from streameval._names import MAX_ID_BYTES, MAX_STREAM_NAME, id_problem, stream_name_problem
 from streameval.client._segments import SegmentCodes

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._curves import PrHull
+    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._points import OperatingPoints
+    from streameval._figures.curves import PrHull
 
 _ISO_F = "streameval-iso-f"
 _LEVELS = (0.2, 0.4, 0.6, 0.8)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._curves import RocHull
+    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._points import OperatingPoints
+    from streameval._figures.curves import RocHull
 
 _CHANCE = "streameval-chance"
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
+    from streameval._counts.groups import FloatArray
+    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._groups import FloatArray
-    from streameval._points import OperatingPoints
 
 
 class ThresholdDisplay:

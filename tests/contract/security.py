@@ -10,7 +10,7 @@ import grpc
 import trustme
 
 from streameval_server import Settings
-from streameval_server._tokens import create_token
+from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from streameval.v1 import ingest_pb2, query_pb2, status_pb2, stream_pb2
 from streameval_server import Settings
-from streameval_server._rules import RULES
-from streameval_server._tokens import Scope, create_token
+from streameval_server._security.rules import RULES
+from streameval_server._security.tokens import Scope, create_token
 from streameval_server.testing import running_server
 
 from .conftest import Failure, Wire, failure, selection

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._windowed import WindowedEvaluator
+from streameval._time.windowed import WindowedEvaluator
 from streameval.client import (
     Client,
     ClosedError,
@@ -26,7 +26,7 @@ from streameval.client import (
     UnavailableError,
     _clock,
 )
-from streameval_server._settings import Settings
+from streameval_server._process.settings import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

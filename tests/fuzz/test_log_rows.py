@@ -15,14 +15,14 @@ import zlib
 import pytest
 
 from streameval.v1 import stream_pb2
-from streameval_server._calls import UnaryCall
-from streameval_server._checkpoint import FORMAT, Manifest
-from streameval_server._core import open_core
-from streameval_server._entries import LogRow, checksum
-from streameval_server._errors import StorageError
-from streameval_server._limits import Limits
-from streameval_server._log import SqliteStorage
-from streameval_server._session import IngestSession
+from streameval_server._core.checkpoint import FORMAT, Manifest
+from streameval_server._core.core import open_core
+from streameval_server._core.entries import LogRow, checksum
+from streameval_server._core.errors import StorageError
+from streameval_server._core.limits import Limits
+from streameval_server._core.session import IngestSession
+from streameval_server._grpc.calls import UnaryCall
+from streameval_server._process.sqlite_log import SqliteStorage
 
 LIMITS = Limits()
 INTEGERS = (0, 1, 2, 3, 4, 5, 6, 7, 99, -1, 2**31, 2**62, 2**63 - 1, -(2**63))

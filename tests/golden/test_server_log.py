@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from streameval_server._core import open_core
-from streameval_server._limits import Limits
-from streameval_server._log import SqliteStorage
+from streameval_server._core.core import open_core
+from streameval_server._core.limits import Limits
+from streameval_server._process.sqlite_log import SqliteStorage
 
 DATA = Path(__file__).parent / "data" / "server_log_v1"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streameval import _join_codec
 from streameval._evaluator import Evaluator
-from streameval._join_rules import JoinSettings
-from streameval._joiner import Joiner
-from streameval._label_joiner import LabelJoiner
-from streameval._windowed import WindowedEvaluator
+from streameval._joining import codec
+from streameval._joining.joiner import Joiner
+from streameval._joining.label_joiner import LabelJoiner
+from streameval._joining.rules import JoinSettings
+from streameval._time.windowed import WindowedEvaluator
 
 DATA = Path(__file__).parent / "data"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -74,7 +74,7 @@ def plain_label_joiner() -> LabelJoiner:
 
 FORMS = {
     "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
-    "joiner": (joiner, _join_codec.encode, _join_codec.decode),
+    "joiner": (joiner, codec.encode, codec.decode),
     "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
     "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
 }

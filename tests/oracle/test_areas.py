@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import _pr_areas
-from streameval._areas import (
+from streameval._counts.groups import Groups
+from streameval._evaluator import Evaluator
+from streameval._figures import pr_areas
+from streameval._figures.areas import (
     auc_pr_value,
     auc_roc_value,
     average_precision_value,
     partial_auc_roc_value,
     steps,
 )
-from streameval._evaluator import Evaluator
-from streameval._groups import Groups
-from streameval._skew import auc_pr_minimum_value, auc_prg_value
+from streameval._figures.skew import auc_pr_minimum_value, auc_prg_value
 
 CASES = st.lists(
     st.tuples(st.booleans(), st.integers(0, 8), st.integers(1, 3)), min_size=0, max_size=25
@@ -375,7 +375,7 @@ def test_blocks_do_not_show(monkeypatch):
     groups = ev.operating_points().groups()
     figures = []
     for block in (1, 7, 8192):
-        monkeypatch.setattr(_pr_areas, "_BLOCK", block)
+        monkeypatch.setattr(pr_areas, "_BLOCK", block)
         figures.append(
             (
                 auc_pr_value(groups),

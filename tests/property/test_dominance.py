@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._hull import hull_vertices
-from streameval._points import Curve, OperatingPoints
-from streameval._space import dominates
+from streameval._counts.points import Curve, OperatingPoints
+from streameval._figures.hull import hull_vertices
+from streameval._figures.space import dominates
 
 
 @st.composite

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from streameval import _hull
-from streameval._hull import upper_hull
+from streameval._figures import hull
+from streameval._figures.hull import upper_hull
 
 
 def scan(points):
@@ -51,8 +51,8 @@ WIDE = st.tuples(
 @pytest.fixture(params=[96, 3], ids=["shipped", "passes"])
 def small(request, monkeypatch):
     """Run with the shipped size of plain scans, and with everything vectorised."""
-    monkeypatch.setattr(_hull, "_SMALL", request.param)
-    monkeypatch.setattr(_hull, "_STRIDE", 32 if request.param == 96 else 2)
+    monkeypatch.setattr(hull, "_SMALL", request.param)
+    monkeypatch.setattr(hull, "_STRIDE", 32 if request.param == 96 else 2)
 
 
 @pytest.mark.usefixtures("small")

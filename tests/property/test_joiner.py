@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._effects import Coverage, Effect
 from streameval._errors import InvalidInputError
-from streameval._join_rules import JoinSettings
-from streameval._joiner import Joiner
+from streameval._joining.joiner import Joiner
+from streameval._joining.rules import JoinSettings
+from streameval._time.effects import Coverage, Effect
 
 S = 1_000_000
 IDS = st.sampled_from([b"a", b"b", b"c", b"d"])
@@ -159,7 +159,7 @@ def absolute(operation: tuple, now: int) -> tuple:
 
 def apply(joiner: Joiner, now: int, operations: list[tuple], few: int = 8):
     """Apply operations of one kind as one batch; more rows than `few` as columns."""
-    with patch("streameval._joiner._FEW", few):
+    with patch("streameval._joining.joiner._FEW", few):
         return applied(joiner, now, operations)
 
 

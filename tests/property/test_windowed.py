@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._panes import Panes, tiers_of
-from streameval._parts_cache import PartsCache
-from streameval._window import Window, cells_of
-from streameval._windowed import WindowedEvaluator
+from streameval._time.panes import Panes, tiers_of
+from streameval._time.parts_cache import PartsCache
+from streameval._time.window import Window, cells_of
+from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from streameval._evaluator import Evaluator
-from streameval._panes import Grid, tiers_of
-from streameval_server._answers import Answers
-from streameval_server._coverage import PaneCoverage
-from streameval_server._errors import Code, RequestError
-from streameval_server._stream_settings import StreamSettings
+from streameval._time.panes import Grid, tiers_of
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._queries.answers import Answers
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.stream_settings import StreamSettings
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

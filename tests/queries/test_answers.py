@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from streameval import Evaluator
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._answers import Answers
-from streameval_server._curve_state import curve, curve_asked, state
-from streameval_server._figures import METRICS
-from streameval_server._selection import selected
-from streameval_server._snapshots import snapshot, snapshot_asked
+from streameval_server._queries.answers import Answers
+from streameval_server._queries.curve_state import curve, curve_asked, state
+from streameval_server._queries.figures import METRICS
+from streameval_server._queries.selection import selected
+from streameval_server._queries.snapshots import snapshot, snapshot_asked
 
 from .conftest import (
     DAY,
@@ -271,8 +271,8 @@ def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
     answers = answers_of(view)
     answers._view = views.__getitem__
     computed = []
-    merge = "streameval_server._answers.merged_window"
-    original = __import__("streameval_server._answers", fromlist=["x"]).merged_window
+    merge = "streameval_server._queries.answers.merged_window"
+    original = __import__("streameval_server._queries.answers", fromlist=["x"]).merged_window
     monkeypatch.setattr(merge, lambda *args: computed.append(1) or original(*args))
     first = snapshot_of(answers)
     view.revision = 8

@@ -10,11 +10,11 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval._compare import compare, holm
+from streameval._certainty.compare import compare, holm
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._comparison import compare_asked, comparison
-from streameval_server._errors import Code
-from streameval_server._ranking import rank_asked, ranking
+from streameval_server._core.errors import Code
+from streameval_server._queries.comparison import compare_asked, comparison
+from streameval_server._queries.ranking import rank_asked, ranking
 
 from .conftest import (
     DAY,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._series import series, series_asked
+from streameval_server._queries.series import series, series_asked
 
 from .conftest import (
     DAY,

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streameval import _bounds
-from streameval._bounds import BoundsQueries
-from streameval._cell_orders import least_average_precision
+from streameval._certainty import bounds
+from streameval._certainty.bounds import BoundsQueries
+from streameval._certainty.cell_orders import least_average_precision
+from streameval._counts.groups import Groups
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._groups import Groups
 
 # ---- all orders of a cell, and the figures of a ranking in rational arithmetic ----
 
@@ -347,7 +347,7 @@ def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arg
     for ranking in every_order(cells, missed):
         view = Counted(build(ranking.finite, missed), resolution=None)
         asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
-        values.append(getattr(_bounds._Asked(view), name.removesuffix("_hull"))(**asked))
+        values.append(getattr(bounds._Asked(view), name.removesuffix("_hull"))(**asked))
     assert lower <= min(values)
     assert max(values) <= upper
     assert lower == pytest.approx(min(values), abs=1e-12)
@@ -385,7 +385,7 @@ def streams():
 
 
 ASKED = [
-    *((name, {}) for name in _bounds.BOUNDED_FIGURES if not name.endswith("_at")),
+    *((name, {}) for name in bounds.BOUNDED_FIGURES if not name.endswith("_at")),
     ("auc_pr", {"method": "unit", "prevalence": 0.01}),
     ("auc_roc", {"max_fpr": 0.05, "standardize": True}),
     ("average_precision", {"prevalence": 0.001}),
@@ -452,13 +452,13 @@ def test_limits_hold_where_counts_are_no_doubles():
 
 
 @pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
-@pytest.mark.parametrize("name", _bounds.BOUNDED_FIGURES)
+@pytest.mark.parametrize("name", bounds.BOUNDED_FIGURES)
 def test_undefined_figures_have_undefined_bounds(cells, name):
     """The bounds are nan exactly where the figure is."""
     arguments = {"rank": 1} if name.endswith("_at") else {}
     view = Counted(build(cells), resolution=None)
     asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
-    value = getattr(_bounds._Asked(view), name.removesuffix("_hull"))(**asked)
+    value = getattr(bounds._Asked(view), name.removesuffix("_hull"))(**asked)
     for exact in (True, False):
         lower, upper = figure_bounds(build(cells), name, exact=exact, **arguments)
         assert np.array_equal(np.isnan(lower), np.isnan(value))
@@ -495,9 +495,9 @@ def test_names_and_arguments_are_checked():
 
 def test_names_are_sorted_and_typed():
     """The table, its names for type checkers and their order agree."""
-    assert list(_bounds.BOUNDED_FIGURES) == sorted(_bounds.BOUNDED_FIGURES)
-    typed = set(get_args(_bounds._Scalar)) | {"eleven_pt_interp_precision"}
-    assert typed == set(_bounds.BOUNDED_FIGURES)
+    assert list(bounds.BOUNDED_FIGURES) == sorted(bounds.BOUNDED_FIGURES)
+    typed = set(get_args(bounds._Scalar)) | {"eleven_pt_interp_precision"}
+    assert typed == set(bounds.BOUNDED_FIGURES)
 
 
 def test_a_second_query_is_free():

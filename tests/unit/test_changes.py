@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._changes import apply_one, changes_by_group, rows_by_group
-from streameval._coverage import EDGES, CoverageCell, bands_of
-from streameval._effects import Coverage, Effect, Effects
 from streameval._evaluator import Evaluator
+from streameval._time.changes import apply_one, changes_by_group, rows_by_group
+from streameval._time.coverage import EDGES, CoverageCell, bands_of
+from streameval._time.effects import Coverage, Effect, Effects
 
 SCORES = st.sampled_from([-1e9, -2.5, -0.0, 1e-30, 0.3, 0.3001, 0.7, 1e12])
 HISTORY = st.lists(

@@ -18,9 +18,9 @@ from streameval.client._segments import SegmentCodes
 from streameval.client._segments import joined as joined_segments
 from streameval.client._text import check_ids, check_segment_columns, check_segments
 from streameval.v1 import ingest_pb2
-from streameval_server._batch import decode
-from streameval_server._limits import Limits
-from streameval_server._stream_settings import StreamSettings
+from streameval_server._core.batch import decode
+from streameval_server._core.limits import Limits
+from streameval_server._state.stream_settings import StreamSettings
 
 NOW = 1_800_000_000_000_000
 KEYS = StreamSettings(segment_keys=("country", "plan"))

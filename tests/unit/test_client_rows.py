@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from streameval.client._buffer import Buffer
 from streameval.client._order import in_any_order
 from streameval.client._rows import CaseRows, MissRows, Rows
-from streameval_server._batch import decode
-from streameval_server._limits import Limits
+from streameval_server._core.batch import decode
+from streameval_server._core.limits import Limits
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 

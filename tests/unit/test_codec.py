@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-from streameval import _codec
+from streameval._counts import codec
 from streameval._errors import CorruptStateError
 from streameval._evaluator import Evaluator
 
@@ -145,7 +145,7 @@ def header(**changes) -> bytes:
         "count_width_n": 0,
     } | changes
     magic, form, *rest = fields.values()
-    return struct.pack("<4sH", magic, form) + _codec._HEADER.pack(*rest)
+    return struct.pack("<4sH", magic, form) + codec._HEADER.pack(*rest)
 
 
 def doubles(*values: float) -> bytes:

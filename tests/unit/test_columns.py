@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streameval._columns import (
+from streameval._counts.columns import (
     check_columns,
     check_count,
     check_counts,

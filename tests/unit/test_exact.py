@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval import _exact
-from streameval._exact import exact_dot
+from streameval._counts import exact
+from streameval._counts.exact import exact_dot
 
 
 @given(st.lists(st.tuples(*(st.integers(0, 2**62),) * 2), max_size=20))
@@ -20,6 +20,6 @@ def test_against_python_integers(pairs):
 
 def test_chunks(monkeypatch):
     """More items than one chunk's sums can hold."""
-    monkeypatch.setattr(_exact, "_CHUNK", 7)
+    monkeypatch.setattr(exact, "_CHUNK", 7)
     a = np.arange(2**40, 2**40 + 100)
     assert exact_dot(a, a, 2**200) == sum(x * x for x in a.tolist())

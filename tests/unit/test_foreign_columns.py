@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval._columns import check_columns, check_counts, check_labels, check_scores
+from streameval._counts.columns import check_columns, check_counts, check_labels, check_scores
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import math
 from pathlib import Path
 
@@ -12,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from streameval import Evaluator, InvalidInputError, _compare, _intervals, _limits
-from streameval._compare import LEAST_P_VALUE, compare, holm
-from streameval._estimates import figure_of, hidden_error
-from streameval._intervals import NAMES
-from streameval._limits import (
+from streameval import Evaluator, InvalidInputError
+from streameval._certainty.compare import LEAST_P_VALUE, compare, holm
+from streameval._certainty.estimates import figure_of, hidden_error
+from streameval._certainty.intervals import NAMES
+from streameval._certainty.limits import (
     Figure,
     auc_roc_limits,
     newcombe_variance,
     precision_limits,
     proportion_limits,
 )
-from streameval._student import anytime_quantile, student_quantile
+from streameval._certainty.student import anytime_quantile, student_quantile
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
 
@@ -415,7 +416,8 @@ def test_the_page_runs():
     assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
-@pytest.mark.parametrize("module", [_intervals, _compare, _limits])
-def test_examples(module):
+@pytest.mark.parametrize("name", ["intervals", "compare", "limits"])
+def test_examples(name):
     """The docstrings' examples run."""
+    module = importlib.import_module(f"streameval._certainty.{name}")
     assert doctest.testmod(module).failed == 0

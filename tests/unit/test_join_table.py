@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval._join_rules import JoinSettings
-from streameval._join_table import JoinTable
-from streameval._joiner import Joiner
+from streameval._joining.joiner import Joiner
+from streameval._joining.rules import JoinSettings
+from streameval._joining.table import JoinTable
 
 DAY_US = 86_400_000_000
 

@@ -12,9 +12,9 @@ import pytest
 
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._join_rules import JoinCounts
-from streameval._label_joiner import LabelJoiner
-from streameval._windowed import WindowedEvaluator
+from streameval._joining.label_joiner import LabelJoiner
+from streameval._joining.rules import JoinCounts
+from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from streameval import Evaluator, InvalidInputError, _pairs
-from streameval._pair_cells import PairCells, levels_of
-from streameval._pairs import METRICS, PairedEvaluator
+from streameval import Evaluator, InvalidInputError
+from streameval._certainty import pairs
+from streameval._certainty.pair_cells import PairCells, levels_of
+from streameval._certainty.pairs import METRICS, PairedEvaluator
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):
@@ -358,4 +359,4 @@ def test_other_refusals():
 
 def test_examples():
     """The docstrings' examples run."""
-    assert doctest.testmod(_pairs).failed == 0
+    assert doctest.testmod(pairs).failed == 0

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval import _resolution
+from streameval._counts import resolution
+from streameval._counts.resolution import MAX_BITS, MIN_BITS, largest_bits, quantise, upper_edge
 from streameval._errors import InvalidInputError
-from streameval._resolution import MAX_BITS, MIN_BITS, largest_bits, quantise, upper_edge
 
 LARGEST = np.finfo(np.float64).max
 TINY = 5e-324
@@ -163,4 +163,4 @@ def test_docstrings():
     """The examples in the module run."""
     import doctest
 
-    assert doctest.testmod(_resolution).failed == 0
+    assert doctest.testmod(resolution).failed == 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streameval import _scatter
-from streameval._multiset import EMPTY, Run, merge_runs
-from streameval._resolution import quantise
-from streameval._scatter import merge_cells
+from streameval._counts import scatter
+from streameval._counts.multiset import EMPTY, Run, merge_runs
+from streameval._counts.resolution import quantise
+from streameval._counts.scatter import merge_cells
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
@@ -39,7 +39,7 @@ def panes(kind: str, bits: int, number: int) -> list[Run]:
 def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
     """At every resolution and scale, also where tables are as long as can be afforded."""
     if wide:
-        monkeypatch.setattr(_scatter, "_WIDE", 1 << 18)
+        monkeypatch.setattr(scatter, "_WIDE", 1 << 18)
     runs = panes(kind, bits, 12)
     got = merge_cells(runs, bits, "probability" if kind.startswith("probability") else "plain")
     want = merge_runs(runs)

@@ -8,17 +8,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streameval import _columns
+from streameval._counts import columns
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
-from streameval_server._batch import decode, stored
-from streameval_server._entries import Format
-from streameval_server._errors import Code, CorruptLogError, Refused, RefusedError
-from streameval_server._limits import Limits
-from streameval_server._rows import CaseRows, LabelRows, MissRows, PredictionRows, RetractionRows
-from streameval_server._stream_settings import DEFAULTS, StreamSettings
-from streameval_server._views import OTHER
+from streameval_server._core.batch import decode, stored
+from streameval_server._core.entries import Format
+from streameval_server._core.errors import Code, CorruptLogError, Refused, RefusedError
+from streameval_server._core.limits import Limits
+from streameval_server._core.rows import (
+    CaseRows,
+    LabelRows,
+    MissRows,
+    PredictionRows,
+    RetractionRows,
+)
+from streameval_server._state.stream_settings import DEFAULTS, StreamSettings
+from streameval_server._state.views import OTHER
 
 LIMITS = Limits(max_batch_rows=8, max_batch_bytes=1000)
 NOW = 1_800_000_000_000_000
@@ -449,7 +455,7 @@ def test_limits_on_size():
 def test_the_text_is_the_librarys():
     """The same bad column reads the same over Python and over gRPC."""
     with pytest.raises(InvalidInputError) as caught:
-        _columns.check_columns(labels=[True, False], scores=[0.5, math.nan])
+        columns.check_columns(labels=[True, False], scores=[0.5, math.nan])
     assert refusal(case_batch([0.5, math.nan], [True, False])).message == str(caught.value)
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import status_pb2
-from streameval_server._calls import UnaryCall
-from streameval_server._committer import State
-from streameval_server._core import Core, open_core
-from streameval_server._entries import Kind
-from streameval_server._errors import Code, RequestError, StorageError
-from streameval_server._limits import Limits
-from streameval_server._session import IngestSession
-from streameval_server._storage import MemoryStorage
+from streameval_server._core.committer import State
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.entries import Kind
+from streameval_server._core.errors import Code, RequestError, StorageError
+from streameval_server._core.limits import Limits
+from streameval_server._core.session import IngestSession
+from streameval_server._core.storage import MemoryStorage
+from streameval_server._grpc.calls import UnaryCall
 
 NOW = 1_800_000_000_000_000
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval_server._cells import OVERHEAD_BYTES
-from streameval_server._engine import Engine
-from streameval_server._entries import Entry, Kind
-from streameval_server._errors import CorruptLogError
-from streameval_server._limits import Limits
-from streameval_server._rows import CaseRows, MissRows, PredictionRows
+from streameval_server._core.engine import Engine
+from streameval_server._core.entries import Entry, Kind
+from streameval_server._core.errors import CorruptLogError
+from streameval_server._core.limits import Limits
+from streameval_server._core.rows import CaseRows, MissRows, PredictionRows
+from streameval_server._state.cells import OVERHEAD_BYTES
 
 LIMITS = Limits(max_cells=64)
 

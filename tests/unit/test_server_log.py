@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server import _checkpoint
-from streameval_server._core import Core, open_core
-from streameval_server._entries import LogRow, checksum
-from streameval_server._errors import CorruptLogError, StorageError
-from streameval_server._limits import Limits
-from streameval_server._log import SqliteStorage
-from streameval_server._session import IngestSession
-from streameval_server._storage import MemoryStorage, NullStorage
+from streameval_server._core import checkpoint
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.entries import LogRow, checksum
+from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.limits import Limits
+from streameval_server._core.session import IngestSession
+from streameval_server._core.storage import MemoryStorage, NullStorage
+from streameval_server._process.sqlite_log import SqliteStorage
 
 NOW = 1_800_000_000_000_000
 
@@ -70,7 +70,7 @@ def produce(core: Core, batches: int, stream="s", rows=50) -> None:
     core.applier.finish()
 
 
-def checkpoint(core: Core) -> None:
+def take_checkpoint(core: Core) -> None:
     core.applier.request_checkpoint()
     core.applier.finish()
     while core.committer.step(NOW).more:
@@ -244,7 +244,7 @@ def test_a_restart_restores_everything(path, kind):
         assert again.engine.state_hash() == core.engine.state_hash()
         core = again
         if not revision:
-            checkpoint(core)
+            take_checkpoint(core)
     produce(core, 2, "b")
     storage.close()
     again = open_core(storage, Limits())
@@ -255,12 +255,12 @@ def test_a_restart_restores_everything(path, kind):
 
 def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path, monkeypatch):
     """Between the pieces commits go on; the old parts go when the manifest is written."""
-    monkeypatch.setattr(_checkpoint, "PIECE_BYTES", 256)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 256)
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1, "a")
     produce(core, 1, "b")
-    checkpoint(core)
+    take_checkpoint(core)
 
     def parts() -> list[tuple[str, int, int]]:
         query = "SELECT part, revision, count(*) FROM part GROUP BY part, revision"
@@ -302,11 +302,11 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
 
 def test_a_crash_between_the_pieces_leaves_the_checkpoint_before_it(path, monkeypatch):
     """And what was left of the other is cleared away."""
-    monkeypatch.setattr(_checkpoint, "PIECE_BYTES", 256)
+    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 256)
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
-    checkpoint(core)
+    take_checkpoint(core)
     produce(core, 1)
     core.applier.request_checkpoint()
     core.applier.finish()
@@ -334,14 +334,14 @@ def test_a_damaged_checkpoint_is_replaced_by_the_log(path, damage):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 3)
-    checkpoint(core)
+    take_checkpoint(core)
     storage.close()
     altered(path, damage)
     again = open_core(storage, Limits())
     assert again.recovery.checkpoint_error is not None
     assert again.recovery.replayed == 3
     assert again.engine.state_hash() == core.engine.state_hash()
-    checkpoint(again)
+    take_checkpoint(again)
     storage.close()
     assert open_core(storage, Limits()).recovery.checkpoint_error is None
     storage.close()
@@ -352,7 +352,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 3)
-    checkpoint(core)
+    take_checkpoint(core)
     storage.close()
     altered(path, "DELETE FROM log WHERE revision = 3")
     with pytest.raises(CorruptLogError, match="ends at revision 2, before its checkpoint at 3"):
@@ -364,8 +364,8 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
-    monkeypatch.setattr(_checkpoint, "FORMAT", 4)
-    checkpoint(core)
+    monkeypatch.setattr(checkpoint, "FORMAT", 4)
+    take_checkpoint(core)
     storage.close()
     monkeypatch.undo()
     with pytest.raises(StorageError, match="the checkpoint has format 4, this version knows 3"):

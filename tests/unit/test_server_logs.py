@@ -16,11 +16,11 @@ import streameval.client
 import streameval_server
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 from streameval_server import Settings
-from streameval_server._call_log import CallLog
-from streameval_server._current import Call, current
-from streameval_server._logs import JsonFormatter, TextFormatter
-from streameval_server._query_service import QueryService
-from streameval_server._tokens import create_token
+from streameval_server._grpc.call_log import CallLog
+from streameval_server._grpc.current import Call, current
+from streameval_server._grpc.query_service import QueryService
+from streameval_server._process.logs import JsonFormatter, TextFormatter
+from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from streameval_server._errors import Code, CorruptLogError, Refused
-from streameval_server._marks import KEPT_REFUSALS, Mark, Marks, Refusal, Verdict, judge
+from streameval_server._core.errors import Code, CorruptLogError, Refused
+from streameval_server._core.marks import KEPT_REFUSALS, Mark, Marks, Refusal, Verdict, judge
 
 REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),))
 

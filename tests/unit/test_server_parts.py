@@ -7,18 +7,18 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
-from streameval._effects import Effect, Effects
+from streameval._counts.multiset import Run, ScoreCounts
+from streameval._counts.state import empty_state
 from streameval._errors import CorruptStateError
-from streameval._multiset import Run, ScoreCounts
-from streameval._state import empty_state
-from streameval_server._cells import Cells
-from streameval_server._coverage import PaneCoverage
-from streameval_server._delays import Delays, delays_by_group
-from streameval_server._joins import FRAME, Joins, load_segment
-from streameval_server._rows import SegmentCodes
-from streameval_server._segments import ABSENT, Segments
-from streameval_server._stream_settings import HOUR_US, SECOND_US, StreamSettings
-from streameval_server._views import OTHER
+from streameval._time.effects import Effect, Effects
+from streameval_server._core.rows import SegmentCodes
+from streameval_server._state.cells import Cells
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.delays import Delays, delays_by_group
+from streameval_server._state.joins import FRAME, Joins, load_segment
+from streameval_server._state.segments import ABSENT, Segments
+from streameval_server._state.stream_settings import HOUR_US, SECOND_US, StreamSettings
+from streameval_server._state.views import OTHER
 
 NOW = 1_800_000_000_000_000
 

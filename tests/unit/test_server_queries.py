@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from streameval_server._errors import RequestError
-from streameval_server._queries import QueryThreads, Visibility
-from streameval_server._threads import Doorbell, FairLock
+from streameval_server._core.errors import RequestError
+from streameval_server._process.answering import QueryThreads, Visibility
+from streameval_server._process.threads import Doorbell, FairLock
 
 
 class Clock:

@@ -13,13 +13,14 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
-from streameval_server import Limits, Server, ServerFailedError, Settings, _runtime
-from streameval_server._engine import Engine
-from streameval_server._errors import StorageError
-from streameval_server._ingest_service import _MOST_UNREAD, _Stream
-from streameval_server._log import SqliteStorage
-from streameval_server._runtime import Runtime
-from streameval_server._security import Guard
+from streameval_server import Limits, Server, ServerFailedError, Settings
+from streameval_server._core.engine import Engine
+from streameval_server._core.errors import StorageError
+from streameval_server._grpc.ingest_service import _MOST_UNREAD, _Stream
+from streameval_server._process import runtime
+from streameval_server._process.runtime import Runtime
+from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._security.access import Guard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,7 +71,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
 ) -> None:
     """NOT_SERVING while the disk is sick; afterwards a resumed producer loses nothing."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(_runtime, "SqliteStorage", SickDisk)
+    monkeypatch.setattr(runtime, "SqliteStorage", SickDisk)
     monkeypatch.setattr(SickDisk, "sick", False)
 
     async def scenario() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._calls import UnaryCall
-from streameval_server._core import Core, open_core
-from streameval_server._errors import Code, RequestError
-from streameval_server._limits import Limits
-from streameval_server._storage import MemoryStorage
-from streameval_server._stream_settings import (
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.limits import Limits
+from streameval_server._core.storage import MemoryStorage
+from streameval_server._grpc.calls import UnaryCall
+from streameval_server._state.stream_settings import (
     DAY_US,
     DEFAULTS,
     HOUR_US,

@@ -7,13 +7,13 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server import _applier
-from streameval_server._calls import UnaryCall
-from streameval_server._core import Core, open_core
-from streameval_server._entries import Kind
-from streameval_server._errors import RequestError
-from streameval_server._limits import Limits
-from streameval_server._storage import MemoryStorage, NullStorage
+from streameval_server._core import applier
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.entries import Kind
+from streameval_server._core.errors import RequestError
+from streameval_server._core.limits import Limits
+from streameval_server._core.storage import MemoryStorage, NullStorage
+from streameval_server._grpc.calls import UnaryCall
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -83,7 +83,7 @@ def test_no_tick_while_entries_wait_to_be_applied():
 
 def test_much_that_is_due_is_dealt_with_in_slices(monkeypatch):
     """Each step takes a few; a view in between is whole; the outcome is the same."""
-    monkeypatch.setattr(_applier, "_TIME_BUDGET", 10)
+    monkeypatch.setattr(applier, "_TIME_BUDGET", 10)
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     sent(core, NOW, predictions=predictions([f"id-{n}" for n in range(95)]))

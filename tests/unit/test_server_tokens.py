@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streameval_server import SettingsError, _tokens
-from streameval_server._errors import Code, RequestError
-from streameval_server._security import Guard, bearer
-from streameval_server._tokens import Scope, create_token, granted, read_grants
+from streameval_server import SettingsError
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._security import tokens
+from streameval_server._security.access import Guard, bearer
+from streameval_server._security.tokens import Scope, create_token, granted, read_grants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_token_that_cannot_be_is_not_made(
 def test_two_commands_do_not_undo_each_other(path: Path) -> None:
     """The second says that there is a first."""
     with (
-        _tokens._rewriting(path),
+        tokens._rewriting(path),
         pytest.raises(SettingsError, match="another command is changing"),
     ):
         create_token(path, "x", ["query"])
@@ -163,9 +164,7 @@ def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.M
         compared.append((a, b))
         return hmac.compare_digest(a, b)
 
-    monkeypatch.setattr(
-        _tokens, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)})
-    )
+    monkeypatch.setattr(tokens, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
     tried = [token, token + "x", token[:-1], "sv1.y.z", "sv1.", "", "sv2." + token[4:], "\udcff"]
     found = [granted(grants, text) for text in tried]
     assert found == [grants["x"]] + [None] * (len(tried) - 1)

@@ -7,8 +7,13 @@ import doctest
 import pytest
 from scipy import stats
 
-from streameval import _student
-from streameval._student import anytime_quantile, normal_quantile, student_quantile, student_tail
+from streameval._certainty import student
+from streameval._certainty.student import (
+    anytime_quantile,
+    normal_quantile,
+    student_quantile,
+    student_tail,
+)
 
 DEGREES = (1, 2, 3, 4, 5, 7, 10, 19, 30, 99, 500, 9_999, 10_000, 10_001, 50_000, 10**6, 10**12)
 TAILS = (0.45, 0.3, 0.1, 0.05, 0.025, 0.005, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
@@ -69,4 +74,4 @@ def test_anytime_quantile_bounds_a_random_walk():
 
 def test_examples():
     """The docstrings' examples run."""
-    assert doctest.testmod(_student).failed == 0
+    assert doctest.testmod(student).failed == 0

@@ -10,15 +10,15 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from streameval import _join_codec
-from streameval._coverage import CoverageCell
 from streameval._errors import CorruptStateError
 from streameval._evaluator import Evaluator
-from streameval._evaluator_panes import EvaluatorPanes
-from streameval._join_rules import JoinSettings
-from streameval._joiner import Joiner
-from streameval._label_joiner import LabelJoiner
-from streameval._windowed import WindowedEvaluator
+from streameval._joining import codec
+from streameval._joining.joiner import Joiner
+from streameval._joining.label_joiner import LabelJoiner
+from streameval._joining.rules import JoinSettings
+from streameval._time.coverage import CoverageCell
+from streameval._time.evaluator_panes import EvaluatorPanes
+from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -71,8 +71,8 @@ FORMS = {
         WindowedEvaluator.to_bytes,
         WindowedEvaluator.from_bytes,
     ),
-    "joiner": (joiner, _join_codec.encode, _join_codec.decode),
-    "empty joiner": (lambda: Joiner(JoinSettings(1)), _join_codec.encode, _join_codec.decode),
+    "joiner": (joiner, codec.encode, codec.decode),
+    "empty joiner": (lambda: Joiner(JoinSettings(1)), codec.encode, codec.decode),
     "label joiner": (
         lambda: label_joiner(Evaluator()),
         LabelJoiner.to_bytes,
@@ -164,7 +164,7 @@ def test_messages() -> None:
     with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
         LabelJoiner.from_bytes(b"")
     with pytest.raises(CorruptStateError, match="joiner format 2 is unknown"):
-        _join_codec.decode(sealed(b"SEVJ\x02\x00" + bytes(200)))
+        codec.decode(sealed(b"SEVJ\x02\x00" + bytes(200)))
 
 
 def test_equal_joiners_have_equal_bytes() -> None:
@@ -181,7 +181,7 @@ def test_equal_joiners_have_equal_bytes() -> None:
         ids[::-1], scores=np.arange(50.0)[::-1], event_us=times["event_us"][::-1], now_us=10**15
     )
     other.retract(gone[2:], now_us=10**15 + 50)
-    assert _join_codec.encode(one) == _join_codec.encode(other)
+    assert codec.encode(one) == codec.encode(other)
 
 
 def test_panes_that_were_emptied_are_not_written() -> None:

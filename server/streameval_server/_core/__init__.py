@@ -1,0 +1,8 @@
+"""The core: from batches to a durable log to applied state; no threads, clocks or sockets.
+
+- In: `admission`, `batch`, `batch_columns`, `merge`, `session` check what arrives.
+- `committer` decides its order (`draft`, `marks`, `catalog`), writes `entries` to a
+  `storage` and hands them to the `applier`.
+- `engine` is what the log means; `checkpoint`, `replay`, `history` bring it back.
+- `core` puts it together; `limits`, `names`, `errors` are shared.
+"""

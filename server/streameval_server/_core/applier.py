@@ -1,0 +1,153 @@
+"""Between committer and engine: a bounded backlog of durable entries.
+
+`push`, `take_checkpoint` and `checkpoint_done` are called by the committing
+thread, `step` and `copy` by the applying one; each counter has one writer, so
+no lock is needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval_server._core.checkpoint import Checkpoint
+    from streameval_server._core.engine import Engine
+    from streameval_server._core.entries import Entry
+    from streameval_server._core.limits import Limits
+
+_TIME_BUDGET = 4_096
+"""So many ids may fall due in one step: a few milliseconds."""
+
+_STATE_RATIO = 4
+"""A checkpoint waits until the log has grown by this many times its own size."""
+
+
+class Applier:
+    """Feeds durable entries to the engine in chunks, and says when to checkpoint.
+
+    Parameters
+    ----------
+    engine, limits
+        The server's.
+    checkpoint_revision : int
+        Revision of the current checkpoint; 0 when there is none.
+    keeps : bool
+        Whether checkpoints are worth taking.
+    """
+
+    def __init__(
+        self, engine: Engine, limits: Limits, *, checkpoint_revision: int = 0, keeps: bool = True
+    ) -> None:
+        self.engine = engine
+        self._limits = limits
+        self._keeps = keeps
+        self._queue: deque[Entry] = deque()
+        self._pushed_rows = 0
+        self._applied_rows = 0
+        self._pushed_bytes = 0
+        self._checkpoint_revision = checkpoint_revision
+        self._checkpoint_size = 0
+        self._checkpointed_bytes = 0
+        self._requested = False
+        self._taking = False
+        self._noted: Callable[[], Checkpoint] | None = None
+        self._waiting: Checkpoint | None = None
+
+    @property
+    def lag_rows(self) -> int:
+        """Rows pushed and not applied yet. Safe to read from any thread."""
+        return self._pushed_rows - self._applied_rows
+
+    @property
+    def checkpoint_pending(self) -> bool:
+        """Whether a checkpoint was asked for, or taken, and is not written yet."""
+        return self._requested or self._taking
+
+    def push(self, entries: Sequence[Entry], nbytes: int) -> None:
+        """Queue entries that are durable; `nbytes` is their size in the log."""
+        self._pushed_bytes += nbytes
+        self._pushed_rows += sum(map(_cost, entries))
+        self._queue.extend(entries)
+
+    def step(self) -> bool:
+        """Apply at most about `Limits.apply_rows` rows; say whether there are more.
+
+        Where much falls due before the next entry, that takes steps of its own.
+        Takes a checkpoint when one is due. Not to be called at the same time
+        as the engine's `view`. An exception means that the log holds what
+        cannot be applied: the server must stop.
+        """
+        queue, engine = self._queue, self.engine
+        self.copy()
+        if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
+            return True
+        chunk: list[Entry] = []
+        rows = 0
+        while queue and rows < self._limits.apply_rows:
+            if chunk and queue[0].received_us >= engine.due_us:
+                break
+            entry = queue.popleft()
+            chunk.append(entry)
+            rows += _cost(entry)
+        engine.apply(chunk)
+        self._applied_rows += rows
+        if self._checkpoint_is_due():
+            self._take()
+        return bool(queue)
+
+    def copy(self) -> None:
+        """Copy what a checkpoint needs that `step` has taken, if it has.
+
+        In the thread of `step`, which does it first of all if nobody did; but
+        here `view` may run at the same time.
+        """
+        if self._noted is not None:
+            noted, self._noted = self._noted, None
+            checkpoint = noted()
+            self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
+            self._waiting = checkpoint
+
+    def finish(self) -> None:
+        """Apply everything that was pushed."""
+        more = True
+        while more:
+            more = self.step()
+            self.copy()
+
+    def _checkpoint_is_due(self) -> bool:
+        if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:
+            self._requested = False
+            return False
+        grown = self._pushed_bytes - self._checkpointed_bytes
+        due = max(self._limits.checkpoint_bytes, _STATE_RATIO * self._checkpoint_size)
+        return self._requested or grown >= due
+
+    def _take(self) -> None:
+        self._taking = True
+        self._requested = False
+        self._checkpointed_bytes = self._pushed_bytes
+        self._noted = self.engine.begin_checkpoint(self._checkpoint_revision)
+
+    def request_checkpoint(self) -> None:
+        """Make the next `step` take a checkpoint, due or not."""
+        self._requested = True
+
+    def take_checkpoint(self) -> Checkpoint | None:
+        """Return the checkpoint that waits to be written, once."""
+        waiting = self._waiting
+        if waiting is not None:
+            self._waiting = None
+        return waiting
+
+    def checkpoint_done(self, revision: int) -> None:
+        """Note which checkpoint is current now: the one that was taken, or an older one."""
+        self._checkpoint_revision = revision
+        self._waiting = None
+        self._taking = False
+
+
+def _cost(entry: Entry) -> int:
+    return 1 if entry.rows is None else entry.rows.size

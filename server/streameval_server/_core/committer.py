@@ -1,0 +1,355 @@
+"""The committer: the one authority on what is in the log, and in which order.
+
+A step drains the queue into one transaction; only after it is durable do
+marks and revision advance and outcomes say so. A failed commit's fate is
+unknown, so everything stops there: FAILED until the storage was opened again
+and what it holds was read back::
+
+    SERVING --StorageError--> FAILED --recover()--> SERVING
+                                └─ an acked entry is gone --> BROKEN
+
+`submit` runs in one thread, `step` and `recover` in one other. Cost: about
+10 us a batch, besides the storage's.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streameval_server._core.catalog import note
+from streameval_server._core.checkpoint import CheckpointWriter, Manifest
+from streameval_server._core.draft import Draft
+from streameval_server._core.entries import Outcome, Status
+from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
+from streameval_server._core.replay import entry_of
+from streameval_server._core.rows import LabelRows, PredictionRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval_server._core.applier import Applier
+    from streameval_server._core.catalog import Catalog
+    from streameval_server._core.entries import Entry, Item
+    from streameval_server._core.limits import Limits
+    from streameval_server._core.marks import Marks
+    from streameval_server._core.storage import Storage
+
+RETRY_AFTER_S = 1.0
+"""What a producer is asked to wait when the server cannot take more."""
+
+
+class State(enum.Enum):
+    """Whether the committer serves."""
+
+    SERVING = "serving"
+    FAILED = "failed"
+    """A write failed: call `recover` until it succeeds, with growing pauses."""
+    BROKEN = "broken"
+    """The storage lost what was acknowledged: stop."""
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What a step did.
+
+    Attributes
+    ----------
+    outcomes : list of Outcome
+        In order of submission; `deliver` gives each to its item's owner.
+    pushed : bool
+        Whether the applier has something new to do.
+    more : bool
+        Whether another step would find work now.
+    blocked : bool
+        Whether the applier's lag holds the queue up: step again after it applied.
+    """
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    pushed: bool = False
+    more: bool = False
+    blocked: bool = False
+
+    def deliver(self) -> None:
+        """Settle each outcome with its owner; to be called in the sessions' thread."""
+        for outcome in self.outcomes:
+            outcome.item.owner.settle(outcome)
+
+
+class Committer:
+    """Orders, logs and acknowledges.
+
+    Parameters
+    ----------
+    storage, applier, limits
+        The server's.
+    marks : Marks
+        Of all durable entries; the committer's own copy. Sessions read it.
+    catalog : Catalog
+        What is known of each stream at that revision.
+    revision, received_us : int
+        Of the last durable entry.
+    manifest : Manifest or None
+        The current checkpoint's.
+    auto_create : bool
+        Whether a batch for an unknown stream makes it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        applier: Applier,
+        limits: Limits,
+        *,
+        marks: Marks,
+        catalog: Catalog,
+        revision: int,
+        received_us: int,
+        manifest: Manifest | None,
+        auto_create: bool = True,
+    ) -> None:
+        self.marks = marks
+        self.auto_create = auto_create
+        self._storage = storage
+        self._applier = applier
+        self._limits = limits
+        self.catalog = catalog
+        self._revision = revision
+        self._received_us = received_us
+        self._manifest = manifest
+        self._writer: CheckpointWriter | None = None
+        self._state = State.SERVING
+        self._error: StorageError | None = None
+        self._queue: deque[Item] = deque()
+        # Each has one writer, so that their difference needs no lock.
+        self._submitted_bytes = 0
+        self._drained_bytes = 0
+
+    @property
+    def state(self) -> State:
+        """Whether it serves. Safe to read from any thread."""
+        return self._state
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why it does not serve."""
+        return self._error
+
+    @property
+    def revision(self) -> int:
+        """The last durable revision. Safe to read from any thread."""
+        return self._revision
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes submitted and not drained. Safe to read from any thread."""
+        return self._submitted_bytes - self._drained_bytes
+
+    @property
+    def checkpoint_revision(self) -> int:
+        """Revision of the current checkpoint; 0 when there is none."""
+        return 0 if self._manifest is None else self._manifest.revision
+
+    def check_serving(self) -> None:
+        """Raise RequestError (UNAVAILABLE) unless it serves."""
+        if self._state is not State.SERVING:
+            raise _unavailable()
+
+    def submit(self, item: Item) -> None:
+        """Queue an item.
+
+        Raises
+        ------
+        RequestError
+            RESOURCE_EXHAUSTED when the queue is full, the state too large, or
+            there are too many ids; UNAVAILABLE when not serving. Each has a
+            delay to retry after.
+        """
+        limits = self._limits
+        self.check_serving()
+        queued = self._submitted_bytes - self._drained_bytes
+        if queued and queued + item.nbytes > limits.max_queue_bytes:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{queued} bytes wait for the disk already: send it again later",
+                reason="QUEUE_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        engine = self._applier.engine
+        if (
+            limits.max_state_bytes
+            and item.rows is not None
+            and engine.memory_bytes > limits.max_state_bytes
+        ):
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"the counts take more than {limits.max_state_bytes} bytes of memory: "
+                "delete streams, or give the server more",
+                reason="STATE_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if engine.kept_ids > limits.max_pending_total and isinstance(
+            item.rows, PredictionRows | LabelRows
+        ):
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{engine.kept_ids} ids wait for their labels or predictions, and the most is "
+                f"{limits.max_pending_total}: send labels or retractions, or lower label_ttl",
+                reason="PENDING_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._submitted_bytes += item.nbytes
+        self._queue.append(item)
+
+    def step(self, now_us: int) -> StepResult:
+        """Drain, commit, hand over to the applier; write a bit of a waiting checkpoint.
+
+        Never raises for what the disk does: look at `state` afterwards.
+        """
+        result = StepResult()
+        if self._state is not State.SERVING:
+            return result
+        if self._applier.lag_rows >= self._limits.max_lag_rows:
+            result.blocked = bool(self._queue)
+        elif self._queue or self._wants_tick(now_us):
+            self._commit(now_us, result)
+        if self._state is State.SERVING:
+            self._write_checkpoint(result)
+        if self._state is State.SERVING:
+            result.more = self._writer is not None or (bool(self._queue) and not result.blocked)
+        return result
+
+    def _wants_tick(self, now_us: int) -> bool:
+        """Whether something is due, and no entry has come for a while to let it happen."""
+        applier = self._applier
+        return (
+            now_us - self._received_us >= self._limits.tick_us
+            and applier.lag_rows == 0
+            and applier.engine.due_us <= now_us
+        )
+
+    def _commit(self, now_us: int, result: StepResult) -> None:
+        draft = Draft(
+            marks=self.marks,
+            catalog=self.catalog,
+            limits=self._limits,
+            revision=self._revision,
+            received_us=max(now_us, self._received_us),
+            auto_create=self.auto_create,
+        )
+        queue = self._queue
+        drained = 0
+        if not queue:
+            draft.tick()
+        while queue and drained < self._limits.max_commit_bytes:
+            item = queue.popleft()
+            drained += item.nbytes
+            draft.add(item)
+        self._drained_bytes += drained
+        result.outcomes = draft.outcomes
+        if draft.rows:
+            try:
+                self._storage.append(draft.rows)
+            except StorageError as error:
+                result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]
+                self._fail(error, result)
+                return
+            self._advance(draft.entries, draft.nbytes)
+            result.pushed = True
+
+    def _advance(self, entries: Sequence[Entry], nbytes: int) -> None:
+        """Note that entries are durable, and hand them over."""
+        if not entries:
+            return
+        # First, so that who reads a mark and then the revision has one that includes it.
+        self._revision = entries[-1].revision
+        self._received_us = entries[-1].received_us
+        record = self.marks.record
+        for entry in entries:
+            record(
+                entry.producer,
+                entry.epoch,
+                entry.sequence,
+                entry.received_us,
+                revision=entry.revision,
+                refused=entry.refused,
+            )
+            note(self.catalog, entry)
+        self._applier.push(entries, nbytes)
+
+    def _write_checkpoint(self, result: StepResult) -> None:
+        try:
+            if self._writer is None:
+                checkpoint = self._applier.take_checkpoint()
+                if checkpoint is None:
+                    return
+                self._writer = CheckpointWriter(checkpoint, self._manifest)
+            manifest = self._writer.step(self._storage)
+        except StorageError as error:
+            self._fail(error, result)
+            return
+        if manifest is not None:
+            self._writer = None
+            self._manifest = manifest
+            self._applier.checkpoint_done(manifest.revision)
+
+    def _fail(self, error: StorageError, result: StepResult) -> None:
+        """Stop: what the storage holds is unknown until it was read back."""
+        self._state = State.FAILED
+        self._error = error
+        self._writer = None
+        self._storage.close()
+        while self._queue:
+            item = self._queue.popleft()
+            self._drained_bytes += item.nbytes
+            result.outcomes.append(_failed(item))
+
+    def recover(self) -> StepResult:
+        """Open the storage again, read what proved durable, and serve; FAILED if it cannot.
+
+        Entries whose commit had failed may turn out durable: they count, and
+        their producers learn it when they resume.
+        """
+        result = StepResult()
+        if self._state is not State.FAILED:
+            return result
+        try:
+            self._storage.open()
+            last = self._storage.last_revision()
+            if last < self._revision:
+                raise CorruptLogError(
+                    f"the log ends at revision {last}, but {self._revision} was acknowledged"
+                )
+            rows = list(self._storage.read(self._revision))
+            entries = [entry_of(row) for row in rows]
+            manifest = self._storage.manifest()
+            current = None if manifest is None else Manifest.from_bytes(manifest)
+        except StorageError as error:
+            self._error = error
+            self._storage.close()
+            if isinstance(error, CorruptLogError):
+                self._state = State.BROKEN
+            return result
+        self._advance(entries, sum(len(row.payload) for row in rows))
+        self._manifest = current
+        self._applier.checkpoint_done(self.checkpoint_revision)
+        self._error = None
+        self._state = State.SERVING
+        result.pushed = bool(entries)
+        return result
+
+
+def _unavailable() -> RequestError:
+    return RequestError(
+        Code.UNAVAILABLE,
+        "the server's disk failed and what was not acknowledged may be lost: "
+        "connect again and go on from where it says",
+        reason="STORAGE_FAILED",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def _failed(item: Item) -> Outcome:
+    return Outcome(item, Status.FAILED, error=_unavailable())

@@ -1,0 +1,324 @@
+"""The engine: what the log means. The same log gives the same state bytes.
+
+No clocks, threads or disks: an entry carries its time. One thread applies;
+`view`, `streams`, `begin_checkpoint` and `state_hash` must not run at the same
+time as `apply` and `pass_time` (the shell holds one lock around each of them),
+and what they return is immutable.
+
+The log's time is the last entry's. Before an entry is applied everything that
+is due by its time happens, in every stream: ids expire, panes coarsen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedDict
+
+from streameval_server._core.catalog import NO_SOURCES, Catalog, Known, administered
+from streameval_server._core.checkpoint import Checkpoint
+from streameval_server._core.entries import Kind
+from streameval_server._core.errors import CorruptLogError
+from streameval_server._core.marks import Marks
+from streameval_server._state.stream_info import StreamInfo
+from streameval_server._state.stream_settings import DEFAULTS
+from streameval_server._state.stream_state import NEVER, StreamState, split_part
+from streameval_server._state.views import StreamView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streameval_server._core.entries import Entry
+    from streameval_server._core.limits import Limits
+
+MARKS_PART = "marks"
+
+_UNLIMITED = 1 << 62
+
+
+class Engine:
+    """All streams, and how far each producer has come.
+
+    Attributes
+    ----------
+    marks : Marks
+        At the applied revision.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._revision = 0
+        self._received_us = 0
+        self._streams: SortedDict[str, StreamState] = SortedDict()
+        self._memory_bytes = 0
+        self._kept_ids = 0
+        self._sizes: dict[StreamState, tuple[int, int]] = {}
+        self._agenda: list[tuple[int, int, StreamState]] = []
+        self._due: dict[StreamState, int] = {}
+        self._order = itertools.count()
+        self.marks = Marks(limits.marks_ttl_us)
+
+    @property
+    def revision(self) -> int:
+        """The last log revision that was applied. Safe to read from any thread."""
+        return self._revision
+
+    @property
+    def received_us(self) -> int:
+        """The log's time at that revision."""
+        return self._received_us
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that all streams take, at most about. Safe to read from any thread."""
+        return self._memory_bytes
+
+    @property
+    def kept_ids(self) -> int:
+        """Ids that all streams keep. Safe to read from any thread."""
+        return self._kept_ids
+
+    @property
+    def due_us(self) -> int:
+        """When something has to happen next, or may. Safe to read from any thread."""
+        agenda = self._agenda
+        try:
+            return agenda[0][0]
+        except IndexError:  # empty, or emptied just now
+            return NEVER
+
+    # -- applying
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        """Apply entries in order; each must carry the revision after the one before.
+
+        The result does not depend on how entries are grouped into calls.
+        O(rows log rows), amortised: rows are counted when there are many, or
+        when somebody looks.
+        """
+        touched: dict[StreamState, None] = {}
+        for entry in entries:
+            if entry.revision != self._revision + 1:
+                raise ValueError(f"revision {entry.revision} cannot follow {self._revision}")
+            if entry.received_us >= self.due_us:
+                self._settle(touched)
+                while self.pass_time(entry.received_us, _UNLIMITED):
+                    pass
+            state = self._applied(entry)
+            if state is not None:
+                touched[state] = None
+                self._plan(state)
+            self.marks.record(
+                entry.producer,
+                entry.epoch,
+                entry.sequence,
+                entry.received_us,
+                revision=entry.revision,
+                refused=entry.refused,
+            )
+            self._received_us = entry.received_us
+            self._revision = entry.revision
+        self._settle(touched)
+
+    def _applied(self, entry: Entry) -> StreamState | None:
+        """Apply an entry; return the stream that changed."""
+        if entry.rows is not None:
+            state = self._streams.get(entry.stream) or self._made(entry)
+            state.on_time(entry.received_us)
+            state.take(entry.rows, entry.revision, entry.received_us)
+            return state
+        if entry.kind == Kind.CREATE_STREAM:
+            return self._made(entry)
+        if entry.kind == Kind.UPDATE_STREAM:
+            state = self._streams[entry.stream]
+            known = administered(Known(settings=state.info.settings), entry)
+            assert known is not None
+            state.on_time(entry.received_us)
+            state.update(known.settings, entry.revision)
+            return state
+        if entry.kind == Kind.DELETE_STREAM:
+            state = self._streams.pop(entry.stream)
+            self._due.pop(state, None)
+            memory_bytes, kept_ids = self._sizes.pop(state, (0, 0))
+            self._memory_bytes -= memory_bytes
+            self._kept_ids -= kept_ids
+        return None
+
+    def _made(self, entry: Entry) -> StreamState:
+        """Return the entry's stream, made now."""
+        known = administered(None, entry) if entry.request is not None else None
+        settings = DEFAULTS if known is None else known.settings
+        info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
+        state = self._streams[entry.stream] = StreamState(info, self._limits)
+        return state
+
+    def _settle(self, touched: dict[StreamState, None]) -> None:
+        """Note what streams that changed will need, and what they take."""
+        for state in touched:
+            self._plan(state)
+            self._measure(state)
+        touched.clear()
+
+    def _measure(self, state: StreamState) -> None:
+        """Note what a stream takes; nothing for one that is gone."""
+        if self._streams.get(state.info.name) is not state:
+            return
+        memory_bytes, kept_ids = self._sizes.get(state, (0, 0))
+        self._sizes[state] = now = (state.memory_bytes, state.kept_ids)
+        self._memory_bytes += now[0] - memory_bytes
+        self._kept_ids += now[1] - kept_ids
+
+    # -- time
+
+    def _plan(self, state: StreamState) -> None:
+        """Note when a stream has to be looked at next."""
+        due_us = state.due_us
+        if due_us < self._due.get(state, NEVER):
+            self._due[state] = due_us
+            heapq.heappush(self._agenda, (due_us, next(self._order), state))
+
+    def pass_time(self, now_us: int, budget: int) -> bool:
+        """Let some of what is due by a time happen; return whether there is more.
+
+        To be called before the entry of that time is applied. Takes about a
+        millisecond for a thousand of the budget. The order in which streams
+        have their turn makes no difference.
+        """
+        agenda = self._agenda
+        while agenda and agenda[0][0] <= now_us:
+            if budget <= 0:
+                return True
+            due_us, _, state = agenda[0]
+            if self._due.get(state) != due_us:  # it was planned anew, or is gone
+                heapq.heappop(agenda)
+                continue
+            if state.due_us <= now_us:
+                budget -= state.pass_time(now_us, self._revision + 1, budget)
+                self._measure(state)
+                if state.due_us <= now_us:
+                    continue
+            heapq.heappop(agenda)
+            del self._due[state]
+            self._plan(state)
+        return False
+
+    # -- reading
+
+    def stream(self, name: str) -> StreamInfo | None:
+        """Return a stream's description; None when there is none. O(1), safe in any thread."""
+        state = self._streams.get(name)
+        return None if state is None else state.info
+
+    def streams(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[StreamInfo]:
+        """Return streams in order of their names. O(log(streams) + limit).
+
+        Parameters
+        ----------
+        prefix
+            Only names that begin with it.
+        after
+            Only names above it.
+        limit
+            At most so many.
+        """
+        found: list[StreamInfo] = []
+        for name in self._streams.irange(minimum=max(prefix, after)):
+            if len(found) == limit or not name.startswith(prefix):
+                break
+            if name != after:
+                found.append(self._streams[name].info)
+        return found
+
+    def view(self, name: str) -> StreamView | None:
+        """Return a stream's counts now; None when there is no such stream.
+
+        O(panes) when the stream has changed.
+        """
+        state = self._streams.get(name)
+        if state is None:
+            return None
+        return StreamView(
+            state.info, self._revision, self._received_us, state.frozen(), state.counters()
+        )
+
+    def catalog(self) -> Catalog:
+        """Return what a committer has to know of each stream. O(streams)."""
+        return {
+            name: Known(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
+            for name, state in self._streams.items()
+        }
+
+    # -- checkpoints
+
+    def begin_checkpoint(self, since: int) -> Callable[[], Checkpoint]:
+        """Note what changed after the checkpoint at `since`. O(panes).
+
+        Returns
+        -------
+        callable
+            Copies it, in O(bytes that changed). It may run at the same time as
+            `view`, and must have run before anything else is applied.
+        """
+        revision, received_us, marks = self._revision, self._received_us, self.marks.to_bytes()
+        states = list(self._streams.values())
+        noted = [each for state in states for each in state.parts(since)]
+
+        def copy() -> Checkpoint:
+            parts: dict[str, bytes | None] = {MARKS_PART: marks}
+            parts |= {part: None if data is None else data() for part, data in noted}
+            for state in states:
+                parts.update(state.join_parts(revision, since))
+            changed = {part: data for part, data in parts.items() if data is not None}
+            unchanged = tuple(part for part, data in parts.items() if data is None)
+            return Checkpoint(revision, received_us, changed, unchanged)
+
+        return copy
+
+    def checkpoint(self, since: int) -> Checkpoint:
+        """Copy what changed after the checkpoint at `since`, at once."""
+        return self.begin_checkpoint(since)()
+
+    @classmethod
+    def restore(
+        cls, limits: Limits, revision: int, received_us: int, parts: Mapping[str, bytes]
+    ) -> Engine:
+        """Return the engine whose checkpoint's parts these are.
+
+        Raises
+        ------
+        CorruptLogError
+            When a part is missing or not what was written.
+        """
+        engine = cls(limits)
+        engine._revision = revision
+        engine._received_us = received_us
+        if MARKS_PART not in parts:
+            raise CorruptLogError("the checkpoint has no producers' marks")
+        engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
+        streams: dict[str, dict[str, bytes]] = {}
+        for part, data in parts.items():
+            if part != MARKS_PART:
+                name, which = split_part(part)
+                streams.setdefault(name, {})[which] = data
+        for name, mine in streams.items():
+            state = StreamState.restore(limits, revision, mine)
+            engine._streams[name] = state
+            engine._plan(state)
+            engine._measure(state)
+        return engine
+
+    def _content(self) -> Iterator[tuple[str, bytes]]:
+        yield MARKS_PART, self.marks.to_bytes()
+        for state in self._streams.values():
+            yield from state.content()
+
+    def state_hash(self) -> str:
+        """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""
+        digest = hashlib.sha256(f"{self._revision} {self._received_us}".encode())
+        for part, data in self._content():
+            digest.update(f"\n{part} {len(data)}\n".encode())
+            digest.update(data)
+        return digest.hexdigest()

@@ -1,0 +1,80 @@
+"""What was known then: the state at an earlier revision, from the log.
+
+A label that comes late changes the pane of its prediction; this is how to see
+what an answer was before it came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval_server._core.applier import Applier
+from streameval_server._core.core import from_checkpoint
+from streameval_server._core.engine import Engine
+from streameval_server._core.errors import StorageError
+from streameval_server._core.limits import Limits
+from streameval_server._core.replay import replay
+from streameval_server._process.sqlite_log import SqliteStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streameval_server._core.entries import LogRow
+    from streameval_server._core.storage import Storage
+
+LOG_NAME = "streameval.db"
+"""The log's file in a data directory."""
+
+
+def replay_until(
+    data_directory: Path, revision: int | None = None, *, limits: Limits | None = None
+) -> Engine:
+    """Return the engine as it was at a revision. O(bytes of the log up to there).
+
+    The log is only read; a server may be running on it.
+
+    Parameters
+    ----------
+    data_directory
+        The server's.
+    revision
+        From 0, which is before anything, to the log's last, which is the default.
+    limits
+        Those of the server; its caps on cells decide what counts hold.
+
+    Raises
+    ------
+    StorageError
+        When there is no such log, or it has not come so far.
+    CorruptLogError
+        When it is not what was written.
+    """
+    path = data_directory / LOG_NAME
+    if not path.exists():
+        raise StorageError(f"there is no log at {path}")
+    storage = SqliteStorage(path, read_only=True)
+    storage.open()
+    try:
+        return _replayed(storage, revision, limits or Limits())
+    finally:
+        storage.close()
+
+
+def _replayed(storage: Storage, revision: int | None, limits: Limits) -> Engine:
+    last = storage.last_revision()
+    until = last if revision is None else revision
+    if not 0 <= until <= last:
+        raise StorageError(f"the log has revisions 0 to {last}, and none {until}")
+    engine, _, _ = from_checkpoint(storage, limits)
+    if engine.revision > until:
+        engine = Engine(limits)
+    replay(_until(storage.read(engine.revision), until), Applier(engine, limits, keeps=False))
+    return engine
+
+
+def _until(rows: Iterator[LogRow], revision: int) -> Iterator[LogRow]:
+    for row in rows:
+        if row.revision > revision:
+            return
+        yield row

@@ -1,0 +1,118 @@
+"""From log rows back to entries: the way into the engine that recovery takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from streameval._time.times import LAST_US
+from streameval.v1 import status_pb2, stream_pb2
+from streameval_server._core.batch import stored
+from streameval_server._core.entries import Entry, Format, Kind
+from streameval_server._core.errors import CorruptLogError, Refused, StorageError
+from streameval_server._core.merge import stored_merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval_server._core.applier import Applier
+    from streameval_server._core.entries import Administered, LogRow
+    from streameval_server._core.rows import Rows
+
+_FORMATS = {
+    Kind.BATCH: (Format.INGEST_REQUEST, Format.INGEST_BATCH_REQUEST),
+    Kind.REFUSED: (Format.REFUSAL,),
+    Kind.CREATE_STREAM: (Format.CREATE_STREAM_REQUEST,),
+    Kind.DELETE_STREAM: (Format.DELETE_STREAM_REQUEST,),
+    Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
+    Kind.TICK: (Format.TICK,),
+    Kind.MERGE: (Format.MERGE,),
+}
+"""What this version can replay."""
+
+_CHUNK = 256
+
+
+def entry_of(row: LogRow) -> Entry:
+    """Return a log row as the engine applies it. O(payload).
+
+    Raises
+    ------
+    StorageError
+        When its kind or format is unknown: a newer version wrote it.
+    CorruptLogError
+        When its payload is not of its format.
+    """
+    if row.format not in _FORMATS.get(row.kind, ()):  # type: ignore[call-overload]  # an int is looked up by value
+        raise StorageError(
+            f"log row {row.revision} has kind {row.kind} and format {row.format}, "
+            "which this version does not know: start the release that wrote it, or a newer one"
+        )
+    rows: Rows | None = None
+    request: Administered | None = None
+    refused: Refused | None = None
+    try:
+        if row.kind == Kind.BATCH:
+            rows = stored(row.format, row.payload)
+        elif row.kind == Kind.MERGE:
+            rows = stored_merge(row.payload)
+        elif row.kind == Kind.REFUSED:
+            refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
+        elif row.kind == Kind.CREATE_STREAM:
+            request = stream_pb2.CreateStreamRequest.FromString(row.payload)
+        elif row.kind == Kind.UPDATE_STREAM:
+            request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+    except (CorruptLogError, DecodeError, ValueError) as error:
+        raise CorruptLogError(f"log row {row.revision}: {error}") from error
+    return Entry(
+        row.revision,
+        row.received_us,
+        row.kind,
+        row.stream,
+        row.producer,
+        row.epoch,
+        row.sequence,
+        rows,
+        request,
+        refused,
+    )
+
+
+def replay(rows: Iterable[LogRow], applier: Applier) -> int:
+    """Apply log rows, a chunk at a time; return how many there were. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError, StorageError
+        As `entry_of`; when time runs backwards, or leaves the calendar.
+    """
+    replayed = nbytes = 0
+    entries: list[Entry] = []
+    now_us = applier.engine.received_us
+    for row in rows:
+        if not now_us <= row.received_us <= LAST_US:
+            raise CorruptLogError(
+                f"log row {row.revision} was received at {row.received_us} us, "
+                f"and the one before at {now_us} us"
+            )
+        now_us = row.received_us
+        entries.append(entry_of(row))
+        nbytes += len(row.payload)
+        if len(entries) == _CHUNK:
+            _apply(applier, entries, nbytes)
+            replayed += len(entries)
+            entries, nbytes = [], 0
+    _apply(applier, entries, nbytes)
+    return replayed + len(entries)
+
+
+def _apply(applier: Applier, entries: list[Entry], nbytes: int) -> None:
+    applier.push(entries, nbytes)
+    try:
+        applier.finish()
+    except Exception as error:
+        # What was accepted once can be applied, so this is not what was accepted.
+        raise CorruptLogError(
+            f"the log cannot be applied after revision {applier.engine.revision}: {error!r}"
+        ) from error

@@ -1,0 +1,6 @@
+"""The service over gRPC: thin handlers around the core and the queries.
+
+- `server`: services, health, reflection, an orderly end.
+- `ingest_service`, `stream_service`, `query_service`, `calls`, `handlers`.
+- `gate`, `call_log`, `current`, `status`, `open_calls`: what every call passes.
+"""

@@ -1,0 +1,106 @@
+"""One line in the log for each call, and not too many for those who are turned away.
+
+A line says which method, how it ended, how long it took and whose token it was.
+It never says what was asked or answered: messages name ids and values.
+
+==================  =====================================================
+level               which calls
+==================  =====================================================
+DEBUG               those that did what was asked
+INFO                those that the caller got wrong, or took back
+WARNING             those without a token for what they wanted
+ERROR               those that the server got wrong
+==================  =====================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval_server._grpc.current import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_log = logging.getLogger("streameval_server.calls")
+
+_REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
+_OWN_FAULT = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
+_REFUSALS_EVERY_S = 1.0
+
+
+class CallLog:
+    """Writes the lines.
+
+    Parameters
+    ----------
+    clock
+        Seconds that go on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_refusal = -float("inf")
+        self._untold = 0
+
+    @contextmanager
+    def call(self, context: grpc.aio.ServicerContext[Any, Any]) -> Iterator[None]:
+        """Log the call of this task when the context ends."""
+        began = self._clock()
+        code = ""
+        try:
+            yield
+        except asyncio.CancelledError:
+            code = "CANCELLED"
+            raise
+        finally:
+            self._write(code or _code(context), context, self._clock() - began)
+
+    def unexpected(self, error: Exception) -> None:
+        """Log what a handler did not expect."""
+        _log.error("%s failed unexpectedly", current.get().method, exc_info=error)
+
+    def _write(self, code: str, context: grpc.aio.ServicerContext[Any, Any], took_s: float) -> None:
+        level = _level(code)
+        if not _log.isEnabledFor(level):
+            return
+        call = current.get()
+        fields: dict[str, object] = {
+            "method": call.method,
+            "code": code,
+            "duration_ms": round(took_s * 1000, 3),
+        }
+        if call.reason:
+            fields["reason"] = call.reason
+        if call.access is not None and call.access.who:
+            fields["token"] = call.access.who
+        if code in _REFUSED:
+            # Whoever guesses, or is configured wrongly, may call very often.
+            if self._clock() < self._next_refusal:
+                self._untold += 1
+                return
+            self._next_refusal = self._clock() + _REFUSALS_EVERY_S
+            fields["peer"] = context.peer()
+            fields["more_refused"] = self._untold
+            self._untold = 0
+        _log.log(level, "call %s", code, extra={"fields": fields})
+
+
+def _level(code: str) -> int:
+    if code == "OK":
+        return logging.DEBUG
+    if code in _REFUSED:
+        return logging.WARNING
+    return logging.ERROR if code in _OWN_FAULT else logging.INFO
+
+
+def _code(context: grpc.aio.ServicerContext[Any, Any]) -> str:
+    """Return the name of the status that a call ends with; grpc.aio has 0 for OK."""
+    code = context.code()
+    return code.name if isinstance(code, grpc.StatusCode) else "OK"

@@ -1,0 +1,217 @@
+"""IngestService over gRPC: frames to sessions, replies from sessions, nothing else.
+
+Each Ingest stream has a task that reads and one that writes. The reader stops
+while too much waits for its ack; the writer sends what there is when the
+client takes it, so acks that nobody reads pile up as one number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval.v1 import ingest_pb2
+from streameval_server._core.committer import RETRY_AFTER_S
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.merge import MergeInbox
+from streameval_server._core.session import IngestSession
+from streameval_server._grpc.current import current_access
+from streameval_server._grpc.open_calls import stopping_error
+from streameval_server._grpc.status import abort
+from streameval_server._process.runtime import now_us
+from streameval_server._security.tokens import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from streameval_server._core.limits import Limits
+    from streameval_server._process.runtime import Runtime
+    from streameval_server._security.access import Access
+
+_FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
+
+_MOST_UNREAD = 1024
+"""So many batches are read while an answer waits to be taken: each may be refused,
+and refusals, unlike acks, cannot be told in one."""
+
+_MERGES_AT_ONCE = 4
+"""So many of the largest merges may be on their way at once."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class IngestService:
+    """Takes encoded requests, because the log keeps them as they came."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        self._runtime = runtime
+        self._limits = limits
+        self._merging_bytes = 0
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "Ingest": grpc.stream_stream_rpc_method_handler(
+                self.ingest, response_serializer=ingest_pb2.IngestResponse.SerializeToString
+            ),
+            "IngestBatch": grpc.unary_unary_rpc_method_handler(
+                self.ingest_batch,
+                response_serializer=ingest_pb2.IngestBatchResponse.SerializeToString,
+            ),
+            "Merge": grpc.stream_unary_rpc_method_handler(
+                self.merge,
+                request_deserializer=ingest_pb2.MergeRequest.FromString,
+                response_serializer=ingest_pb2.MergeResponse.SerializeToString,
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        )
+
+    async def ingest(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        """Serve one stream of batches until its end, its error or the server's stop."""
+        stream = _Stream(self._runtime, self._limits, current_access())
+        reading = asyncio.create_task(stream.read(requests))
+        try:
+            with self._runtime.calls.call(stream.wake):
+                await stream.write(context)
+            await reading
+        except RequestError as error:
+            await abort(context, error)
+        finally:
+            reading.cancel()
+
+    async def ingest_batch(self, frame: bytes, context: Context) -> ingest_pb2.IngestBatchResponse:
+        """Answer once the batch is durable."""
+        access = current_access()
+        try:
+            response = await self._runtime.settled(
+                lambda call: call.ingest_batch(frame, now_us(), forbids=access.forbids)
+            )
+        except RequestError as error:
+            await abort(context, error)
+        assert isinstance(response, ingest_pb2.IngestBatchResponse)
+        return response
+
+    async def merge(
+        self, requests: AsyncIterator[ingest_pb2.MergeRequest], context: Context
+    ) -> ingest_pb2.MergeResponse:
+        """Answer once the merge is durable and visible."""
+        runtime, inbox = self._runtime, MergeInbox(self._limits)
+        try:
+            with runtime.calls.call():
+                await self._collect(inbox, requests)
+                if inbox.is_duplicate(runtime.core.committer.catalog):
+                    return ingest_pb2.MergeResponse(
+                        revision=runtime.durable_revision(), duplicate=True
+                    )
+                settings = inbox.settings_in(runtime.core.committer.catalog)
+                # States are checked beside the event loop: there may be many.
+                prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
+            response = await runtime.settled(lambda call: call.merge(inbox, prepared))
+            assert isinstance(response, ingest_pb2.MergeResponse)
+            await runtime.visible(response.revision)
+        except RequestError as error:
+            await abort(context, error)
+        return response
+
+    async def _collect(
+        self, inbox: MergeInbox, requests: AsyncIterator[ingest_pb2.MergeRequest]
+    ) -> None:
+        """Take all pieces, as long as all merges in progress together are not too much."""
+        mine = 0
+        try:
+            async for request in requests:
+                mine += len(request.data)
+                self._merging_bytes += len(request.data)
+                if self._merging_bytes > _MERGES_AT_ONCE * self._limits.max_merge_bytes:
+                    raise RequestError(
+                        Code.RESOURCE_EXHAUSTED,
+                        "too many merges are in progress: send it again later",
+                        reason="MERGES_FULL",
+                        retry_after_s=RETRY_AFTER_S,
+                    )
+                inbox.feed(request)
+        finally:
+            self._merging_bytes -= mine
+
+
+class _Stream:
+    """One Ingest stream's two tasks and what they tell each other."""
+
+    def __init__(self, runtime: Runtime, limits: Limits, access: Access) -> None:
+        self._runtime = runtime
+        self._access = access
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._session = IngestSession(
+            runtime.core.committer, limits, self.wake, forbids=access.forbids
+        )
+        self._ended = False
+        self._writing = False
+        self._fed_since_write = 0
+
+    def wake(self) -> None:
+        """Let both tasks look for what is new."""
+        self._changed.set()
+        self._room.set()
+
+    async def read(self, requests: AsyncIterator[bytes]) -> None:
+        """Feed the session until the client has sent everything, or the server stops.
+
+        Raises
+        ------
+        RequestError
+            When the client breaks a rule; what it sent before still counts.
+        """
+        session, runtime = self._session, self._runtime
+        try:
+            async for frame in requests:
+                if runtime.calls.stopping:
+                    return
+                self._access.need(Scope.INGEST)  # a token may have been taken away
+                session.feed(frame, now_us())
+                runtime.submitted()
+                self._fed_since_write += 1
+                while session.full or self._unread():
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            self._ended = True
+            self._changed.set()
+
+    def _unread(self) -> bool:
+        """Whether the client sends on and on without reading what it is answered."""
+        return self._writing and self._fed_since_write >= _MOST_UNREAD
+
+    async def write(self, context: Context) -> None:
+        """Send replies until all that was fed is settled and nothing more will be.
+
+        Raises
+        ------
+        RequestError
+            When the stream must end before the client ended it.
+        """
+        session, runtime = self._session, self._runtime
+        while True:
+            self._changed.clear()
+            replies = session.replies()
+            if replies:
+                self._writing = True
+                self._fed_since_write = 0
+                for reply in replies:
+                    await context.write(reply)
+                self._writing = False
+                self._room.set()
+            if session.error is not None:
+                raise session.error
+            if runtime.failed:
+                raise stopping_error()
+            if not replies:
+                if session.idle and runtime.calls.stopping:
+                    raise stopping_error()
+                if session.idle and self._ended:
+                    return
+                await self._changed.wait()

@@ -1,0 +1,133 @@
+"""QueryService over gRPC: requests are checked on the event loop, answered in query threads.
+
+Each method translates, no more: what a request means stands in the module of
+its answer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from streameval.v1 import query_pb2, query_pb2_grpc
+from streameval_server._core.errors import RequestError
+from streameval_server._grpc.status import abort
+from streameval_server._process.runtime import now_us
+from streameval_server._queries.answers import Answers
+from streameval_server._queries.comparison import compare_asked, comparison
+from streameval_server._queries.curve_state import curve, curve_asked, state
+from streameval_server._queries.ranking import rank_asked, ranking
+from streameval_server._queries.selection import selected
+from streameval_server._queries.series import series, series_asked
+from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._queries.watching import interval_s, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Hashable
+    from typing import Any
+
+    import grpc
+
+    from streameval_server._process.runtime import Runtime
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+Q = TypeVar("Q", bound="Hashable")
+T = TypeVar("T")
+
+
+class QueryService(query_pb2_grpc.QueryServiceServicer):
+    """Answers from the counts at one revision."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._answers = Answers(runtime.view, now_us)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        query_pb2_grpc.add_QueryServiceServicer_to_server(self, server)
+
+    async def GetSnapshot(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetSnapshotRequest, context: Context
+    ) -> query_pb2.GetSnapshotResponse:
+        """Return the figures of a selection."""
+        found = await self._answer(
+            context, request.selection.min_revision, lambda: snapshot_asked(request), snapshot
+        )
+        return query_pb2.GetSnapshotResponse(snapshot=found)
+
+    async def GetCurve(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetCurveRequest, context: Context
+    ) -> query_pb2.GetCurveResponse:
+        """Return a curve's points, thinned."""
+        return await self._answer(
+            context, request.selection.min_revision, lambda: curve_asked(request), curve
+        )
+
+    async def GetState(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetStateRequest, context: Context
+    ) -> AsyncIterator[query_pb2.GetStateResponse]:
+        """Yield the state in pieces."""
+        found = await self._answer(
+            context, request.selection.min_revision, lambda: selected(request.selection), state
+        )
+        for piece in found.pieces():
+            yield piece
+
+    async def ListWindows(  # noqa: N802 - the contract's name
+        self, request: query_pb2.ListWindowsRequest, context: Context
+    ) -> query_pb2.ListWindowsResponse:
+        """Return a page of a time series."""
+        return await self._answer(
+            context, request.selection.min_revision, lambda: series_asked(request), series
+        )
+
+    async def CompareStreams(  # noqa: N802 - the contract's name
+        self, request: query_pb2.CompareStreamsRequest, context: Context
+    ) -> query_pb2.CompareStreamsResponse:
+        """Return how much two selections differ."""
+        min_revision = max(request.a.min_revision, request.b.min_revision)
+        return await self._answer(context, min_revision, lambda: compare_asked(request), comparison)
+
+    async def RankSegments(  # noqa: N802 - the contract's name
+        self, request: query_pb2.RankSegmentsRequest, context: Context
+    ) -> query_pb2.RankSegmentsResponse:
+        """Return the slices of a key, the worst first."""
+        return await self._answer(
+            context, request.selection.min_revision, lambda: rank_asked(request), ranking
+        )
+
+    async def Watch(  # noqa: N802 - the contract's name
+        self, request: query_pb2.WatchRequest, context: Context
+    ) -> AsyncIterator[query_pb2.WatchResponse]:
+        """Yield the newest figures whenever they move."""
+        try:
+            async for found in watched(
+                self._runtime,
+                self._answers,
+                snapshot_asked(request),
+                pause_s=interval_s(request),
+                min_revision=request.selection.min_revision,
+            ):
+                yield query_pb2.WatchResponse(snapshot=found)
+        except RequestError as error:
+            await abort(context, error)
+
+    async def _answer(
+        self,
+        context: Context,
+        min_revision: int,
+        check: Callable[[], Q],
+        compute: Callable[[Answers, Q], T],
+    ) -> T:
+        """Check the request, wait for the revision, then for a query thread's answer."""
+        runtime = self._runtime
+        try:
+            asked = check()
+            with runtime.calls.call():
+                await runtime.visible(min_revision)
+                return await runtime.queries.run(
+                    (compute.__name__, asked), partial(compute, self._answers, asked)
+                )
+        except RequestError as error:
+            await abort(context, error)

@@ -1,0 +1,188 @@
+"""The gRPC server around a runtime: services, health, reflection, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server._grpc.gate import Gate
+from streameval_server._grpc.handlers import Decoding
+from streameval_server._grpc.ingest_service import IngestService
+from streameval_server._grpc.query_service import QueryService
+from streameval_server._grpc.stream_service import StreamService
+from streameval_server._process.runtime import Runtime
+from streameval_server._process.settings import SettingsError, is_loopback, split_address
+from streameval_server._security.access import Guard
+from streameval_server._security.tls import Certificates, TlsFiles
+
+if TYPE_CHECKING:
+    from streameval_server._process.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in (
+        (ingest_pb2, "IngestService"),
+        (query_pb2, "QueryService"),
+        (stream_pb2, "StreamService"),
+    )
+)
+"""Full names of the services, each with a health status of its own."""
+
+_LAST_WORDS_S = 0.5
+"""What is being sent when all calls have ended gets so long to be sent."""
+
+_REFRESH_S = 1.0
+"""A changed tokens file is noticed after at most so long."""
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Server:
+    """A server in this process and event loop: `start` it, `stop` it.
+
+    Attributes
+    ----------
+    address : str
+        Where it listens, with the port that it was given; set by `start`.
+    guard : Guard
+        Who may do what.
+
+    Raises
+    ------
+    SettingsError
+        When the tokens file or the certificates cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.address = ""
+        self.guard = Guard(settings.tokens)
+        self._settings = settings
+        self._certificates = _certificates(settings)
+        self._runtime = Runtime(
+            settings.directory(), settings.limits, auto_create=settings.auto_create
+        )
+        self._health = health.aio.HealthServicer()
+        self._grpc: grpc.aio.Server | None = None
+        self._health_changes: asyncio.Queue[bool] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Restore what the log holds, then listen.
+
+        Raises
+        ------
+        SettingsError
+            When the address cannot be had.
+        DataDirectoryInUseError
+            When another server has the data directory.
+        StorageError
+            When the log cannot be read, or is of an unknown format.
+        """
+        await self._runtime.start(on_serving=self._health_changes.put_nowait)
+        try:
+            self._grpc = self._bind()
+            await self._grpc.start()
+        except BaseException:
+            await self._runtime.stop()
+            raise
+        self._tasks = [
+            asyncio.create_task(self._report_health()),
+            asyncio.create_task(self._refresh_tokens()),
+        ]
+        await self._set_health(serving=True)
+
+    def _bind(self) -> grpc.aio.Server:
+        # Twice the limit of a batch passes the transport, so that a batch above
+        # it is refused by name instead of ending the stream that it came on.
+        most = 2 * self._settings.limits.max_batch_bytes
+        server = grpc.aio.server(
+            interceptors=(Gate(self.guard),),
+            options=(
+                ("grpc.max_receive_message_length", most),
+                ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            ),
+        )
+        decoding: Any = Decoding(server)  # to which services are added as to a server
+        IngestService(self._runtime, self._settings.limits).add_to(decoding)
+        QueryService(self._runtime).add_to(decoding)
+        StreamService(self._runtime).add_to(decoding)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, decoding)
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
+            reflection.aio.ReflectionServicer(names), decoding
+        )
+        host, _ = split_address(self._settings.listen)
+        if not is_loopback(host):
+            self._warn()
+        try:
+            if self._certificates is None:
+                port = server.add_insecure_port(self._settings.listen)
+            else:
+                port = server.add_secure_port(
+                    self._settings.listen, self._certificates.credentials()
+                )
+        except RuntimeError as error:
+            raise SettingsError(f"cannot listen on {self._settings.listen}: {error}") from error
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return server
+
+    async def wait_failed(self) -> None:
+        """Wait until the server cannot go on, and raise why."""
+        await self._runtime.wait_failed()
+
+    async def stop(self) -> None:
+        """Stop in order: no new work, end streams, commit, apply, checkpoint, close.
+
+        Ends within the settings' grace and what the disk needs. Safe to call twice.
+        """
+        server, self._grpc = self._grpc, None
+        if server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        self._runtime.calls.stop()
+        await self._runtime.calls.ended(self._settings.stop_grace_s)
+        await server.stop(_LAST_WORDS_S)
+        await self._runtime.stop()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _refresh_tokens(self) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH_S)
+            self.guard.refresh()
+
+    def _warn(self) -> None:
+        if self._certificates is None:
+            _log.warning("other machines reach this server without TLS: they can be listened to")
+        if self.guard.is_open:
+            _log.warning("other machines reach this server without tokens: all may do everything")
+
+    async def _report_health(self) -> None:
+        while True:
+            await self._set_health(serving=await self._health_changes.get())
+
+    async def _set_health(self, *, serving: bool) -> None:
+        status = _SERVING if serving else _NOT_SERVING
+        for name in ("", *SERVICES):
+            await self._health.set(name, status)
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return Certificates(
+        TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    )

@@ -1,0 +1,87 @@
+"""A RequestError as a gRPC status with google.rpc details.
+
+ErrorInfo is always there: its reason is stable, its domain is ours. BadRequest
+lists the fields at fault with their rows, RetryInfo says when a retry may help,
+RequestInfo names the call as the server's log does.
+All of it travels in headers, which may not be long: texts are cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from streameval_server._grpc.current import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+    from google.protobuf.message import Message
+
+    from streameval_server._core.errors import RequestError
+
+DOMAIN = "streameval"
+"""The domain of every ErrorInfo."""
+
+_NANOS = 1_000_000_000
+
+_LONGEST_TEXT_BYTES = 400
+_MOST_VIOLATIONS = 3
+"""A client that gets more than 8 KiB of headers loses the status. The message is
+among them twice, once at up to 3 bytes for a byte; details take 4/3."""
+
+
+def status_message(error: RequestError, request_id: str = "") -> status_pb2.Status:
+    """Return what goes over the wire for `error`."""
+    packed = []
+    for detail in _details(error, request_id):
+        box = any_pb2.Any()
+        box.Pack(detail)
+        packed.append(box)
+    return status_pb2.Status(code=error.code, message=_cut(error.message), details=packed)
+
+
+def _cut(text: str) -> str:
+    """Return a text without its middle when it is too long."""
+    data = text.encode()
+    if len(data) <= _LONGEST_TEXT_BYTES:
+        return text
+    half = _LONGEST_TEXT_BYTES // 2
+    start, end = (part.decode(errors="ignore") for part in (data[:half], data[-half:]))
+    return f"{start} [...] {end}"
+
+
+def _details(error: RequestError, request_id: str) -> Iterator[Message]:
+    if error.violations:
+        yield error_details_pb2.BadRequest(
+            field_violations=[
+                error_details_pb2.BadRequest.FieldViolation(
+                    field=_cut(path), description=_cut(text)
+                )
+                for path, text in error.violations[:_MOST_VIOLATIONS]
+            ]
+        )
+    yield error_details_pb2.ErrorInfo(
+        reason=error.reason, domain=DOMAIN, metadata=dict(error.metadata)
+    )
+    if error.retry_after_s is not None:
+        nanos = round(error.retry_after_s * _NANOS)
+        delay = duration_pb2.Duration(seconds=nanos // _NANOS, nanos=nanos % _NANOS)
+        yield error_details_pb2.RetryInfo(retry_delay=delay)
+    if request_id:
+        yield error_details_pb2.RequestInfo(request_id=request_id)
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: RequestError) -> NoReturn:
+    """End the call with `error`."""
+    call = current.get(None)
+    if call is not None:
+        call.reason = error.reason
+    request_id = "" if call is None else call.request_id
+    status = rpc_status.to_status(status_message(error, request_id))
+    await context.abort(status.code, status.details, status.trailing_metadata)
+    raise AssertionError("abort returned")  # it raises; the types do not say so

@@ -1,0 +1,183 @@
+"""StreamService over gRPC: making and deleting go through the log, reading does not."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.names import check_stream_name
+from streameval_server._grpc.calls import UnaryCall, counters_message, info_message
+from streameval_server._grpc.current import current_access
+from streameval_server._grpc.status import abort
+from streameval_server._security.tokens import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._process.runtime import Runtime
+    from streameval_server._state.stream_info import StreamInfo
+
+    Administered = (
+        stream_pb2.CreateStreamResponse
+        | stream_pb2.UpdateStreamResponse
+        | stream_pb2.DeleteStreamResponse
+    )
+
+_FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
+_DEFAULT_PAGE = 100
+_LONGEST_PAGE = 1000
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StreamService:
+    """Takes encoded requests where the log keeps them as they came."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        unary = grpc.unary_unary_rpc_method_handler
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "CreateStream": unary(
+                self.create,
+                response_serializer=stream_pb2.CreateStreamResponse.SerializeToString,
+            ),
+            "DeleteStream": unary(
+                self.delete,
+                response_serializer=stream_pb2.DeleteStreamResponse.SerializeToString,
+            ),
+            "UpdateStream": unary(
+                self.update,
+                response_serializer=stream_pb2.UpdateStreamResponse.SerializeToString,
+            ),
+            "GetStream": unary(
+                self.get,
+                request_deserializer=stream_pb2.GetStreamRequest.FromString,
+                response_serializer=stream_pb2.GetStreamResponse.SerializeToString,
+            ),
+            "ListStreams": unary(
+                self.list,
+                request_deserializer=stream_pb2.ListStreamsRequest.FromString,
+                response_serializer=stream_pb2.ListStreamsResponse.SerializeToString,
+            ),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
+        )
+
+    async def create(self, frame: bytes, context: Context) -> stream_pb2.CreateStreamResponse:
+        """Make a stream; it is visible to whoever asks after the answer."""
+        response = await self._logged(context, lambda call: call.create_stream(frame))
+        assert isinstance(response, stream_pb2.CreateStreamResponse)
+        return response
+
+    async def delete(self, frame: bytes, context: Context) -> stream_pb2.DeleteStreamResponse:
+        """Delete a stream; it is gone for whoever asks after the answer."""
+        response = await self._logged(context, lambda call: call.delete_stream(frame))
+        assert isinstance(response, stream_pb2.DeleteStreamResponse)
+        return response
+
+    async def update(self, frame: bytes, context: Context) -> stream_pb2.UpdateStreamResponse:
+        """Change settings; they count for whatever is sent after the answer."""
+        response = await self._logged(context, lambda call: call.update_stream(frame))
+        assert isinstance(response, stream_pb2.UpdateStreamResponse)
+        info = self._runtime.core.engine.stream(response.stream.name)
+        if info is not None:
+            response.stream.CopyFrom(info_message(info))
+        return response
+
+    async def _logged(self, context: Context, submit: Callable[[UnaryCall], None]) -> Administered:
+        try:
+            response = await self._runtime.settled(submit)
+            assert not isinstance(
+                response, ingest_pb2.IngestBatchResponse | ingest_pb2.MergeResponse
+            )
+            await self._runtime.visible(response.revision)
+        except RequestError as error:
+            await abort(context, error)
+        return response
+
+    async def get(
+        self, request: stream_pb2.GetStreamRequest, context: Context
+    ) -> stream_pb2.GetStreamResponse:
+        """Describe one stream."""
+        runtime, name = self._runtime, request.name
+        try:
+            check_stream_name(name, "name")
+            with runtime.calls.call():
+                view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
+        except RequestError as error:
+            await abort(context, error)
+        stream = info_message(view.info)
+        stream.counters.CopyFrom(counters_message(view.counters))
+        return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
+
+    async def list(
+        self, request: stream_pb2.ListStreamsRequest, context: Context
+    ) -> stream_pb2.ListStreamsResponse:
+        """Describe a page of streams, of those that the caller's token is for."""
+        runtime, streams = self._runtime, current_access().streams
+        try:
+            size = _page_size(request.page_size)
+            after = _read_token(request.page_token)
+            with runtime.calls.call():
+                infos, revision = await runtime.queries.run(
+                    ("streams", request.prefix, after, size, streams),
+                    lambda: _page(runtime, request.prefix, after, size + 1, streams),
+                )
+        except RequestError as error:
+            await abort(context, error)
+        return stream_pb2.ListStreamsResponse(
+            streams=[info_message(info) for info in infos[:size]],
+            next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
+            revision=revision,
+        )
+
+
+def _page(
+    runtime: Runtime, prefix: str, after: str, limit: int, streams: tuple[str, ...] | None
+) -> tuple[list[StreamInfo], int]:
+    """Return so many streams of a token's, looking at all in between. For query threads."""
+    if streams is None:
+        return runtime.list_streams(prefix=prefix, after=after, limit=limit)
+    found: list[StreamInfo] = []
+    while True:
+        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_LONGEST_PAGE)
+        found += [info for info in infos if covers(streams, info.name)]
+        if len(found) >= limit or len(infos) < _LONGEST_PAGE:
+            return found[:limit], revision
+        after = infos[-1].name
+
+
+def _page_size(asked: int) -> int:
+    if asked < 0:
+        raise _bad("page_size", f"page_size must not be negative, got {asked}")
+    return min(asked or _DEFAULT_PAGE, _LONGEST_PAGE)
+
+
+# A token is the last name of its page, encoded so that nobody writes one by hand.
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _read_token(token: str) -> str:
+    try:
+        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        message = f"page_token must be the next_page_token of a page before, got {token!r}"
+        raise _bad("page_token", message) from None
+
+
+def _bad(field: str, message: str) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, message, reason="INVALID_FIELD", violations=((field, message),)
+    )

@@ -1,0 +1,91 @@
+"""Run a server until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from streameval_server._grpc.server import Server
+from streameval_server._process.logs import configure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._process.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_SWITCH_INTERVAL_S = 0.0005
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop where it is installed, else asyncio's."""
+    try:
+        import uvloop  # noqa: PLC0415 - not to be had on every platform
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def shorten_switch_interval() -> None:
+    """Let the event loop have its turn soon while other threads compute.
+
+    With Python's default of 5 ms a busy thread would hold up every ack by as much.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+
+async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
+    """Run a server until SIGTERM or SIGINT, then stop it in order.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+    on_ready
+        Called once with the address, ``HOST:PORT``, when requests are served.
+
+    Raises
+    ------
+    StreamEvalError
+        When it cannot start (see `Server.start`), or cannot go on.
+    """
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    server = Server(settings)
+    await server.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    on_ready(server.address)
+    stop = asyncio.create_task(told.wait())
+    failure = asyncio.create_task(server.wait_failed())
+    await asyncio.wait((stop, failure), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    await server.stop()
+    if failure.done():
+        await failure  # raises why
+    failure.cancel()
+
+
+def run(settings: Settings) -> None:
+    """Run a server, printing the address that it listens on, until it is told to stop.
+
+    The log of the whole process goes to stderr as the settings say.
+
+    Raises
+    ------
+    StreamEvalError
+        As `serve`.
+    """
+    configure(settings.log_format, settings.log_level)
+    shorten_switch_interval()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve(settings, on_ready=_announce))
+
+
+def _announce(address: str) -> None:
+    print(f"listening on {address}", flush=True)

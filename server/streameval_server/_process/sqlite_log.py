@@ -1,0 +1,251 @@
+"""The log and its checkpoints in SQLite: one file, one transaction per group commit.
+
+WAL with ``synchronous=FULL``: a commit returns after the disk has it. Every row
+carries a CRC-32 of all its columns and follows the row before without a gap,
+so a file that was damaged is refused, or reads as an exact prefix of what was
+written; it never reads as something else. Cost: about 25 us a row of 1,000
+cases, and one fdatasync a transaction; about 9.3 B a case.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from streameval_server._core.entries import LogRow
+from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.storage import verified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from streameval_server._core.storage import PartKey, PartRow
+
+APPLICATION_ID = 0x53654C67
+"""SQLite's mark of whose file it is: "SeLg"."""
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE log (
+    revision    INTEGER PRIMARY KEY,
+    received_us INTEGER NOT NULL,
+    kind        INTEGER NOT NULL,
+    format      INTEGER NOT NULL,
+    stream      TEXT NOT NULL,
+    producer    TEXT NOT NULL,
+    epoch       INTEGER NOT NULL,
+    sequence    INTEGER NOT NULL,
+    crc32       INTEGER NOT NULL,
+    payload     BLOB NOT NULL
+) STRICT;
+CREATE TABLE part (
+    part        TEXT NOT NULL,
+    revision    INTEGER NOT NULL,
+    piece       INTEGER NOT NULL,
+    data        BLOB NOT NULL,
+    PRIMARY KEY (part, revision, piece)
+) STRICT;
+CREATE TABLE manifest (
+    id          INTEGER PRIMARY KEY CHECK (id = 1),
+    data        BLOB NOT NULL
+) STRICT;
+"""
+_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_TYPES = (int, int, int, int, str, str, int, int, int, bytes)
+
+
+class SqliteStorage:
+    """`Storage` in a file.
+
+    May be opened in one thread and used in another, by one at a time.
+
+    Parameters
+    ----------
+    path
+        The database file; made when it does not exist, in a directory that does.
+    read_only
+        Only look, at what is there when it is opened; a server may be running.
+    """
+
+    keeps = True
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open the file, and make durable whatever of it is visible.
+
+        Raises
+        ------
+        StorageError
+            When it cannot be opened, or is of an unknown format.
+        """
+        try:
+            with self._errors("open"):
+                self._open()
+        except StorageError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            try:
+                connection.close()
+            except sqlite3.Error:
+                # The descriptors are gone all the same, and what matters was
+                # acknowledged only after its commit.
+                return
+
+    def last_revision(self) -> int:
+        """Return the newest row's revision; 0 for an empty log."""
+        with self._errors("read"):
+            connection = self._opened()
+            (last,) = connection.execute("SELECT max(revision) FROM log").fetchone()
+            return int(last or 0)
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Write rows in one transaction."""
+        with self._errors("write to"):
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(_INSERT, rows)
+            connection.execute("COMMIT")
+
+    def read(self, after: int) -> Iterator[LogRow]:
+        """Yield the rows above a revision, oldest first, each one verified."""
+        with self._errors("read"):
+            connection = self._opened()
+            rows = connection.execute(
+                "SELECT * FROM log WHERE revision > ? ORDER BY revision", (after,)
+            )
+            for expected, columns in enumerate(rows, after + 1):
+                if tuple(map(type, columns)) != _TYPES:
+                    raise CorruptLogError(
+                        f"log row {expected} is not what was written: wrong types"
+                    )
+                yield verified(LogRow._make(columns), expected)
+
+    def write_parts(self, rows: Sequence[PartRow]) -> None:
+        """Write pieces of a checkpoint in one transaction."""
+        with self._errors("write to"):
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?)", rows)
+            connection.execute("COMMIT")
+
+    def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint current."""
+        with self._errors("write to"):
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT OR REPLACE INTO manifest VALUES (1, ?)", (manifest,))
+            connection.executemany("DELETE FROM part WHERE part = ? AND revision = ?", superseded)
+            connection.execute("COMMIT")
+
+    def manifest(self) -> bytes | None:
+        """Return the current manifest."""
+        with self._errors("read"):
+            connection = self._opened()
+            row = connection.execute("SELECT data FROM manifest").fetchone()
+            return None if row is None else _blob(row[0], "manifest")
+
+    def read_part(self, part: str, revision: int) -> bytes:
+        """Return a part, joined."""
+        with self._errors("read"):
+            connection = self._opened()
+            rows = connection.execute(
+                "SELECT data FROM part WHERE part = ? AND revision = ? ORDER BY piece",
+                (part, revision),
+            )
+            return b"".join(_blob(data, part) for (data,) in rows)
+
+    def prune(self, keep: Mapping[str, int]) -> None:
+        """Drop all parts but these."""
+        with self._errors("write to"):
+            connection = self._opened()
+            found = connection.execute("SELECT DISTINCT part, revision FROM part").fetchall()
+            stale = [key for key in found if keep.get(key[0]) != key[1]]
+            if stale:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("DELETE FROM part WHERE part = ? AND revision = ?", stale)
+                connection.execute("COMMIT")
+
+    def _open(self) -> None:
+        if self._read_only:
+            self._look()
+            return
+        # For its owner only; SQLite gives the files beside it the same mode. Only a new one
+        # is opened here: to close any other would end the locks of its connections. What
+        # is wrong with the path, SQLite says below.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, timeout=5.0
+        )
+        self._connection = connection
+        (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if journal != "wal":
+            raise StorageError(f"{self._path}: SQLite cannot keep a write-ahead log there")
+        connection.execute("PRAGMA synchronous = FULL")
+        self._check_format(connection)
+        # After a failed sync, pages that never reached the disk may still be
+        # read from the system's cache. Copying the write-ahead log into the
+        # file writes them anew and syncs them: what is seen below is durable.
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StorageError(f"{self._path}: another process is using it")
+
+    def _look(self) -> None:
+        uri = f"{self._path.resolve().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
+        self._connection = connection
+        # One transaction, so that everything that is read is of one moment.
+        connection.execute("BEGIN")
+        self._check_format(connection)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StorageError(f"{self._path} is closed")
+        return self._connection
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        """Make the tables of a new file, or refuse one that is not ours."""
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not (application or version or tables):
+            connection.executescript(
+                f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
+                f" PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA} COMMIT;"
+            )
+        elif application != APPLICATION_ID:
+            raise StorageError(f"{self._path} is not a streameval log")
+        elif version != SCHEMA_VERSION:
+            raise StorageError(
+                f"{self._path} has format {version}, this version knows {SCHEMA_VERSION}: "
+                "open it with the release that wrote it, or a newer one"
+            )
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn SQLite's errors into ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StorageError(f"cannot {what} {self._path}: {error}") from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # Of damaged text, SQLite's own messages cannot always be decoded.
+            raise CorruptLogError(f"cannot {what} {self._path}: {error}") from error
+
+
+def _blob(data: object, what: str) -> bytes:
+    if not isinstance(data, bytes):
+        raise CorruptLogError(f"the checkpoint's {what} is not what was written: wrong type")
+    return data

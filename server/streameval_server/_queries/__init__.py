@@ -1,0 +1,8 @@
+"""Answers, computed from views: pure functions from a request to a message.
+
+- `selection`, `applied`: which cases a request means.
+- `figures`, `answers`, `snapshots`, `curve_state`, `convert`: what is known of them.
+- `series`, `comparison`, `ranking`, `watching`, `then`: over time, against others,
+  live, and as it was.
+- `warnings`: what to know before trusting an answer.
+"""

@@ -1,0 +1,266 @@
+"""CompareStreams: how much two selections differ, and how surely.
+
+The two sides must share no case. Which ones do is decided by their names alone:
+
+==================  =====================================================
+different streams   share none (one model against another on the same ids
+                    is a pair: see `PairedEvaluator`)
+same stream         by segment: the whole contains each slice; two values of
+                    one key share none; slices of two keys may share any
+                    by time: whole panes are the same, one within the other,
+                    apart, or overlapping; all time contains every window
+==================  =====================================================
+
+Where b contains a in both respects, b without a is compared: the difference of
+signed counts, not of figures. All other overlaps are refused, by name. Windows
+with a half-life hold weighted cases: b contains a only with the same half-life.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval._certainty.compare import compare
+from streameval._certainty.intervals import PR_NAMES
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._queries.answers import range_message
+from streameval_server._queries.figures import (
+    bounds_message,
+    checked_level,
+    interval_message,
+    reason_value,
+)
+from streameval_server._queries.selection import Selected, invalid, iso, selected
+
+if TYPE_CHECKING:
+    from streameval._certainty.compare import Comparison
+    from streameval._certainty.intervals import Interval
+    from streameval._time.window import Window
+    from streameval_server._queries.answers import Answers
+    from streameval_server._queries.applied import Applied
+
+DEFAULT_METRIC = "auc_pr"
+COMPARED = ("auc_pr", "average_precision", "auc_roc")
+
+
+class _Relation(enum.Enum):
+    """How one side lies to the other, by segment or by time."""
+
+    SAME = enum.auto()
+    WITHIN = enum.auto()
+    AROUND = enum.auto()
+    APART = enum.auto()
+    CROSSING = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAsked:
+    """A CompareStreamsRequest that was checked. Equal ones ask for the same."""
+
+    a: Selected
+    b: Selected
+    metric: str
+    level: float
+    prevalence: float
+    own_prevalence: bool
+
+
+def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    metric = checked_metric(request.metric)
+    prevalence = request.prevalence
+    if prevalence and metric not in PR_NAMES:
+        raise invalid("prevalence", f"{metric} does not depend on a prevalence")
+    if prevalence and not 0 < prevalence < 1:
+        raise invalid("prevalence", f"prevalence must be between 0 and 1, got {prevalence:g}")
+    if prevalence and request.own_prevalence:
+        raise invalid("own_prevalence", "give a prevalence or own_prevalence, not both")
+    return CompareAsked(
+        selected(request.a, "a"),
+        selected(request.b, "b"),
+        metric,
+        checked_level(request.level),
+        prevalence,
+        request.own_prevalence,
+    )
+
+
+def checked_metric(metric: str) -> str:
+    """Return a figure that can be compared, auc_pr for none; refuse another."""
+    if metric and metric not in COMPARED:
+        raise invalid("metric", f"metric must be one of {', '.join(COMPARED)}, got {metric!r}")
+    return metric or DEFAULT_METRIC
+
+
+def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStreamsResponse:
+    """Return the difference.
+
+    Raises
+    ------
+    RequestError
+        FAILED_PRECONDITION where the sides overlap and b does not contain a.
+    """
+    a = answers.applied(asked.a, "a")
+    of_one = asked.b.stream == asked.a.stream
+    b = answers.applied(asked.b, "b", view=a.view if of_one else None)
+    is_complement = of_one and _is_within(a, b)
+    window_a, window_b = answers.window(a), answers.window(b)
+    resolutions = window_a.resolution, window_b.resolution
+    if is_complement:
+        window_b = window_b.without(window_a)
+    prevalence = None
+    if asked.metric in PR_NAMES and not asked.own_prevalence:
+        prevalence = asked.prevalence or common_prevalence(window_a, window_b)
+    found = compare(
+        window_a,
+        window_b,
+        metric=asked.metric,
+        level=asked.level,
+        prevalence="own" if prevalence is None else prevalence,
+    )
+    coverage_a, coverage_b = answers.coverage(a), answers.coverage(b)
+    response = query_pb2.CompareStreamsResponse(
+        revision=min(a.view.revision, b.view.revision),
+        a=side_message(window_a, found.a, found),
+        b=side_message(window_b, found.b, found),
+        difference=difference_message(window_a, window_b, found),
+        prevalence=prevalence,
+        complement=is_complement,
+        window_a=range_message(a),
+        window_b=range_message(b),
+        coverage_a=coverage_a,
+        coverage_b=coverage_b,
+    )
+    if not math.isnan(found.p_value):
+        response.p_value = found.p_value
+    for side, of, resolution, coverage in (
+        ("a", a, resolutions[0], coverage_a),
+        ("b", b, resolutions[1], coverage_b),
+    ):
+        response.warnings.extend(
+            f"{side}: {text}" for text in answers.warnings(of, resolution, coverage)
+        )
+    return response
+
+
+def _is_within(a: Applied, b: Applied) -> bool:
+    """Whether b contains a; False where they share nothing. Refuses everything between."""
+    by_segment = _by_segment(a.selected.segment, b.selected.segment)
+    by_time = _by_time(a.span_us, b.span_us)
+    if _Relation.APART in {by_segment, by_time}:
+        return False
+    if by_segment is _Relation.SAME and by_time is _Relation.SAME:
+        if a.half_life_us == b.half_life_us:
+            raise _overlap("a and b are the same cases")
+        raise _overlap("a and b are the same cases, weighted differently")
+    if by_segment is _Relation.CROSSING:
+        raise _overlap(
+            f"slices of two keys may share cases: {_named(a)} and {_named(b)}; compare two "
+            "values of one key, or one with the whole"
+        )
+    if by_time is _Relation.CROSSING:
+        raise _overlap(
+            f"a and b share some of their time: a is {_spanned(a)}, b is {_spanned(b)}; "
+            "choose windows apart, or one within the other"
+        )
+    inside = {_Relation.SAME, _Relation.WITHIN}
+    if not (by_segment in inside and by_time in inside):
+        swapped = {_Relation.SAME, _Relation.AROUND}
+        if by_segment in swapped and by_time in swapped:
+            raise _overlap("a contains b: swap them, so that a is compared with the rest of b")
+        raise _overlap(
+            f"a and b share cases, and neither contains the other: a is {_named(a)} {_spanned(a)}, "
+            f"b is {_named(b)} {_spanned(b)}"
+        )
+    if a.half_life_us != b.half_life_us:
+        raise _overlap(
+            "a and b share cases that they weight differently: give both the same half_life, "
+            "or none"
+        )
+    return True
+
+
+def _by_segment(a: tuple[str, str] | None, b: tuple[str, str] | None) -> _Relation:
+    if a == b:
+        return _Relation.SAME
+    if b is None:
+        return _Relation.WITHIN
+    if a is None:
+        return _Relation.AROUND
+    return _Relation.APART if a[0] == b[0] else _Relation.CROSSING
+
+
+def _by_time(a: tuple[int, int] | None, b: tuple[int, int] | None) -> _Relation:
+    if a == b:
+        return _Relation.SAME
+    # All time contains every window, also what is kept no longer.
+    from_a, to_a = a or (-math.inf, math.inf)
+    from_b, to_b = b or (-math.inf, math.inf)
+    if to_a <= from_b or to_b <= from_a:
+        return _Relation.APART
+    if from_b <= from_a and to_a <= to_b:
+        return _Relation.WITHIN
+    if from_a <= from_b and to_b <= to_a:
+        return _Relation.AROUND
+    return _Relation.CROSSING
+
+
+def _overlap(message: str) -> RequestError:
+    return RequestError(Code.FAILED_PRECONDITION, message, reason="SELECTIONS_OVERLAP")
+
+
+def _named(of: Applied) -> str:
+    segment = of.selected.segment
+    return "the whole" if segment is None else f"{segment[0]}={segment[1]}"
+
+
+def _spanned(of: Applied) -> str:
+    if of.span_us is None:
+        return "of all time"
+    return f"from {iso(of.span_us[0])} to {iso(of.span_us[1])}"
+
+
+def common_prevalence(*windows: Window) -> float:
+    """Return the prevalence of all together, undecayed; 1/2 without both classes."""
+    positives = sum(window.num_positive_ref for window in windows)
+    total = positives + sum(window.num_negative_ref for window in windows)
+    return positives / total if 0 < positives < total else 0.5
+
+
+def side_message(window: Window, interval: Interval, found: Comparison) -> types_pb2.Metric:
+    """Return one side's figure at the prevalence of the comparison."""
+    message = types_pb2.Metric(name=found.metric)
+    if math.isnan(interval.estimate):
+        message.undefined_reason = reason_value(window)
+        return message
+    message.value = interval.estimate
+    message.interval.CopyFrom(interval_message(interval))
+    bounds = bounds_message(window, found.metric, prevalence=found.prevalence)
+    if bounds is not None:
+        message.bounds.CopyFrom(bounds)
+    return message
+
+
+def difference_message(a: Window, b: Window, found: Comparison) -> types_pb2.Metric:
+    """Return a minus b with its interval; undefined where a side is."""
+    message = types_pb2.Metric(name=found.metric)
+    if math.isnan(found.difference):
+        message.undefined_reason = reason_value(a if math.isnan(found.a.estimate) else b)
+        return message
+    message.value = found.difference
+    message.interval.level = found.level
+    if math.isnan(found.lower):
+        message.interval.undefined_reason = types_pb2.UNDEFINED_REASON_TOO_FEW
+    else:
+        message.interval.lower, message.interval.upper = found.lower, found.upper
+    return message

@@ -1,0 +1,89 @@
+"""Curves as messages, thinned to what a plot can show.
+
+The hull's vertices always stay, and between them points stay at even steps along
+the curve (its length counted as false positive rate plus true positive rate), so
+that neither a long flat tail nor a steep start loses its shape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.v1 import types_pb2
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._queries import EvaluatorQueries
+
+    class CountCurve(Protocol):
+        """Operating points and hulls alike."""
+
+        @property
+        def fp(self) -> IntArray: ...
+        @property
+        def tp(self) -> IntArray: ...
+        @property
+        def thresholds(self) -> FloatArray: ...
+
+
+DEFAULT_MAX_POINTS = 2048
+
+
+def points_message(queries: EvaluatorQueries, max_points: int) -> types_pb2.Curve:
+    """Return the operating points, thinned to about `max_points`; 0 means 2,048."""
+    points = queries.operating_points()
+    limit = max_points or DEFAULT_MAX_POINTS
+    if len(points.fp) <= limit:
+        return curve_message(points)
+    hull = queries.roc_hull()
+    return curve_message(points, thinned(points, hull.fp + hull.tp, max_points=limit))
+
+
+def curve_message(curve: CountCurve, keep: IntArray | None = None) -> types_pb2.Curve:
+    """Return the curve's points, or those whose indices are in `keep`."""
+    rows = slice(None) if keep is None else keep
+    return types_pb2.Curve(
+        fp=curve.fp[rows].tolist(),
+        tp=curve.tp[rows].tolist(),
+        thresholds=curve.thresholds[rows].tolist(),
+    )
+
+
+def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntArray:
+    """Return the indices of about `max_points` points that carry the curve's shape.
+
+    O(points + max_points log(points)).
+
+    Parameters
+    ----------
+    points
+        The operating points: neither fp nor tp ever decreases, and no point repeats.
+    vertices
+        fp + tp of the points that always stay.
+    max_points
+        How many to keep, fewer than there are. Reached exactly unless more must stay.
+    """
+    size = len(points.fp)
+    kept = np.zeros(size, dtype=bool)
+    # Each point calls more cases positive than the one before, so that number finds it.
+    kept[np.searchsorted(points.fp + points.tp, vertices)] = True
+    kept[[0, -1]] = True
+    spare = max_points - int(np.count_nonzero(kept))
+    if spare > 0:
+        rest = np.flatnonzero(~kept)
+        travelled = points.fp / max(int(points.fp[-1]), 1) + points.tp / max(int(points.tp[-1]), 1)
+        steps = np.linspace(0.0, float(travelled[-1]), spare + 2)[1:-1]
+        kept[rest[_distinct(np.searchsorted(travelled[rest], steps), len(rest))]] = True
+    return np.flatnonzero(kept)
+
+
+def _distinct(indices: IntArray, size: int) -> IntArray:
+    """Move non-decreasing indices apart by as little as possible, within range(size)."""
+    steps = np.arange(len(indices))
+    # Strictly increasing indices minus 0, 1, 2, ... never decrease, and back.
+    apart = np.maximum.accumulate(indices - steps)
+    return np.minimum(apart, size - len(indices)) + steps

@@ -1,0 +1,147 @@
+"""ListWindows: the time series of a stream, one row for each step of a span.
+
+Rows are whole panes, one after the other without gaps or overlap: each begins
+where the one before ends and is as wide as the step, or wider where panes are.
+Steps without cases have a row too. A page's token is the time at which the next
+row begins, so a page does not depend on what was counted meanwhile; panes that
+coarsened between two pages may make the next row begin earlier, and it says so.
+
+Cost: O(panes) to cut, and an answer for each row that was not asked for before.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import zlib
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval.v1 import query_pb2
+from streameval_server._queries.applied import grid_of
+from streameval_server._queries.figures import Wanted, wanted
+from streameval_server._queries.selection import Between, Selected, invalid, micros, selected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval._time.panes import Grid
+    from streameval_server._queries.answers import Answers
+    from streameval_server._queries.applied import Applied
+
+DEFAULT_ROWS = 500
+MOST_ROWS = 1000
+DEFAULT_METRICS = ("auc_pr", "auc_roc")
+
+_TOKEN = struct.Struct(">BIq")
+_TOKEN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesAsked:
+    """A ListWindowsRequest that was checked. Equal ones ask for the same.
+
+    Attributes
+    ----------
+    chosen : Selected
+        Its span is a `Between`.
+    step_us : int
+        Width of a row, before it is widened.
+    figures : Wanted
+    most : int
+        Rows of a page.
+    next_us : int or None
+        Where the page begins; None is the first page.
+    """
+
+    chosen: Selected
+    step_us: int
+    figures: Wanted
+    most: int
+    next_us: int | None
+
+
+def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    chosen = selected(request.selection)
+    if not isinstance(chosen.span, Between):
+        raise invalid("selection.between", "a time series needs its span: set selection.between")
+    step_us = micros(request.step, "step")
+    if step_us <= 0:
+        raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
+    if request.page_size < 0:
+        raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
+    figures = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
+    next_us = None
+    if request.page_token:
+        next_us = _read_token(request.page_token, _fingerprint(chosen, step_us))
+    most = min(request.page_size or DEFAULT_ROWS, MOST_ROWS)
+    return SeriesAsked(chosen, step_us, figures, most, next_us)
+
+
+def series(answers: Answers, asked: SeriesAsked) -> query_pb2.ListWindowsResponse:
+    """Return a page of rows, oldest first."""
+    every = answers.applied(asked.chosen)
+    response = query_pb2.ListWindowsResponse(revision=every.view.revision)
+    starts = [pane.start_us for pane in every.panes]
+    end_us = 0
+    for start_us, end_us in _rows(every, asked):
+        if len(response.snapshots) == asked.most:
+            response.next_page_token = _token(start_us, _fingerprint(asked.chosen, asked.step_us))
+            break
+        panes = every.panes[bisect_left(starts, start_us) : bisect_left(starts, end_us)]
+        row = every.of_panes(panes, (start_us, end_us))
+        response.snapshots.append(answers.snapshot(row, asked.figures, hull=False))
+    return response
+
+
+def _rows(every: Applied, asked: SeriesAsked) -> Iterator[tuple[int, int]]:
+    """Yield where rows begin and end; none begins after the clock's pane."""
+    assert every.span_us is not None
+    grid = grid_of(every.view)
+    start_us, end_us = every.span_us
+    end_us = min(end_us, grid.end_of(every.now_us))
+    if asked.next_us is not None:
+        start_us = max(start_us, grid.start_of(asked.next_us))
+    while start_us < end_us:
+        until_us = min(_boundary(grid, start_us + asked.step_us), end_us)
+        yield start_us, until_us
+        start_us = until_us
+
+
+def _boundary(grid: Grid, time_us: int) -> int:
+    """Return the first boundary of panes that is not before a time."""
+    start_us = grid.start_of(time_us)
+    return time_us if start_us == time_us else grid.end_of(time_us)
+
+
+def _fingerprint(chosen: Selected, step_us: int) -> int:
+    """Return a number that tells requests apart whose rows are others."""
+    return zlib.crc32(repr((chosen, step_us)).encode())
+
+
+def _token(next_us: int, fingerprint: int) -> str:
+    data = _TOKEN.pack(_TOKEN_VERSION, fingerprint, next_us)
+    return base64.urlsafe_b64encode(data).decode()
+
+
+def _read_token(token: str, fingerprint: int) -> int:
+    try:
+        version, of, next_us = _TOKEN.unpack(base64.urlsafe_b64decode(token))
+    except (binascii.Error, struct.error, ValueError):
+        version = of = next_us = 0
+    if version != _TOKEN_VERSION:
+        raise invalid("page_token", f"page_token is not one of this server's: {token!r}")
+    if of != fingerprint:
+        raise invalid(
+            "page_token", "page_token belongs to another selection or step: begin without one"
+        )
+    return int(next_us)

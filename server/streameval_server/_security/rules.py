@@ -1,0 +1,124 @@
+"""What each method needs: a scope, and the streams that its request names.
+
+A method that does not stand here needs the scope admin: forgetting one closes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server._core.admission import parsed
+from streameval_server._security.tokens import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a method needs.
+
+    Attributes
+    ----------
+    scope : Scope or None
+        None when any token will do.
+    request : type of message, or None
+        Of the requests, where `streams` are looked up in them.
+    streams : tuple of str
+        Paths of fields that name streams; each must be one of the token's.
+    open : bool
+        Whether not even a token is needed.
+    """
+
+    scope: Scope | None = None
+    request: type[Message] | None = None
+    streams: tuple[str, ...] = ()
+    open: bool = False
+
+    def named(self, request: object) -> Iterator[str]:
+        """Yield the streams that a request names, encoded or not.
+
+        Raises
+        ------
+        RequestError
+            INVALID_ARGUMENT when it is encoded and cannot be decoded.
+        """
+        if self.request is None:
+            return
+        if isinstance(request, bytes):
+            request = parsed(self.request, request)
+        elif not isinstance(request, self.request):
+            return  # what could not be decoded names nothing, and its handler refuses it
+        for path in self.streams:
+            first, _, rest = path.partition(".")
+            # A part that is absent names no stream.
+            if not rest or request.HasField(first):
+                yield attrgetter(path)(request)
+
+
+_SELECTION = ("selection.stream",)
+
+# Of Ingest and IngestBatch the session checks each batch, and refuses it by itself;
+# ListStreams shows what its token is for.
+RULES: dict[str, Rule] = {
+    "streameval.v1.IngestService/Ingest": Rule(Scope.INGEST),
+    "streameval.v1.IngestService/IngestBatch": Rule(Scope.INGEST),
+    "streameval.v1.IngestService/Merge": Rule(
+        Scope.INGEST, ingest_pb2.MergeRequest, ("header.stream",)
+    ),
+    "streameval.v1.QueryService/GetSnapshot": Rule(
+        Scope.QUERY, query_pb2.GetSnapshotRequest, _SELECTION
+    ),
+    "streameval.v1.QueryService/GetCurve": Rule(Scope.QUERY, query_pb2.GetCurveRequest, _SELECTION),
+    "streameval.v1.QueryService/GetState": Rule(Scope.QUERY, query_pb2.GetStateRequest, _SELECTION),
+    "streameval.v1.QueryService/ListWindows": Rule(
+        Scope.QUERY, query_pb2.ListWindowsRequest, _SELECTION
+    ),
+    "streameval.v1.QueryService/CompareStreams": Rule(
+        Scope.QUERY, query_pb2.CompareStreamsRequest, ("a.stream", "b.stream")
+    ),
+    "streameval.v1.QueryService/RankSegments": Rule(
+        Scope.QUERY, query_pb2.RankSegmentsRequest, _SELECTION
+    ),
+    "streameval.v1.QueryService/Watch": Rule(Scope.QUERY, query_pb2.WatchRequest, _SELECTION),
+    "streameval.v1.StreamService/GetStream": Rule(
+        Scope.QUERY, stream_pb2.GetStreamRequest, ("name",)
+    ),
+    "streameval.v1.StreamService/ListStreams": Rule(Scope.QUERY),
+    "streameval.v1.StreamService/CreateStream": Rule(
+        Scope.ADMIN, stream_pb2.CreateStreamRequest, ("stream.name",)
+    ),
+    "streameval.v1.StreamService/UpdateStream": Rule(
+        Scope.ADMIN, stream_pb2.UpdateStreamRequest, ("stream.name",)
+    ),
+    "streameval.v1.StreamService/DeleteStream": Rule(
+        Scope.ADMIN, stream_pb2.DeleteStreamRequest, ("name",)
+    ),
+    f"{reflection.SERVICE_NAME}/ServerReflectionInfo": Rule(),
+    f"{health.SERVICE_NAME}/Check": Rule(open=True),
+    f"{health.SERVICE_NAME}/Watch": Rule(open=True),
+    f"{health.SERVICE_NAME}/List": Rule(open=True),
+}
+
+_OTHER = Rule(Scope.ADMIN)
+
+
+def rule_of(method: str) -> Rule:
+    """Return what a method needs, by its full name.
+
+    Examples
+    --------
+    >>> rule_of("streameval.v1.QueryService/GetSnapshot").scope
+    <Scope.QUERY: 'query'>
+    >>> rule_of("some.other.Service/Anything").scope
+    <Scope.ADMIN: 'admin'>
+    """
+    return RULES.get(method, _OTHER)

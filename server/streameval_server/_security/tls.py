@@ -1,0 +1,129 @@
+"""TLS for the server: certificates that may change while it runs.
+
+gRPC asks for the certificates before each handshake; they are read again when
+their files have changed. Files that do not fit together (a new certificate
+beside an old key, half of a file) leave those in use as they were, and the log
+says so. Open connections keep what they were opened with.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+
+from streameval_server._process.settings import SettingsError
+from streameval_server._security.watch import signature
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streameval_server._security.watch import Signature
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the certificates are, all PEM.
+
+    Attributes
+    ----------
+    certificate : Path
+        The server's, and those between it and its authority.
+    key : Path
+        Its private key, without a password.
+    client_ca : Path or None
+        Authorities that clients' certificates must come from (mTLS); None
+        asks clients for none.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def signature(self) -> Signature:
+        """Return what differs once a file has changed."""
+        paths = (self.certificate, self.key, self.client_ca)
+        return signature(*(path for path in paths if path is not None))
+
+    def read(self) -> grpc.ServerCertificateConfiguration:
+        """Read the files and see that they fit together.
+
+        Raises
+        ------
+        SettingsError
+            When a file cannot be read, holds no PEM of its kind, or the key is
+            not the certificate's.
+        """
+        key, certificate = _read(self.key), _read(self.certificate)
+        roots = None if self.client_ca is None else _read(self.client_ca)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # A password would be asked for at the terminal; none is the wrong one.
+            context.load_cert_chain(self.certificate, self.key, password="")
+        except (ssl.SSLError, ValueError) as error:
+            raise SettingsError(
+                f"{self.certificate} and {self.key} are not a certificate and its private key, "
+                f"in PEM and without a password: {error}"
+            ) from error
+        if roots is not None:
+            try:
+                context.load_verify_locations(cadata=roots.decode("ascii"))
+            except (ssl.SSLError, ValueError) as error:
+                raise SettingsError(
+                    f"{self.client_ca} holds no certificates in PEM: {error}"
+                ) from error
+        return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
+
+
+class Certificates:
+    """The certificates in use; gRPC's threads ask for them.
+
+    Raises
+    ------
+    SettingsError
+        As `TlsFiles.read`.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._seen = files.signature()
+        self._current = files.read()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return what a port is opened with."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._current,
+            self.current,
+            require_client_authentication=self._files.client_ca is not None,
+        )
+
+    def current(self) -> grpc.ServerCertificateConfiguration:
+        """Return the certificates for the next handshake. Never raises."""
+        with self._lock:
+            now = self._files.signature()
+            if now != self._seen:
+                try:
+                    read = self._files.read()
+                except SettingsError as error:
+                    _log.error("the certificates stay as they were: %s", error)
+                    self._seen = now
+                    return self._current
+                # Files that changed while they were read are read once more, next time.
+                self._seen = now
+                self._current = read
+                _log.warning("the certificates were read again")
+            return self._current

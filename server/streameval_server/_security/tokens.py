@@ -1,0 +1,290 @@
+"""Bearer tokens and the file that says what each may do.
+
+A token is ``sv1.ID.SECRET``. The secret is 256 random bits, and the file keeps
+the SHA-256 of the whole: who reads the file cannot act as anybody. A slow hash
+(scrypt, Argon2) protects secrets that people think up; nobody tries 2^256
+random ones, and a slow hash would be paid for by each call.
+
+::
+
+    [[token]]
+    id = "web-1"
+    streams = ["fraud"]        # fraud and everything below fraud/; absent: all streams
+    scopes = ["ingest"]
+    hash = "sha256:9f86d0..."
+
+To rotate a token, add another, move its users over, delete the old entry: any
+number are valid at a time. Looking one up costs one SHA-256, about 1 us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from streameval_server._core.names import stream_name_problem
+from streameval_server._process.settings import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+_PREFIX = "sv1"
+_SECRET_BYTES = 32
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_HASH = re.compile(r"sha256:([0-9a-f]{64})\Z")
+_LONGEST_NAME = 128
+_NOBODY = bytes(32)
+"""No token has this digest: finding one would be to invert SHA-256."""
+
+
+_LOOKS_LIKE_ONE = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
+
+
+def blotted(text: str) -> str:
+    """Return a text without the secrets of what looks like tokens in it.
+
+    Examples
+    --------
+    >>> blotted("got sv1.web-1.K3jd-93")
+    'got sv1.web-1....'
+    """
+    return _LOOKS_LIKE_ONE.sub(r"\1...", text)
+
+
+class Scope(enum.StrEnum):
+    """What a token may be for. None of them includes another."""
+
+    INGEST = "ingest"
+    """Send cases, predictions, labels, misses and merges."""
+    QUERY = "query"
+    """Ask: figures, curves, states, lists of streams."""
+    ADMIN = "admin"
+    """Make, change and delete streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A token's entry in the file.
+
+    Attributes
+    ----------
+    id : str
+        Names the token in logs and messages; no secret.
+    digest : bytes
+        SHA-256 of the token.
+    scopes : frozenset of Scope
+    streams : tuple of str or None
+        Names of streams; each stands for itself and everything below it. None: all.
+    """
+
+    id: str
+    digest: bytes
+    scopes: frozenset[Scope]
+    streams: tuple[str, ...] | None = None
+
+    def covers(self, stream: str) -> bool:
+        """Whether the token is for this stream.
+
+        Examples
+        --------
+        >>> grant = Grant("web-1", b"", frozenset(), ("fraud",))
+        >>> grant.covers("fraud"), grant.covers("fraud/v3"), grant.covers("fraudulent")
+        (True, True, False)
+        """
+        return covers(self.streams, stream)
+
+
+def covers(streams: tuple[str, ...] | None, stream: str) -> bool:
+    """Whether a stream is one of these or below one; None is all streams."""
+    return streams is None or any(
+        stream == name or stream.startswith(name + "/") for name in streams
+    )
+
+
+def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:
+    """Return what a token was granted; None when it is not one of these.
+
+    The comparison takes equally long wherever two digests differ, and is made
+    for unknown ids too.
+    """
+    prefix, _, rest = token.partition(".")
+    grant = grants.get(rest.partition(".")[0]) if prefix == _PREFIX else None
+    digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+    same = hmac.compare_digest(digest, _NOBODY if grant is None else grant.digest)
+    return grant if same else None
+
+
+# --- The file ---------------------------------------------------------------------------------
+
+
+def read_grants(path: Path) -> dict[str, Grant]:
+    """Read a tokens file; the grants by their ids.
+
+    Raises
+    ------
+    SettingsError
+        When it cannot be read, or an entry is not exactly what it should be:
+        a key that is misspelt must not widen what a token may do.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read the tokens file {path}: {error}") from error
+    entries = content.pop("token", [])
+    if content or not isinstance(entries, list):
+        raise SettingsError(f"{path}: everything must stand below [[token]]")
+    grants: dict[str, Grant] = {}
+    for number, entry in enumerate(entries, 1):
+        try:
+            grant = _grant(entry)
+        except _EntryError as error:
+            raise SettingsError(f"{path}: token {number}: {error}") from None
+        if grant.id in grants:
+            raise SettingsError(f"{path}: token {number}: the id {grant.id} is taken")
+        grants[grant.id] = grant
+    return grants
+
+
+class _EntryError(Exception):
+    """An entry that is not a grant; never leaves this module."""
+
+
+def _grant(entry: object) -> Grant:
+    if not isinstance(entry, dict):
+        raise _EntryError("it must be a table")
+    unknown = sorted(entry.keys() - {"id", "hash", "scopes", "streams", "created"})
+    if unknown:
+        raise _EntryError(f"there is no key {unknown[0]!r}")
+    hashed = _HASH.match(entry["hash"]) if isinstance(entry.get("hash"), str) else None
+    if hashed is None:
+        # What stands there may be a token by mistake: it is not repeated.
+        raise _EntryError("hash must be sha256: and 64 hexadecimal digits")
+    streams = entry.get("streams")
+    return Grant(
+        _checked_id(entry.get("id")),
+        bytes.fromhex(hashed[1]),
+        _checked_scopes(entry.get("scopes")),
+        None if streams is None else _checked_streams(streams),
+    )
+
+
+def _checked_id(value: object) -> str:
+    if not isinstance(value, str) or _ID.match(value) is None:
+        raise _EntryError(f"id must be 1 to 64 of A-Z a-z 0-9 _ -, got {value!r}")
+    return value
+
+
+def _checked_scopes(values: object) -> frozenset[Scope]:
+    names = [scope.value for scope in Scope]
+    if not isinstance(values, (list, tuple)) or not values or set(map(str, values)) - set(names):
+        raise _EntryError(f"scopes must be a list of {', '.join(names)}, got {values!r}")
+    return frozenset(map(Scope, values))
+
+
+def _checked_streams(values: object) -> tuple[str, ...]:
+    if not isinstance(values, (list, tuple)) or not values:
+        raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
+    for value in values:
+        problem = stream_name_problem(str(value), _LONGEST_NAME)
+        if problem is not None:
+            raise _EntryError(f"streams: {problem}")
+    return tuple(map(str, values))
+
+
+def create_token(
+    path: Path, id_: str, scopes: Iterable[str], streams: Iterable[str] | None = None
+) -> str:
+    """Make a token, add it to a tokens file, and return it: nothing else keeps it.
+
+    A server that uses the file takes it up by itself.
+
+    Parameters
+    ----------
+    path
+        The tokens file; made, for its owner's eyes only, when there is none.
+    id_
+        What the token is called in logs and messages.
+    scopes
+        Of ``ingest``, ``query``, ``admin``.
+    streams
+        What it is limited to; None for all streams.
+
+    Raises
+    ------
+    SettingsError
+        When a value is not allowed, the id is taken, or the file cannot be
+        read or written; the file is as it was.
+    """
+    path = path.resolve()
+    try:
+        _checked_id(id_)
+        chosen = sorted(_checked_scopes(list(scopes)))
+        limits = None if streams is None else _checked_streams(list(streams))
+    except _EntryError as error:
+        raise SettingsError(str(error)) from None
+    try:
+        with _rewriting(path) as write:
+            if path.exists() and id_ in read_grants(path):
+                raise SettingsError(f"{path} has a token with the id {id_} already")
+            token = f"{_PREFIX}.{id_}.{secrets.token_urlsafe(_SECRET_BYTES)}"
+            digest = hashlib.sha256(token.encode()).hexdigest()
+            lines = ["[[token]]", f'id = "{id_}"']
+            if limits is not None:
+                lines.append(f"streams = [{_quoted(limits)}]")
+            lines.append(f"scopes = [{_quoted(chosen)}]")
+            lines.append(f'hash = "sha256:{digest}"')
+            lines.append(f"created = {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+            before = path.read_text(encoding="utf-8").rstrip() + "\n\n" if path.exists() else ""
+            write(before.lstrip() + "\n".join(lines) + "\n")
+    except OSError as error:
+        raise SettingsError(f"cannot write the tokens file {path}: {error}") from error
+    return token
+
+
+@contextlib.contextmanager
+def _rewriting(path: Path) -> Iterator[Callable[[str], int]]:
+    """Yield what replaces a file's text; the file changes at the end, all at once.
+
+    The new file, beside the old one, also keeps two commands apart.
+    """
+    new = path.with_name(path.name + ".new")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise SettingsError(
+            f"another command is changing {path}; if none is, delete {new} and try again"
+        ) from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            if path.exists():
+                _like(path, new)
+            yield file.write
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink()
+        raise
+
+
+def _like(path: Path, new: Path) -> None:
+    """Let whoever could read a file read the one that takes its place."""
+    stat = path.stat()
+    new.chmod(stat.st_mode & 0o777)
+    if hasattr(os, "chown"):
+        os.chown(new, stat.st_uid, stat.st_gid)
+
+
+def _quoted(values: Iterable[str]) -> str:
+    # All of them are names without a quote or a backslash.
+    return ", ".join(f'"{value}"' for value in values)

@@ -1,0 +1,170 @@
+"""What one pane holds: the counts and the coverage of each slice; and its bytes.
+
+A pane is a part of a checkpoint, so it knows the revision of its last change.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from streameval._counts.codec import decode, encode
+from streameval._errors import CorruptStateError
+from streameval._time.coverage import CoverageCell
+from streameval_server._state.cells import Cells
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.delays import Delays
+from streameval_server._state.views import PaneView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval._counts.resolution import Scale
+    from streameval._counts.state import State
+    from streameval_server._state.cells import Frozen
+
+    FrozenParts = list[tuple[int, Frozen, PaneCoverage]]
+    """Slices by number, ascending."""
+
+_PART = struct.Struct("<IIII")
+
+
+class Part:
+    """The counts and the coverage of one slice."""
+
+    __slots__ = ("cells", "coverage")
+
+    def __init__(self, cells: Cells, coverage: PaneCoverage) -> None:
+        self.cells = cells
+        self.coverage = coverage
+
+    def cover(self, coverage: PaneCoverage) -> None:
+        """Add to the coverage."""
+        self.coverage = PaneCoverage.merged((self.coverage, coverage))
+
+    def merge(self, others: Sequence[Part]) -> int:
+        """Add everything that others have counted; return by how much memory grew. O(cells)."""
+        covered = [part.coverage for part in others if not part.coverage.is_empty]
+        if covered:
+            self.coverage = PaneCoverage.merged((self.coverage, *covered))
+        return self.cells.merge([part.cells.state() for part in others])
+
+
+class PaneContent:
+    """One pane's slices.
+
+    Parameters
+    ----------
+    make : callable
+        Makes an empty part.
+    revision : callable
+        Returns the revision that is being applied.
+
+    Attributes
+    ----------
+    parts : dict of int to Part
+        By the number of the slice.
+    revision : int
+        Log revision of the last change.
+    is_open : bool
+        Whether the slices' all-time counts lack what it has.
+    """
+
+    __slots__ = ("_frozen", "_make", "_now", "is_open", "parts", "revision")
+
+    def __init__(self, make: Callable[[], Part], revision: Callable[[], int]) -> None:
+        self._make = make
+        self._now = revision
+        self._frozen: dict[int, PaneView] | None = None
+        self.parts: dict[int, Part] = {}
+        self.revision = revision()
+        self.is_open = False
+
+    def touch(self) -> None:
+        """Note a change."""
+        self.revision = self._now()
+        self._frozen = None
+
+    def part(self, number: int) -> Part:
+        """Return a slice's part to change it, made if need be."""
+        part = self.parts.get(number)
+        if part is None:
+            part = self.parts[number] = self._make()
+        return part
+
+    def merge(self, *others: PaneContent) -> None:
+        """Add everything that other panes hold."""
+        self.touch()
+        for number in sorted({number for other in others for number in other.parts}):
+            self.part(number).merge(
+                [other.parts[number] for other in others if number in other.parts]
+            )
+
+    def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
+        """Return its slices as they are now; the same object until it changes. O(slices)."""
+        if self._frozen is None:
+            self._frozen = {
+                number: PaneView(start_us, end_us, part.cells.frozen(), part.coverage)
+                for number, part in self.parts.items()
+            }
+        return self._frozen
+
+
+def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
+    """Return parts as they are now. O(slices)."""
+    return [
+        (number, parts[number].cells.frozen(), parts[number].coverage) for number in sorted(parts)
+    ]
+
+
+def parts_to_bytes(parts: FrozenParts) -> bytes:
+    """Return frozen parts as bytes. O(cells). Needs no lock."""
+    pieces: list[bytes] = []
+    for number, frozen, covered in parts:
+        counts = encode(frozen.evaluator._view())
+        coverage = b"" if covered.is_empty else covered.cell.to_bytes()
+        delays = covered.delays.to_bytes()
+        pieces += (
+            _PART.pack(number, len(counts), len(coverage), len(delays)),
+            counts,
+            coverage,
+            delays,
+        )
+    return b"".join(pieces)
+
+
+def parts_from_bytes(data: bytes, bits: int | None, scale: Scale) -> dict[int, Part]:
+    """Return the parts that `parts_to_bytes` wrote. O(cells).
+
+    Parameters
+    ----------
+    bits
+        The resolution at which their changes will come.
+    scale
+        The stream's.
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    parts: dict[int, Part] = {}
+    at = 0
+    try:
+        while at < len(data):
+            number, *lengths = _PART.unpack_from(data, at)
+            at += _PART.size
+            blobs = []
+            for length in lengths:
+                blobs.append(data[at : at + length])
+                at += length
+            cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
+            state: State = decode(blobs[0])
+            parts[number] = Part(
+                Cells(state, bits), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
+            )
+    except struct.error as error:
+        raise CorruptStateError(str(error)) from error
+    if at != len(data):
+        raise CorruptStateError("the parts end too soon")
+    return parts

@@ -1,0 +1,136 @@
+"""A stream's segment values, numbered in the order in which the log brought them.
+
+Each declared key numbers its own values, from `FIRST` on; once a key has its
+most, later ones share one slice. A row that says nothing of a key has the code
+`NONE`, so the slices of a key always add up to the whole since it was declared.
+Cost: O(rows) for each key, a few nanoseconds a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval_server._state.views import OTHER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._time.effects import CodeArray
+    from streameval_server._core.rows import SegmentCodes
+
+NONE = 0
+"""The code of no value."""
+_OTHER = 1
+FIRST = 2
+"""The first code of a value of its own."""
+ABSENT = 0xFFFF
+"""The code of a prediction that was made before its key was declared: it is in no slice."""
+
+WHOLE = 0
+"""The number of the slice that is everything."""
+
+
+def slice_id(key: int, code: int) -> int:
+    """Return the number of a slice."""
+    return (key + 1) << 16 | code
+
+
+def key_of(number: int) -> int:
+    """Return the key of a slice."""
+    return (number >> 16) - 1
+
+
+class Segments:
+    """The values of each declared key.
+
+    Parameters
+    ----------
+    keys : sequence of str
+        The declared keys.
+    max_values : int
+        How many values a key may have.
+
+    Attributes
+    ----------
+    values : list of list of str
+        Values by key and code.
+    overflowed : int
+        How many rows' values shared the slice of the others.
+    """
+
+    def __init__(self, keys: Sequence[str], max_values: int) -> None:
+        self.keys: list[str] = []
+        self.values: list[list[str]] = []
+        self.overflowed = 0
+        self._codes: list[dict[str, int]] = []
+        self._most = FIRST + max_values
+        self.declare(keys)
+
+    def declare(self, keys: Sequence[str]) -> None:
+        """Take keys that were added to those that there are."""
+        for key in keys[len(self.keys) :]:
+            self.keys.append(key)
+            self.values.append(["", OTHER])
+            self._codes.append({"": NONE})
+
+    def restore(self, values: list[list[str]]) -> None:
+        """Take the values that a checkpoint has."""
+        self.values = values
+        self._codes = [
+            {value: code for code, value in enumerate(each) if code != _OTHER} for each in values
+        ]
+
+    def encode(self, columns: Sequence[SegmentCodes], size: int) -> CodeArray | None:
+        """Return each row's code of each key, uint16[keys, n]; None without keys."""
+        if not self.keys:
+            return None
+        codes = np.zeros((len(self.keys), size), dtype=np.uint16)
+        for column in columns:
+            if column.key in self.keys:
+                key = self.keys.index(column.key)
+                codes[key] = self._numbered(key, column)
+        return codes
+
+    def _numbered(self, key: int, column: SegmentCodes) -> CodeArray:
+        known = self._codes[key]
+        numbers = [known.get(value, -1) for value in column.values]
+        if -1 in numbers:
+            # A value that no row has takes no place.
+            used = np.bincount(column.codes, minlength=len(numbers)).tolist()
+            for place, value in enumerate(column.values):
+                if numbers[place] < 0:
+                    numbers[place] = self._new(key, value) if used[place] else _OTHER
+                    if numbers[place] == _OTHER:
+                        self.overflowed += used[place]
+        return np.array(numbers, dtype=np.uint16)[column.codes]
+
+    def _new(self, key: int, value: str) -> int:
+        # The same value may stand twice in one column.
+        code = self._codes[key].get(value)
+        if code is None:
+            code = len(self.values[key])
+            if code >= self._most:
+                return _OTHER
+            self.values[key].append(value)
+            self._codes[key][value] = code
+        return code
+
+    def row(self, segments: Sequence[tuple[str, str]]) -> list[int]:
+        """Return one row's code of each key."""
+        codes = [NONE] * len(self.keys)
+        for name, value in segments:
+            if name in self.keys:
+                key = self.keys.index(name)
+                codes[key] = self._new(key, value)
+                self.overflowed += codes[key] == _OTHER
+        return codes
+
+    def names(self) -> dict[tuple[str, str], int]:
+        """Return the number of each (key, value) that may have a slice. O(values)."""
+        return {
+            (name, value): slice_id(key, code)
+            for key, name in enumerate(self.keys)
+            for code, value in enumerate(self.values[key])
+        }

@@ -1,0 +1,218 @@
+"""Where a stream's counts are: for all time and by pane, whole and by slice.
+
+A pane that is new is *open*: what its slices count is not in their all-time
+counts yet, and is added when it is closed, in one go. So a row of a slice is
+merged once, not twice, while it is the time of its pane. Few panes are open;
+whoever looks at a slice's all-time counts gets them with the open panes' added.
+Additions commute, so when a pane is closed makes no difference; before anything
+is taken away all panes are closed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streameval._counts.state import empty_state
+from streameval._time.coverage import CoverageCell
+from streameval._time.panes import Panes, tiers_of
+from streameval_server._state.cells import OVERHEAD_BYTES, Cells, FrozenSum
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.pane_content import PaneContent, Part
+from streameval_server._state.segments import WHOLE, key_of
+from streameval_server._state.views import FrozenStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streameval_server._core.limits import Limits
+    from streameval_server._state.cells import Frozen
+    from streameval_server._state.stream_settings import StreamSettings
+
+_MOST_OPEN = 2
+
+
+class Store:
+    """Counts of one stream, by slice and pane.
+
+    Parameters
+    ----------
+    settings, limits
+        The stream's and the server's.
+    revision : callable
+        Returns the log revision that is being applied.
+
+    Attributes
+    ----------
+    bits, scale
+        Of the cells of panes and slices.
+    settled : dict of int to Part
+        All-time counts by the number of the slice, without what open panes
+        have of slices; the whole is always there and has everything.
+    panes : Panes of PaneContent
+    floor_us : int
+        What happened before this is in no pane, whatever is kept.
+    key_revisions : dict of int to int
+        The revision at which a key's slices changed last.
+    memory_bytes : int
+        Memory that it takes, at most about; whoever changes a part adds to it.
+    """
+
+    def __init__(
+        self, settings: StreamSettings, limits: Limits, revision: Callable[[], int]
+    ) -> None:
+        self.bits = settings.resolution
+        self.scale = settings.scale
+        self.floor_us = 0
+        self.key_revisions: dict[int, int] = {}
+        self.memory_bytes = OVERHEAD_BYTES
+        self._revision = revision
+        self._bounded = empty_state(
+            resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
+        )
+        whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
+        self.settled = {WHOLE: Part(Cells(whole, None), self._no_coverage())}
+        self.panes = self._panes_for(settings)
+        self._open: list[PaneContent] = []
+
+    def _no_coverage(self) -> PaneCoverage:
+        return PaneCoverage(CoverageCell(self.scale))
+
+    def _new_part(self) -> Part:
+        self.memory_bytes += OVERHEAD_BYTES
+        return Part(Cells(self._bounded, self.bits), self._no_coverage())
+
+    def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
+        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        return Panes(tiers, partial(PaneContent, self._new_part, self._revision))
+
+    # -- changing
+
+    @property
+    def whole(self) -> Part:
+        """The all-time counts of the whole."""
+        return self.settled[WHOLE]
+
+    def pane(self, start_us: int) -> PaneContent:
+        """Return the pane that starts there, to change it."""
+        content = self.panes.get(start_us)
+        if content is None:
+            content = self.panes.at(start_us)
+            content.is_open = True
+            self._open.append(content)
+            if len(self._open) > _MOST_OPEN:
+                self._close(self._open.pop(0))
+        content.touch()
+        return content
+
+    def parts(self, content: PaneContent | None, number: int) -> list[Part]:
+        """Return what has to change when a slice does: in a pane, or in all time alone."""
+        self.key_revisions[key_of(number)] = self._revision()
+        if content is None:
+            return [self._settled(number)]
+        if content.is_open:
+            return [content.part(number)]
+        return [self._settled(number), content.part(number)]
+
+    def _settled(self, number: int) -> Part:
+        part = self.settled.get(number)
+        if part is None:
+            part = self.settled[number] = self._new_part()
+        return part
+
+    def settle(self) -> None:
+        """Close all panes."""
+        for content in self._open:
+            self._close(content)
+        self._open = []
+
+    def _close(self, content: PaneContent) -> None:
+        content.is_open = False
+        for number, part in content.parts.items():
+            if number != WHOLE:
+                self.memory_bytes += self._settled(number).merge([part])
+
+    # -- time
+
+    @property
+    def oldest_us(self) -> int:
+        """Since when there are panes. O(1)."""
+        return max(self.floor_us, self.panes.grid.oldest_us)
+
+    @property
+    def due_us(self) -> int:
+        """When panes coarsen or go next. O(tiers)."""
+        tiers, now_us = self.panes.tiers, self.panes.now_us
+        dues = []
+        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
+            edge = (now_us - tier.until_us) // coarser.width_us * coarser.width_us
+            dues.append(edge + coarser.width_us + tier.until_us)
+        return min(dues)
+
+    def advance(self, now_us: int) -> bool:
+        """Let panes coarsen and go; return whether any did. O(panes that change)."""
+        # What an open pane has must not go with it.
+        self.settle()
+        if not self.panes.advance(now_us):
+            return False
+        self.measure()
+        return True
+
+    def keep(self, settings: StreamSettings) -> bool:
+        """Keep panes for longer, or not as long; return whether that is so. O(panes)."""
+        before, after = self.panes, self._panes_for(settings)
+        if before.tiers == after.tiers:
+            return False
+        self.settle()
+        self.floor_us = self.oldest_us
+        self.panes = after
+        after.advance(before.now_us)
+        for pane in before:
+            if pane.start_us >= after.grid.oldest_us:
+                after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
+            else:
+                self.floor_us = max(self.floor_us, pane.end_us)
+        self.measure()
+        return True
+
+    def measure(self) -> None:
+        """Find out anew what memory it takes. O(panes)."""
+        parts = list(self.settled.values())
+        for pane in self.panes:
+            parts += pane.content.parts.values()
+        self.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+
+    # -- reading
+
+    @property
+    def num_panes(self) -> int:
+        """Panes of all slices. O(panes)."""
+        return sum(len(pane.content.parts) for pane in self.panes)
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the slices that there are. O(slices)."""
+        return set(self.settled).union(*(content.parts for content in self._open))
+
+    def _open_parts(self, number: int) -> list[Part]:
+        if number == WHOLE:
+            return []
+        return [content.parts[number] for content in self._open if number in content.parts]
+
+    def all_time(self, number: int) -> tuple[Frozen, PaneCoverage]:
+        """Return a slice's all-time counts as they are now. O(open panes)."""
+        parts = self._open_parts(number)
+        if number in self.settled:
+            parts.insert(0, self.settled[number])
+        counts = [part.cells.frozen() for part in parts]
+        return (
+            counts[0] if len(counts) == 1 else FrozenSum(counts, self._bounded),
+            PaneCoverage.merged(part.coverage for part in parts),
+        )
+
+    def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
+        """Return the counts as they are now. O(panes + slices)."""
+        return FrozenStream(
+            {number: self.all_time(number) for number in self.numbers()},
+            tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
+            names,
+        )

@@ -1,0 +1,10 @@
+"""What is counted: a sorted multiset of (score, label), exact or in cells, and its bytes.
+
+- `multiset`: sorted distinct scores with counts, one run for each class.
+- `columns`: what counts as a label, a score and a count; `groups`, `points` and
+  `exact` are what figures are computed from, in integers.
+- `ledger`: one immutable `state` and the changes that wait; `view` is what queries
+  read of it.
+- `resolution`, `scatter`: scores reduced to cells, and many runs of cells merged.
+- `codec`: evaluators as bytes.
+"""

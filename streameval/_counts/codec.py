@@ -1,0 +1,144 @@
+"""Evaluators as bytes: one versioned, checksummed form, the same on every machine.
+
+Layout, little-endian: a header; then for the positives and for the negatives the
+ascending distinct scores and, unless all are 1, their counts; last the CRC-32 of
+everything before it. Scores are written as float32 where that loses nothing
+(bounded states, models that score in float32), counts in the fewest of 1, 2, 4
+or 8 bytes: equal states have equal bytes.
+
+Guarantee: a truncated or altered form never gives a wrong evaluator. CRC-32 finds
+every change within four adjacent bytes, and what it covers is checked again as
+counts. Lengths are compared with the data before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts.multiset import LIMIT, Run, ScoreCounts
+from streameval._counts.resolution import MAX_BITS, MIN_BITS
+from streameval._counts.state import State
+from streameval._frame import Frame, refuse
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import FloatArray, IntArray
+
+FRAME = Frame(b"SEVL", 1, "an evaluator")
+
+# flags, resolution, max_cells (0: none), missed positives and negatives; then
+# for each class its distinct scores, bytes a score, bytes a count.
+_HEADER = struct.Struct("<BbqqqqBBqBB")
+_HAS_RESOLUTION = 1
+_IS_PROBABILITY = 2
+
+
+def encode(state: State) -> bytes:
+    """Return the state's content as bytes. O(n)."""
+    flags = 0 if state.resolution is None else _HAS_RESOLUTION
+    if state.scale == "probability":
+        flags |= _IS_PROBABILITY
+    shapes: list[int] = []
+    columns: list[bytes] = []
+    for run in (state.counts.positives, state.counts.negatives):
+        score_width, scores = _packed_scores(run.scores)
+        count_width, counts = _packed_counts(run.counts)
+        shapes += [len(run), score_width, count_width]
+        columns += [scores, counts]
+    header = _HEADER.pack(
+        flags,
+        state.resolution or 0,
+        state.max_cells or 0,
+        state.missed_positives,
+        state.missed_negatives,
+        *shapes,
+    )
+    return FRAME.sealed(header, *columns)
+
+
+def decode(data: bytes | bytearray | memoryview) -> State:
+    """Return the state that `encode` wrote, at revision 0. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    body = FRAME.begun(data, _HEADER.size)
+    flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(body)
+    sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
+    length = _HEADER.size
+    for size, score_width, count_width in zip(sizes, score_widths, count_widths):
+        length += size * (score_width + count_width)
+    FRAME.check_length(body, length if min(sizes) >= 0 else -1)
+    FRAME.check_sum(data)
+    _check_header(flags, bits, max_cells, score_widths, count_widths)
+    runs = []
+    offset = _HEADER.size
+    for size, score_width, count_width in zip(sizes, score_widths, count_widths):
+        with np.errstate(invalid="ignore"):  # a signalling NaN, which is refused below
+            scores = np.frombuffer(body, f"<f{score_width}", size, offset).astype(np.float64)
+        offset += size * score_width
+        counts = None
+        if count_width:
+            counts = np.frombuffer(body, f"<u{count_width}", size, offset)
+            offset += size * count_width
+        runs.append(_unpacked(scores, counts))
+    state = State(
+        counts=ScoreCounts(runs[0], runs[1]),
+        missed_positives=missed_p,
+        missed_negatives=missed_n,
+        resolution=bits if flags & _HAS_RESOLUTION else None,
+        scale="probability" if flags & _IS_PROBABILITY else "plain",
+        max_cells=max_cells or None,
+    )
+    if not state.holds():
+        refuse("the evaluator's counts contradict its settings")
+    return state
+
+
+def _check_header(
+    flags: int, bits: int, max_cells: int, score_widths: list[int], count_widths: list[int]
+) -> None:
+    """Refuse a header that no writer of this format leaves, though its checksum is right."""
+    if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
+        refuse(f"the evaluator has unknown flags {flags}")
+    if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
+        refuse(f"the evaluator has columns of unknown widths {score_widths} and {count_widths}")
+    if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < LIMIT:
+        refuse(f"the evaluator has unknown settings {bits} and {max_cells}")
+
+
+def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
+    """Return the width and bytes of the narrowest floats that hold all scores exactly."""
+    with np.errstate(over="ignore"):
+        narrow = scores.astype("<f4")
+    if np.array_equal(narrow, scores):
+        return 4, narrow.tobytes()
+    return 8, scores.astype("<f8", copy=False).tobytes()
+
+
+def _packed_counts(counts: IntArray | None) -> tuple[int, bytes]:
+    """Return the width and bytes of the narrowest integers that hold all counts."""
+    if counts is None:
+        return 0, b""
+    largest = int(counts.max())
+    width = next(w for w in (1, 2, 4, 8) if largest < 1 << (8 * w))
+    return width, counts.astype(f"<u{width}").tobytes()
+
+
+def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
+    """Return the run of columns that came from outside, or refuse them."""
+    ascending = np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all()
+    if not ascending or np.signbit(scores[scores == 0.0]).any():
+        refuse("the evaluator's scores are not finite and ascending")
+    if counts is not None:
+        if not counts.size or counts.min() < 1 or counts.max() >= LIMIT:
+            refuse("the evaluator has counts out of range")
+        # In floats the sum is right to far better than the factor of two that is left.
+        if counts.sum(dtype=np.float64) >= LIMIT:
+            refuse("the evaluator's counts together are out of range")
+        counts = counts.astype(np.int64)
+    return Run.of_ordered(scores, counts)

@@ -1,0 +1,306 @@
+"""What counts as a label, a score and a count: one set of rules and of messages.
+
+The evaluator and the server check their input here, so that a bad value is
+refused with the same words over Python and over gRPC, before anything changes.
+
+- A *label* is True or False, or a number equal to 1 or 0 (many libraries hand
+  out float labels). Anything else, missing values included, is refused.
+- A *score* is a finite real number of any width; it is kept as float64, so two
+  integers above 2**53 may become one score. Booleans are refused: decisions in
+  the place of scores are a mistake worth hearing of. -0.0 is 0.0.
+- A *count* is an integer, 0 or more; 0 drops the row.
+
+Columns may be lists, numpy arrays, and whatever pandas, polars, pyarrow or torch
+call a column; none of these is imported. Cost: O(n), a few passes over arrays;
+columns of Python objects are read one by one. Whatever the caller's own objects
+raise while they are read refuses them, with what they raised as the cause.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval._counts.multiset import LIMIT, too_many
+from streameval._errors import InvalidInputError
+from streameval._values import at_row, is_number, scalar, short, shown, unreadable
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def check_columns(
+    *,
+    labels: Any,
+    scores: Any,
+    counts: Any = None,
+    scale: str = "plain",
+) -> tuple[BoolArray, FloatArray, IntArray | None]:
+    """Read parallel columns of cases, or refuse them.
+
+    Parameters
+    ----------
+    labels, scores, counts : column
+        Of equal length; `counts` may be None.
+    scale : {"plain", "probability"}
+        "probability" refuses scores outside [0, 1].
+
+    Returns
+    -------
+    labels : bool[n]
+    scores : float64[n]
+        May still be the caller's own memory.
+    counts : int64[n] or None
+
+    Raises
+    ------
+    InvalidInputError
+        With ``field`` and, where one row is at fault, ``index``.
+
+    Examples
+    --------
+    >>> check_columns(labels=[1, 0], scores=[0.9, float("nan")])
+    Traceback (most recent call last):
+    streameval._errors.InvalidInputError: score must be finite, got nan at index 1
+    """
+    label_column = check_labels(labels)
+    score_column = check_scores(scores, scale=scale)
+    check_length("scores", score_column.size, like="labels", length=label_column.size)
+    if counts is None:
+        return label_column, score_column, None
+    count_column = check_counts(counts)
+    check_length("counts", count_column.size, like="labels", length=label_column.size)
+    return label_column, score_column, count_column
+
+
+def check_length(field: str, size: int, *, like: str, length: int) -> None:
+    """Refuse a column that is not as long as another."""
+    if size != length:
+        message = f"{field} must have one row for each of {like}, got {size} rows and {length}"
+        raise InvalidInputError(message, field=field)
+
+
+def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
+    """Read a column of labels: True and False, or 1 and 0. O(n)."""
+    column = _column(labels, field)
+    kind = column.dtype.kind
+    if kind == "b":
+        return column
+    if kind in "iuf":
+        # Two comparisons and one "or"; NaN is equal to neither.
+        positive: BoolArray = column == 1
+        bad = ~(positive | (column == 0))
+        if bad.any():
+            raise _refused_label(column[_first(bad)], field, _first(bad))
+        return positive
+    return np.fromiter(
+        (
+            check_label(value, field=field, index=i)
+            for i, value in enumerate(_objects(labels, column))
+        ),
+        dtype=np.bool_,
+        count=column.size,
+    )
+
+
+def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") -> FloatArray:
+    """Read a column of scores: finite real numbers, as float64. O(n)."""
+    column = _column(scores, field)
+    kind = column.dtype.kind
+    if kind == "f":
+        # A wider float beyond float64 is refused as infinite, a signalling NaN as NaN.
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = column.astype(np.float64, copy=False)
+    elif kind in "iu":
+        values = column.astype(np.float64)
+    else:
+        values = np.fromiter(
+            (
+                check_score(value, field=field, index=i)
+                for i, value in enumerate(_objects(scores, column))
+            ),
+            dtype=np.float64,
+            count=column.size,
+        )
+    finite = np.isfinite(values)
+    if not finite.all():
+        index = _first(~finite)
+        message = f"score must be finite, got {values[index]} at index {index}"
+        raise InvalidInputError(message, field=field, index=index)
+    if scale == "probability" and values.size and not (values.min() >= 0 and values.max() <= 1):
+        index = _first((values < 0) | (values > 1))
+        raise _refused_probability(float(values[index]), field, index)
+    return values
+
+
+def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
+    """Read a column of counts: integers, 0 or more, that add up to less than 2**62. O(n)."""
+    column = _column(counts, field)
+    kind = column.dtype.kind
+    if kind == "f":
+        with np.errstate(invalid="ignore"):
+            bad = ~((column >= 0) & (column == np.floor(column)) & np.isfinite(column))
+        if bad.any():
+            raise _refused_count(column[_first(bad)], field, _first(bad))
+        if column.size and float(column.max()) >= LIMIT:
+            raise too_many()
+        column = column.astype(np.int64)
+    elif kind not in "iu":
+        whole = [
+            check_count(value, field=field, index=i)
+            for i, value in enumerate(_objects(counts, column))
+        ]
+        if sum(whole) >= LIMIT:
+            raise too_many()
+        return np.array(whole, dtype=np.int64)
+    if column.size:
+        if column.min() < 0:
+            raise _refused_count(column[_first(column < 0)], field, _first(column < 0))
+        largest = int(column.max())
+        # The quick bound first; only where it fails are Python's integers needed.
+        if largest * column.size >= LIMIT and (largest >= LIMIT or sum(column.tolist()) >= LIMIT):
+            raise too_many()
+    return column.astype(np.int64)
+
+
+def check_label(label: Any, *, field: str = "positive", index: int | None = None) -> bool:
+    """Read one label, or refuse it."""
+    value = scalar(label, "label", field, index)
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if is_number(value):
+        try:
+            if value == 1:
+                return True
+            if value == 0:
+                return False
+        except Exception as error:
+            raise unreadable("label", error, field, index) from error
+    raise _refused_label(label, field, index)
+
+
+def check_score(
+    score: Any, *, field: str = "score", index: int | None = None, scale: str = "plain"
+) -> float:
+    """Read one score, or refuse it."""
+    value = scalar(score, "score", field, index)
+    if not is_number(value):
+        message = f"score must be a number, got {shown(score)}{at_row(index)}"
+        raise InvalidInputError(message, field=field, index=index)
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # beyond float64; a signalling NaN of decimal
+        number = math.inf
+    except Exception as error:
+        raise unreadable("score", error, field, index) from error
+    if not math.isfinite(number):
+        message = f"score must be finite, got {shown(value)}{at_row(index)}"
+        raise InvalidInputError(message, field=field, index=index)
+    if scale == "probability" and not 0.0 <= number <= 1.0:
+        raise _refused_probability(number, field, index)
+    return number + 0.0
+
+
+def check_count(count: Any, *, field: str = "count", index: int | None = None) -> int:
+    """Read one count, or refuse it. A float is a count if it is a whole number."""
+    value = scalar(count, "count", field, index)
+    try:
+        whole = _whole(value)
+    except Exception as error:
+        raise unreadable("count", error, field, index) from error
+    if whole is None:
+        raise _refused_count(count, field, index)
+    if whole >= LIMIT:
+        raise too_many()
+    return whole
+
+
+def _whole(value: Any) -> int | None:
+    """Return a number as an integer, if it is one and not negative."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    if not is_number(value) or not isinstance(value, int | np.integer) or value < 0:
+        return None
+    return int(value)
+
+
+def _column(values: Any, field: str) -> npt.NDArray[Any]:
+    """Return one-dimensional values as an array, of objects where they are mixed."""
+    if type(values) is np.ndarray:
+        column = values
+    elif values is None or isinstance(values, str | bytes | bytearray | memoryview | dict | set):
+        raise _no_column(values, field)
+    else:
+        try:
+            _check_nulls(values, field)
+            # Of a nullable column without nulls pandas makes objects unless asked so.
+            column = np.asarray(values.to_numpy() if hasattr(values, "isna") else values)
+        except InvalidInputError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(
+                f"{field} cannot be read as a column: {short(str(error))}", field=field
+            ) from error
+    if column.ndim == 0:
+        raise _no_column(values, field)
+    if column.ndim != 1:
+        message = f"{field} must be one-dimensional, got an array of shape {column.shape}"
+        raise InvalidInputError(message, field=field)
+    return column
+
+
+def _check_nulls(values: Any, field: str) -> None:
+    """Refuse a column whose library knows missing values and finds one."""
+    if isinstance(values, np.ma.MaskedArray):
+        missing = np.ma.getmaskarray(values)
+    elif hasattr(values, "null_count") and hasattr(values, "is_null"):  # polars, pyarrow
+        count = values.null_count
+        if not (count() if callable(count) else count):
+            return
+        missing = np.asarray(values.is_null())
+    elif hasattr(values, "isna"):  # pandas
+        if isinstance(getattr(values, "dtype", None), np.dtype) and values.dtype.kind == "f":
+            return  # plain floats, where what is missing shows as nan
+        missing = np.asarray(values.isna())
+    else:
+        return
+    if missing.any():
+        index = _first(missing.ravel())
+        message = f"{field} must not have missing values, got null at index {index}"
+        raise InvalidInputError(message, field=field, index=index)
+
+
+def _objects(values: Any, column: npt.NDArray[Any]) -> Any:
+    """Return the values as they were, where numpy had to agree on one type for them."""
+    return values if isinstance(values, list | tuple) else column
+
+
+def _first(where: npt.NDArray[np.bool_]) -> int:
+    return int(np.argmax(where))
+
+
+def _no_column(values: Any, field: str) -> InvalidInputError:
+    got = "None" if values is None else type(values).__name__
+    return InvalidInputError(
+        f"{field} must be a column (a list or an array), got {got}", field=field
+    )
+
+
+def _refused_label(value: Any, field: str, index: int | None) -> InvalidInputError:
+    message = f"label must be True, False, 1 or 0, got {shown(value)}{at_row(index)}"
+    return InvalidInputError(message, field=field, index=index)
+
+
+def _refused_probability(value: float, field: str, index: int | None) -> InvalidInputError:
+    message = f"score must be between 0 and 1 on the probability scale, got {value}{at_row(index)}"
+    return InvalidInputError(message, field=field, index=index)
+
+
+def _refused_count(value: Any, field: str, index: int | None) -> InvalidInputError:
+    message = f"count must be a non-negative integer, got {shown(value)}{at_row(index)}"
+    return InvalidInputError(message, field=field, index=index)

@@ -1,0 +1,65 @@
+"""Sums of products: exact ones that int64 cannot hold, and plain ones of floats.
+
+Counts are int64 and totals stay below 2^62, so a product of two counts may need
+124 bits. Floats would round, and an AUC that rounds its pair count is no longer
+the Wilcoxon-Mann-Whitney statistic. O(n), vectorised at every size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import FloatArray, IntArray
+
+# Three limbs of 21 bits hold 63. A product of limbs has 42 bits, so int64 sums
+# 2^21 of them without overflow.
+_LIMB_BITS = 21
+_LIMB_MASK = (1 << _LIMB_BITS) - 1
+_CHUNK = 1 << 20
+
+
+def exact_dot(a: IntArray, b: IntArray, bound: int) -> int:
+    """Return sum(a * b) as a Python int, whatever its size.
+
+    Parameters
+    ----------
+    a, b : int64[n]
+        Not negative.
+    bound : int
+        At least the result. Below 2^63 one int64 pass is enough.
+
+    Returns
+    -------
+    int
+        The exact sum. O(n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> big = np.array([2**61, 3])
+    >>> exact_dot(big, big, 2**123) == 2**122 + 9
+    True
+    """
+    if bound < 1 << 63:
+        return int(np.dot(a, b))
+    total = 0
+    for start in range(0, a.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        for i in range(3):
+            a_limb = (a[part] >> (_LIMB_BITS * i)) & _LIMB_MASK
+            for j in range(3):
+                b_limb = (b[part] >> (_LIMB_BITS * j)) & _LIMB_MASK
+                total += int(np.dot(a_limb, b_limb)) << (_LIMB_BITS * (i + j))
+    return total
+
+
+def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
+    """Return sum(a * b). O(n).
+
+    Not np.dot: beyond some ten thousand floats it starts threads, which on a
+    busy machine cost more than the sum, and it sums less accurately.
+    """
+    return float((a * b).sum())

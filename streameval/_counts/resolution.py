@@ -1,0 +1,263 @@
+"""Cells: a score reduced to a few significant bits, so that the state stays bounded.
+
+An evaluator with ``resolution=b`` keeps `b` significant bits of each score: it
+counts the case at the *lower edge* of the cell that holds the score. A cell is
+a run of doubles that agree in the leading part of their order-preserving
+integer key (the IEEE 754 bits read as sign and magnitude), so cells are as fine
+relative to the score as `b` says, at every magnitude and without a range to
+declare.
+
+What is guaranteed, on both scales and at every `b`:
+
+- *monotone*: a higher score never gets a lower edge, so the order of cases is
+  kept between cells and lost only inside one;
+- *idempotent*: an edge is its own edge, and it is in its cell, so a threshold at
+  an edge splits the cases exactly;
+- *nested*: ``quantise(quantise(x, b), c) == quantise(x, c)`` for ``c <= b``, so
+  lowering the resolution later, or in another order, gives the same state;
+- *ending*: below one significant bit the exponent's bits go too, and at
+  `MIN_BITS` one cell holds every score, so any cap on cells can be met.
+
+Cost: O(n), a few passes of integer arithmetic over the scores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streameval._errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import FloatArray, IntArray
+
+Scale: TypeAlias = Literal["plain", "probability"]
+
+MAX_BITS = 53
+"""Significant bits of a double: nothing is lost."""
+MIN_BITS = -11
+"""All 64 bits of the key are dropped: a single cell."""
+
+_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
+_HALF_KEY = np.int64(0x3FE0_0000_0000_0000)
+
+
+def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
+    """Return the lower edge of the cell that holds each score.
+
+    Parameters
+    ----------
+    scores : float64[n]
+        Finite scores; on the probability scale between 0 and 1.
+    bits : int
+        Significant bits to keep, from `MIN_BITS` to `MAX_BITS`.
+    scale : {"plain", "probability"}
+        "plain" counts significant bits of the score. "probability" counts those
+        of the score up to 1/2 and those of 1 - score from there on, so that
+        cells are as fine near 1 as they are near 0, where scores crowd too.
+
+    Returns
+    -------
+    float64[n]
+        Finite, never above the score, in the same cell as it. -0.0 becomes 0.0.
+
+    Raises
+    ------
+    InvalidInputError
+        A score outside [0, 1] on the probability scale, with its index.
+
+    Notes
+    -----
+    The edge is the floor of the key. Clearing mantissa bits would round
+    negative scores up, across the edge. A cell of huge negative scores whose
+    floor is -inf takes the lowest finite double, its lowest member, instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quantise(np.array([0.7, -0.7, 5.0]), 3).tolist()
+    [0.625, -0.75, 5.0]
+    >>> quantise(np.array([0.001, 0.999]), 1, "probability").tolist()
+    [0.0009765625, 0.998046875]
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if scale == "probability":
+        _check_probabilities(scores)
+        return _quantise_probability(scores, _dropped(bits))
+    return _from_key(_floor(_to_key(scores), _dropped(bits)))
+
+
+def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
+    """Return the first double above each cell: the cell is [edge, upper edge).
+
+    Parameters
+    ----------
+    edges : float64[n]
+        Lower edges (any score of a cell will do).
+    bits, scale
+        As for `quantise`.
+
+    Returns
+    -------
+    float64[n]
+        inf for the cell that holds the largest double.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> upper_edge(np.array([0.625, -0.75, 4.0]), 3).tolist()
+    [0.75, -0.625, 5.0]
+    """
+    edges = np.asarray(edges, dtype=np.float64)
+    dropped = _dropped(bits)
+    if scale == "probability":
+        _check_probabilities(edges)
+        if dropped == 64:
+            return np.full(edges.shape, np.nextafter(1.0, 2.0))
+        low = np.minimum(_from_key(_next(_to_key(np.minimum(edges, 0.5)), dropped)), 0.5)
+        # The cell's complements are (previous, c]; below 2**-53 they have no
+        # double beside 1, and the next double up ends the cell.
+        complement = 1.0 - np.maximum(edges, 0.5)
+        previous = _from_key(_floor(np.maximum(_to_key(complement) - 1, 0), dropped))
+        high = np.maximum(1.0 - previous, np.nextafter(edges, 2.0))
+        return np.where(edges < 0.5, low, high)
+    key = _next(_to_key(edges), dropped)
+    return np.where(key > _LARGEST_KEY, np.inf, _from_key(np.minimum(key, _LARGEST_KEY)))
+
+
+def largest_bits(
+    distinct_edges_a: npt.NDArray[np.float64],
+    distinct_edges_b: npt.NDArray[np.float64],
+    bits: int,
+    max_cells: int,
+    scale: Scale = "plain",
+) -> int:
+    """Return the largest resolution, at most `bits`, whose cells fit `max_cells`.
+
+    Parameters
+    ----------
+    distinct_edges_a, distinct_edges_b : float64[n], float64[m]
+        Scores or edges in use, one array per class; a cell that both classes
+        use counts once.
+    bits : int
+        The resolution now.
+    max_cells : int
+        How many distinct cells are allowed, at least 1.
+    scale : {"plain", "probability"}
+        As for `quantise`.
+
+    Returns
+    -------
+    int
+        Between `MIN_BITS`, where one cell is left, and `bits`.
+
+    Notes
+    -----
+    Cells are nested, so the answer depends on the set of scores alone: not on
+    their order, nor on a resolution that an earlier part of them had already.
+    Two neighbours fall into one cell once all the bits in which their keys
+    differ are dropped, so the cells at every resolution can be counted at once:
+    O((n + m) log(n + m)) to sort, O(n + m) to choose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> largest_bits(np.array([1.0, 1.25, 1.5]), np.array([1.0, 1.75, 8.0]), 12, 3)
+    2
+    """
+    if max_cells < 1:
+        raise InvalidInputError(f"max_cells must be at least 1, got {max_cells}", field="max_cells")
+    dropped = _dropped(bits)
+    scores = np.concatenate((distinct_edges_a, distinct_edges_b))
+    if len(scores) <= max_cells:
+        return bits
+    scores.sort()
+    keys = _to_key(scores)
+    if scale == "probability":
+        # Above 1/2 the cells are those of the complements, from the far end.
+        upper = scores >= 0.5
+        keys = np.where(upper, -_to_key(1.0 - np.maximum(scores, 0.5)), keys)
+        differing = _bit_length(keys[1:] ^ keys[:-1])
+        differing[upper[1:] != upper[:-1]] = 64
+    else:
+        differing = _bit_length(keys[1:] ^ keys[:-1])
+    # Each neighbour that still differs starts another cell; the first needs none.
+    place = len(differing) - max_cells
+    return MAX_BITS - max(dropped, int(np.partition(differing, place)[place]))
+
+
+def _bit_length(values: IntArray) -> IntArray:
+    """Return how many bits each value has, 64 for negative ones; exact in halves."""
+    raw = values.view(np.uint64)
+    high = np.frexp((raw >> np.uint64(32)).astype(np.float64))[1]
+    low = np.frexp((raw & np.uint64(0xFFFF_FFFF)).astype(np.float64))[1]
+    return np.where(high > 0, high + 32, low).astype(np.int64)
+
+
+def _dropped(bits: int) -> int:
+    """Return how many low bits of the key go at this resolution."""
+    if not MIN_BITS <= bits <= MAX_BITS:
+        raise InvalidInputError(
+            f"resolution must be between {MIN_BITS} and {MAX_BITS} bits, got {bits}",
+            field="resolution",
+        )
+    return MAX_BITS - bits
+
+
+def _check_probabilities(scores: FloatArray) -> None:
+    outside = ~((scores >= 0.0) & (scores <= 1.0))
+    if outside.any():
+        index = int(np.argmax(outside))
+        raise InvalidInputError(
+            f"score must be between 0 and 1 on the probability scale, "
+            f"got {scores[index]} at index {index}",
+            field="scores",
+            index=index,
+        )
+
+
+def _quantise_probability(scores: FloatArray, dropped: int) -> FloatArray:
+    """Return lower edges: floors up to 1/2, mirrored floors (ceilings of 1 - s) above.
+
+    1 - s is exact for s >= 1/2, and so is 1 - its ceiling: both are multiples of
+    2**-53. Below one significant bit a ceiling may pass 1/2, where the half ends.
+    """
+    if dropped == 64:
+        return np.zeros_like(scores)
+    low = _from_key(_floor(_to_key(np.minimum(scores, 0.5)), dropped))
+    complement = 1.0 - np.maximum(scores, 0.5)
+    ceiling = -np.maximum(_floor(-_to_key(complement), dropped), -_HALF_KEY)
+    return np.where(scores < 0.5, low, 1.0 - _from_key(ceiling))
+
+
+def _to_key(values: FloatArray) -> IntArray:
+    """Return the signed integers that order as the doubles do; -0.0 and 0.0 are 0."""
+    raw = values.view(np.int64)
+    return np.where(raw < 0, -(raw & _MAGNITUDE), raw)
+
+
+def _from_key(keys: IntArray) -> FloatArray:
+    """Return the doubles that have these keys; below all finite ones, the lowest."""
+    keys = np.maximum(keys, -_LARGEST_KEY)
+    magnitude = np.abs(keys).view(np.float64)
+    return np.where(keys < 0, -magnitude, magnitude)
+
+
+def _floor(keys: IntArray, dropped: int) -> IntArray:
+    """Return the lowest key of each cell; O(n), arithmetic shift rounds toward -inf."""
+    if dropped == 64:
+        return np.full_like(keys, -_LARGEST_KEY)
+    shift = np.int64(dropped)
+    return (keys >> shift) << shift
+
+
+def _next(keys: IntArray, dropped: int) -> IntArray:
+    """Return the first key above each cell, at most one above the largest double's."""
+    if dropped == 64:
+        return np.full_like(keys, _LARGEST_KEY + 1)
+    last = keys | np.int64((1 << dropped) - 1)
+    following: IntArray = np.minimum(last, _LARGEST_KEY) + 1
+    return following

@@ -1,0 +1,418 @@
+"""One revision's counts, immutable, with the answers computed from them so far.
+
+An evaluator replaces its state when it changes and never alters one, so a
+reader in another thread keeps a whole, consistent revision for as long as it
+likes. Whatever a query computes is kept with the state: asking again without a
+change costs nothing, and only what is asked for is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numpy as np
+
+from streameval._counts.groups import Groups
+from streameval._counts.multiset import LIMIT, NotThereError, Run, ScoreCounts, merge_runs, too_many
+from streameval._counts.points import OperatingPoints
+from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
+from streameval._counts.scatter import merge_cells
+from streameval._errors import InvalidInputError
+from streameval._values import is_number, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The counts at one revision. It is the `View` that all queries read.
+
+    Attributes
+    ----------
+    counts : ScoreCounts
+        The scored cases. With a resolution each stands at its cell's lower edge.
+    missed_positives, missed_negatives : int
+        References that were never scored.
+    resolution : int or None
+        Significant bits of a score that are kept; None keeps all.
+    scale : {"plain", "probability"}
+        What the bits are counted of.
+    max_cells : int or None
+        The most distinct scores that are kept before bits are dropped.
+    revision : int
+        How many mutations it includes.
+    """
+
+    counts: ScoreCounts = field(default_factory=ScoreCounts)
+    missed_positives: int = 0
+    missed_negatives: int = 0
+    resolution: int | None = None
+    scale: Scale = "plain"
+    max_cells: int | None = None
+    revision: int = 0
+    _answers: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def P(self) -> int:
+        """All positives, misses included."""
+        return self.counts.positives.total + self.missed_positives
+
+    @property
+    def N(self) -> int:
+        """All negatives, misses included."""
+        return self.counts.negatives.total + self.missed_negatives
+
+    @property
+    def total(self) -> int:
+        """All references."""
+        return self.P + self.N
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether scores are, or may become, less exact than they came."""
+        return self.resolution is not None or self.max_cells is not None
+
+    @cached_property
+    def num_cells(self) -> int:
+        """How many distinct scores are kept, over both classes. O(n log m)."""
+        return self.counts.num_distinct()
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The tied groups that hold positives, best first. O(n) in their number."""
+        positives, negatives = self.counts.positives, self.counts.negatives
+        below, tied = self.counts.ranks()
+        size = positives.scores.size
+        # Columns that are all alike take no memory: one value, repeated by its stride.
+        n = np.broadcast_to(np.int64(0), size) if tied is None else tied[::-1]
+        fp = negatives.total - below[::-1]
+        if tied is not None:
+            fp -= n
+        if positives.counts is None:
+            p = np.broadcast_to(np.int64(1), size)
+            tp = np.arange(size, dtype=np.int64)
+        else:
+            p = positives.counts[::-1]
+            tp = np.cumsum(p) - p
+        for column in (n, fp, p, tp):
+            column.flags.writeable = False
+        return Groups(
+            scores=positives.scores[::-1],
+            p=p,
+            n=n,
+            tp=tp,
+            fp=fp,
+            missed_positives=self.missed_positives,
+            missed_negatives=self.missed_negatives,
+            P=self.P,
+            N=self.N,
+        )
+
+    @cached_property
+    def points(self) -> OperatingPoints:
+        """Every operating point. O(n) in the number of distinct scores."""
+        return OperatingPoints.from_classes(
+            positive_scores=self.counts.positives.scores,
+            negative_scores=self.counts.negatives.scores,
+            positive_counts=self.counts.positives.counts,
+            negative_counts=self.counts.negatives.counts,
+            missed_positives=self.missed_positives,
+            missed_negatives=self.missed_negatives,
+        )
+
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what `compute` gave the first time it was asked for `key`.
+
+        Two threads that ask at once may both compute; both get one answer.
+        """
+        if key not in self._answers:
+            self._answers.setdefault(key, compute())
+        return cast("T", self._answers[key])
+
+    def same_content(self, other: State) -> bool:
+        """Tell whether both count the same; revisions do not matter. O(n)."""
+        return (
+            self.missed_positives == other.missed_positives
+            and self.missed_negatives == other.missed_negatives
+            and self.resolution == other.resolution
+            and self.max_cells == other.max_cells
+            and self.scale == other.scale
+            and _same(self.counts.positives, other.counts.positives)
+            and _same(self.counts.negatives, other.counts.negatives)
+        )
+
+    def run(self, label: bool) -> Run:
+        """Return the scores of one class."""
+        return self.counts.positives if label else self.counts.negatives
+
+    def quantised(self, run: Run) -> Run:
+        """Return a run at this state's resolution."""
+        return _quantised(run, self.resolution, self.scale)
+
+    def edge(self, score: float) -> float:
+        """Return where one score stands at this state's resolution."""
+        if self.resolution is None:
+            return score + 0.0
+        return float(quantise(np.array([score]), self.resolution, self.scale)[0])
+
+    def changed(
+        self,
+        change: ScoreCounts,
+        *,
+        missed_positives: int = 0,
+        missed_negatives: int = 0,
+        revision: int,
+    ) -> State:
+        """Return the state after a signed change of quantised counts. O(n + d).
+
+        Raises
+        ------
+        NotThereError
+            When a score would be left with a negative count.
+        """
+        return _fitted(
+            State(
+                counts=self.counts.merged(change),
+                missed_positives=self.missed_positives + missed_positives,
+                missed_negatives=self.missed_negatives + missed_negatives,
+                resolution=self.resolution,
+                scale=self.scale,
+                max_cells=self.max_cells,
+                revision=revision,
+            )
+        )
+
+    def holds(self) -> bool:
+        """Tell whether the totals and the settings agree with the scores. O(n log n)."""
+        runs = (self.counts.positives, self.counts.negatives)
+        return (
+            min(self.missed_positives, self.missed_negatives) >= 0
+            and self.total < LIMIT
+            and (self.scale == "plain" or self.is_bounded)
+            and (self.scale == "plain" or all(_is_probability(run) for run in runs))
+            and all(_same(run, self.quantised(run)) for run in runs)
+            and (self.max_cells is None or self.num_cells <= self.max_cells)
+        )
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(n log n)."""
+        self.counts._check()
+        assert self.holds(), (self.resolution, self.scale, self.max_cells, self.num_cells)
+
+
+def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:
+    """Return a state with these settings and nothing counted, or refuse them.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+    """
+    return State(
+        resolution=_checked_setting("resolution", resolution, MAX_BITS),
+        scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
+        max_cells=_checked_setting("max_cells", max_cells, LIMIT - 1),
+    )
+
+
+def merge_states(states: Sequence[State], *, revision: int) -> State:
+    """Return the sum of several states.
+
+    The result has the lowest resolution of them all (exact counts as the
+    highest) and the smallest cap on cells. Order does not matter, to the bit.
+
+    Raises
+    ------
+    InvalidInputError
+        When bounded states of different scales meet, or one on the probability
+        scale and an exact one with scores outside [0, 1].
+
+    Notes
+    -----
+    O(S log S) for S distinct scores in all, in one pass however many states.
+    """
+    bits = [state.resolution for state in states if state.resolution is not None]
+    caps = [state.max_cells for state in states if state.max_cells is not None]
+    scale = _common_scale(states)
+    if sum(state.total for state in states) >= LIMIT:
+        raise too_many()
+    resolution = min(bits, default=None)
+    if scale == "probability":
+        _check_probabilities(states)
+    if len(states) == 2 and all(state.resolution == resolution for state in states):
+        merged = states[0].counts.merged(states[1].counts)
+    else:
+        merged = ScoreCounts(
+            _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
+        )
+    return _fitted(
+        State(
+            counts=merged,
+            missed_positives=sum(state.missed_positives for state in states),
+            missed_negatives=sum(state.missed_negatives for state in states),
+            resolution=resolution,
+            scale=scale,
+            max_cells=min(caps, default=None),
+            revision=revision,
+        )
+    )
+
+
+def subtract_states(whole: State, part: State) -> State:
+    """Return what a state counts beyond one of its parts.
+
+    The result has the lower resolution of the two.
+
+    Raises
+    ------
+    InvalidInputError
+        When the part has counts that the whole has not.
+
+    Notes
+    -----
+    O(n).
+    """
+    bits = [state.resolution for state in (whole, part) if state.resolution is not None]
+    resolution, scale = min(bits, default=None), _common_scale((whole, part))
+    taken = _at(part, resolution, scale)
+    change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
+    try:
+        counts = _at(whole, resolution, scale).merged(change)
+    except NotThereError as error:
+        message = f"the part has cases that the whole has not, the first at score {error.score}"
+        raise InvalidInputError(message, field="part") from None
+    rest = replace(
+        whole,
+        counts=counts,
+        missed_positives=whole.missed_positives - part.missed_positives,
+        missed_negatives=whole.missed_negatives - part.missed_negatives,
+        resolution=resolution,
+        scale=scale,
+        _answers={},
+    )
+    if min(rest.missed_positives, rest.missed_negatives) < 0:
+        raise InvalidInputError("the part has misses that the whole has not", field="part")
+    return rest
+
+
+def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:
+    """Return the counts at a resolution that is not above the state's."""
+    if state.resolution == resolution:
+        return state.counts
+    return ScoreCounts(
+        _quantised(state.counts.positives, resolution, scale),
+        _quantised(state.counts.negatives, resolution, scale),
+    )
+
+
+def _common_scale(states: Sequence[State]) -> Scale:
+    """Return what the bits of all bounded states are counted of."""
+    scales = {state.scale for state in states if state.is_bounded}
+    if len(scales) > 1:
+        message = "evaluators on the plain and on the probability scale have no cells in common"
+        raise InvalidInputError(message, field="scale")
+    return next(iter(scales), "plain")
+
+
+def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:
+    """Return one class's sum at a common resolution."""
+    if resolution is None:
+        return merge_runs([state.run(label) for state in states])
+    runs = [
+        state.run(label)
+        if state.resolution == resolution
+        else _quantised(state.run(label), resolution, scale)
+        for state in states
+    ]
+    return merge_cells(runs, resolution, scale)
+
+
+def _fitted(state: State) -> State:
+    """Return the state itself, or at the largest resolution that fits its cap.
+
+    Cells are nested, so whoever drops bits early ends where one who drops them
+    late does: the outcome depends on the scores alone.
+    """
+    positives, negatives = state.counts.positives, state.counts.negatives
+    if state.max_cells is None or len(positives) + len(negatives) <= state.max_cells:
+        return state
+    if state.num_cells <= state.max_cells:
+        return state
+    bits = MAX_BITS if state.resolution is None else state.resolution
+    bits = largest_bits(positives.scores, negatives.scores, bits, state.max_cells, state.scale)
+    return State(
+        counts=ScoreCounts(
+            _quantised(positives, bits, state.scale), _quantised(negatives, bits, state.scale)
+        ),
+        missed_positives=state.missed_positives,
+        missed_negatives=state.missed_negatives,
+        resolution=bits,
+        scale=state.scale,
+        max_cells=state.max_cells,
+        revision=state.revision,
+    )
+
+
+def _quantised(run: Run, bits: int | None, scale: Scale) -> Run:
+    if bits is None or not run.scores.size:
+        return run
+    edges = quantise(run.scores, bits, scale)
+    # Quantising keeps order, so a run stays sorted; at its own resolution it is unchanged.
+    if np.array_equal(edges, run.scores):
+        return run
+    return Run.of_ordered(edges, run.counts)
+
+
+def _is_probability(run: Run) -> bool:
+    return not run.scores.size or bool(run.scores[0] >= 0.0 and run.scores[-1] <= 1.0)
+
+
+def _check_probabilities(states: Sequence[State]) -> None:
+    for state in states:
+        for run in (state.counts.positives, state.counts.negatives):
+            if not _is_probability(run):
+                score = run.scores[0] if run.scores[0] < 0.0 else run.scores[-1]
+                message = (
+                    f"an evaluator on the probability scale takes scores between 0 and 1, "
+                    f"the other has {score}"
+                )
+                raise InvalidInputError(message, field="scores")
+
+
+def _same(a: Run, b: Run) -> bool:
+    if a is b:
+        return True
+    if a.total != b.total or (a.counts is None) != (b.counts is None):
+        return False
+    return np.array_equal(a.scores, b.scores) and (
+        a.counts is None or b.counts is None or np.array_equal(a.counts, b.counts)
+    )
+
+
+def _checked_setting(field: str, value: object, largest: int) -> int | None:
+    if value is None:
+        return None
+    if not is_number(value) or not isinstance(value, int | np.integer):
+        message = f"{field} must be an integer or None, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    if not 1 <= value <= largest:
+        message = f"{field} must be between 1 and {largest}, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    return int(value)
+
+
+def _checked_scale(scale: object, *, bounded: bool) -> Scale:
+    if scale is None or (isinstance(scale, str) and scale == "plain"):
+        return "plain"
+    if not isinstance(scale, str) or scale != "probability":
+        message = f'scale must be "probability", "plain" or None, got {shown(scale)}'
+        raise InvalidInputError(message, field="scale")
+    if not bounded:
+        message = "scale needs a resolution or max_cells: an exact evaluator has no cells"
+        raise InvalidInputError(message, field="scale")
+    return "probability"

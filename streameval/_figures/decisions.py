@@ -1,0 +1,426 @@
+"""Queries about decisions: thresholds, what they reach, and what errors cost.
+
+Counts are exact, and so are comparisons with a target: a figure meets a target
+when it, correctly rounded to a double, is at least (or at most) the target. So
+0.1 is met by 1 of 10, and any figure that another method returned can be asked
+for. Misses count in P and N; a finite threshold never calls them positive.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts.exact import exact_dot
+from streameval._counts.view import Queries
+from streameval._errors import InvalidInputError
+from streameval._figures.confusion import Confusion
+from streameval._figures.costs import CostCurve, cheapest_threshold, cost_envelope
+from streameval._figures.hull import cached_hull
+from streameval._figures.ranked import check_rank
+from streameval._figures.tied_ranks import expected_positives
+from streameval._values import real, shown
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    from streameval._counts.groups import FloatArray, Groups, IntArray
+    from streameval._counts.points import OperatingPoints
+
+_DOUBLE_EXACT = 1 << 53
+"""Up to here a count is a double, and one division rounds once."""
+
+
+class DecisionQueries(Queries):
+    """Which threshold to run, and what a threshold does."""
+
+    def confusion_at(self, threshold: float) -> Confusion:
+        """Return the confusion matrix of a threshold.
+
+        Parameters
+        ----------
+        threshold : float
+            Every case with score >= threshold is called positive. At -inf the
+            references that were never scored are called positive, too.
+
+        Returns
+        -------
+        Confusion
+            Exact counts, and recall, precision, F, ... of them.
+
+        Raises
+        ------
+        InvalidInputError
+            When `threshold` is NaN.
+
+        Notes
+        -----
+        O(log D) for D distinct scores, after the operating points.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.confusion_at(0.5)
+        Confusion(threshold=0.5, tp=1, fp=1, fn=1, tn=1)
+        """
+        cut = real(threshold, "threshold") + 0.0  # -0.0 is 0.0
+        if math.isnan(cut):
+            raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
+        points = self._view().points
+        # Thresholds fall, so a search needs them reversed: those below the cut come first.
+        row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
+        tp, fp = int(points.tp[row]), int(points.fp[row])
+        return Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
+
+    def threshold_for(
+        self,
+        *,
+        precision: float | None = None,
+        recall: float | None = None,
+        fpr: float | None = None,
+    ) -> float:
+        """Return the threshold that meets one target best.
+
+        Parameters
+        ----------
+        precision : float, optional
+            The threshold with the largest recall whose precision is at least
+            this, with TP > 0; of equal recalls the highest threshold.
+        recall : float, optional
+            The highest threshold whose recall is at least this.
+        fpr : float, optional
+            The lowest threshold whose false positive rate is at most this;
+            +inf (call nothing positive) where no score's rate is.
+
+        Returns
+        -------
+        float
+            A score, or +inf. nan where the target cannot be met at a finite
+            threshold (a precision that no threshold reaches, a recall that
+            misses put out of reach) and where its rate is undefined: precision
+            and recall without positives, fpr without negatives.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one target is given, from 0 to 1.
+
+        Notes
+        -----
+        O(G) for G distinct scores of positives, O(log D) for fpr once the
+        operating points are there. The threshold is chosen on the cases that it
+        is judged by; look at new cases with `at_thresholds` or `confusion_at`.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.threshold_for(precision=0.6), ev.threshold_for(recall=0.5)
+        (0.4, 0.9)
+        >>> ev.threshold_for(fpr=0.0), ev.threshold_for(fpr=0.5)
+        (0.9, 0.4)
+        """
+        targets = {"precision": precision, "recall": recall, "fpr": fpr}
+        given = {name: value for name, value in targets.items() if value is not None}
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise InvalidInputError(
+                f"give exactly one of precision, recall and fpr, got {got}", field="precision"
+            )
+        ((name, value),) = given.items()
+        target = _share(value, name)
+        view = self._view()
+        if name == "precision":
+            return _threshold_for_precision(view.groups, target)
+        if name == "recall":
+            return _threshold_for_recall(view.groups, target)
+        return _threshold_for_fpr(view.points, target)
+
+    def best_threshold(self, *, cost_fp: float, cost_fn: float) -> float:
+        """Return the threshold with the least cost of errors.
+
+        Parameters
+        ----------
+        cost_fp, cost_fn : float
+            Cost of one false positive and of one false negative: finite, not
+            negative, not both 0. Only their ratio matters.
+
+        Returns
+        -------
+        float
+            The highest threshold with the least cost_fp FP + cost_fn FN: +inf
+            where calling nothing positive is as cheap as anything, -inf where
+            everything should be called positive, references without a score
+            included. nan unless both classes have references.
+
+        Raises
+        ------
+        InvalidInputError
+            When a cost is negative or not finite, or both are 0.
+
+        See Also
+        --------
+        cost_curve : The least cost for every ratio of costs and prevalence.
+
+        Notes
+        -----
+        O(log H) after the hull, compared in exact arithmetic. It counts the
+        cases as they came: at another prevalence scale the costs,
+        ``cost_fn=c * pi / prevalence, cost_fp=d * (1 - pi) / (1 - prevalence)``.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.best_threshold(cost_fp=1, cost_fn=5), ev.best_threshold(cost_fp=5, cost_fn=1)
+        (0.4, 0.9)
+        """
+        view = self._view()
+        best = cheapest_threshold(cached_hull(view), cost_fp=cost_fp, cost_fn=cost_fn)
+        return best if view.P > 0 and view.N > 0 else math.nan
+
+    def cost_curve(self) -> CostCurve:
+        """Return the least expected cost for every ratio of costs and prevalence.
+
+        Returns
+        -------
+        CostCurve
+            ``probability_cost``, ``cost`` and, for each piece between, the best
+            threshold; ``at(probability_cost)`` interpolates. Empty unless both
+            classes have references.
+
+        Notes
+        -----
+        O(H) after the hull; cached. Source: Drummond and Holte, "Cost curves"
+        (Machine Learning 65, 2006). Like the hull it is chosen on the cases
+        that it is judged by, so it is optimistic.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> curve = ev.cost_curve()
+        >>> curve.probability_cost.tolist(), curve.cost.tolist(), curve.thresholds.tolist()
+        ([0.0, 0.5, 1.0], [0.0, 0.25, 0.0], [0.9, 0.4])
+        """
+        view = self._view()
+        return view.cached("cost_curve", lambda: cost_envelope(cached_hull(view), view.P, view.N))
+
+    def recall_at(
+        self, rank: SupportsIndex | None = None, *, fraction: float | None = None
+    ) -> float:
+        """Return the recall of the first `rank` cases.
+
+        Parameters
+        ----------
+        rank : int, optional
+            How many cases are taken, 0 or more; those beyond the last are errors.
+        fraction : float, optional
+            Instead of a rank: this share of all references, rounded up.
+
+        Returns
+        -------
+        float
+            In [0, 1]; nan without positives. Inside a tie, the expectation over
+            a random order of the tied cases.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one of both is given and in range.
+
+        Notes
+        -----
+        O(log G), by one division of exact integers.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.recall_at(1), ev.recall_at(fraction=0.75)
+        (0.5, 1.0)
+        """
+        groups = self._view().groups
+        taken = _taken(groups, rank, fraction)
+        if groups.P == 0:
+            return math.nan
+        return float(expected_positives(groups, taken) / groups.P)
+
+    def lift_at(self, rank: SupportsIndex | None = None, *, fraction: float | None = None) -> float:
+        """Return how many times the prevalence the first `rank` cases hold.
+
+        Parameters
+        ----------
+        rank : int, optional
+            How many cases are taken, 0 or more; those beyond the last are errors.
+        fraction : float, optional
+            Instead of a rank: this share of all references, rounded up. 0.1 asks
+            for the top decile.
+
+        Returns
+        -------
+        float
+            Precision at that rank, divided by P/(P+N), misses included: 1 is no
+            better than chance. nan at rank 0, without positives and where
+            nothing has been scored.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one of both is given and in range.
+
+        Notes
+        -----
+        O(log G), by one division of exact integers.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.lift_at(1), ev.lift_at(fraction=1)
+        (2.0, 1.0)
+        """
+        groups = self._view().groups
+        taken = _taken(groups, rank, fraction)
+        total = groups.P + groups.N
+        if (
+            groups.P == 0
+            or taken == 0
+            or total == groups.missed_positives + groups.missed_negatives
+        ):
+            return math.nan
+        return float(expected_positives(groups, taken) * total / (taken * groups.P))
+
+    def ks_statistic(self) -> float:
+        """Return the Kolmogorov-Smirnov distance of the classes' scores.
+
+        Returns
+        -------
+        float
+            The largest distance of true and false positive rate at any
+            threshold, whichever is higher, in [0, 1]; nan unless both classes
+            have references. Misses are lowest scores, tied.
+
+        Notes
+        -----
+        O(D) for D distinct scores; cached.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.ks_statistic()
+        0.5
+        """
+        view = self._view()
+        return view.cached("ks_statistic", lambda: _ks(view.points))
+
+    def gini(self) -> float:
+        """Return the Gini coefficient of the ranking, 2 AUC-ROC - 1.
+
+        Returns
+        -------
+        float
+            In [-1, 1], 0 for chance; nan unless both classes have references.
+            Somers' D of the score given the class, by another name.
+
+        Notes
+        -----
+        O(G), from the exact pair count, so that nothing cancels near 0; cached.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.gini()
+        0.5
+        """
+        view = self._view()
+        return view.cached("gini", lambda: _gini(view.groups.with_misses()))
+
+
+def _share(value: float, field: str) -> float:
+    """Return a number from 0 to 1, or refuse it."""
+    number = real(value, field)
+    if not 0 <= number <= 1:
+        message = f"{field} must be between 0 and 1, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    return number
+
+
+def _taken(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
+    """Return the rank that is asked for, by number or by share of all references."""
+    if (rank is None) == (fraction is None):
+        got = "none" if rank is None else "both"
+        raise InvalidInputError(f"give either a rank or a fraction, got {got}", field="rank")
+    if rank is not None:
+        return check_rank(rank)
+    share = _share(fraction if fraction is not None else math.nan, "fraction")
+    total = groups.P + groups.N
+    # The least k with k/total >= fraction as doubles: 0.1 of 1,000 is 100, not 101.
+    return bisect.bisect_left(range(total + 1), share, key=lambda k: k / max(total, 1))
+
+
+def _quotients(part: IntArray, whole: IntArray) -> FloatArray:
+    """Return part/whole, each rounded once, also where counts are no doubles."""
+    if whole.size and int(whole.max()) > _DOUBLE_EXACT:
+        exact: FloatArray = (part.astype(object) / whole.astype(object)).astype(np.float64)
+        return exact
+    return part / whole
+
+
+def _threshold_for_precision(groups: Groups, target: float) -> float:
+    reached = groups.tp + groups.p
+    meets = np.flatnonzero(_quotients(reached, reached + groups.fp + groups.n) >= target)
+    if groups.P == 0 or not meets.size:
+        return math.nan
+    # Scores without positives only lower precision, so a group's own score is best.
+    return float(groups.scores[meets[-1]])
+
+
+def _threshold_for_recall(groups: Groups, target: float) -> float:
+    if groups.P == 0:
+        return math.nan
+    needed = bisect.bisect_left(range(groups.P + 1), target, key=lambda tp: tp / groups.P)
+    if needed == 0:
+        return math.inf
+    row = int(np.searchsorted(groups.tp + groups.p, needed))
+    return float(groups.scores[row]) if row < groups.scores.size else math.nan
+
+
+def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
+    if points.N == 0:
+        return math.nan
+    allowed = bisect.bisect_right(range(points.N + 1), target, key=lambda fp: fp / points.N) - 1
+    finite = len(points) - int(points.thresholds[-1] == -math.inf)
+    row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
+    return float(points.thresholds[row])
+
+
+def _ks(points: OperatingPoints) -> float:
+    if points.P == 0 or points.N == 0:
+        return math.nan
+    return float(np.max(np.abs(points.tpr - points.fpr)))
+
+
+def _gini(groups: Groups) -> float:
+    P, N = groups.P, groups.N
+    if P == 0 or N == 0:
+        return math.nan
+    # Each positive beats the N - fp - n negatives below its group and loses to fp above.
+    balance = (N - groups.fp - groups.n) - groups.fp
+    won = exact_dot(groups.p, np.maximum(balance, 0), P * N)
+    lost = exact_dot(groups.p, np.maximum(-balance, 0), P * N)
+    return (won - lost) / (P * N)

@@ -1,0 +1,7 @@
+"""Predictions and labels joined by id, in either order.
+
+- `rules`: what each operation makes of each state of an id, as a table.
+- `table`: the ids that wait, as a sharded dict over flat columns.
+- `joiner` applies the rules to columns; `joined` counts their effects; `label_joiner`
+  is the public class, `codec` its bytes.
+"""

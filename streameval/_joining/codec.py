@@ -1,0 +1,128 @@
+"""Joiners as bytes: the ids that are kept, in the order of their bytes.
+
+Layout, little-endian: settings, now, segment keys, what was counted, how many
+ids; then columns: lengths of ids (u8), ids one behind the other, states (u8),
+scores (f8), event times (i8), due buckets (u4), segment codes (u2). Equal joiners
+have equal bytes, whatever the slots that their ids stand in.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._errors import InvalidInputError
+from streameval._frame import Frame, refuse
+from streameval._ids import LONGEST
+from streameval._joining.joiner import Joiner
+from streameval._joining.rules import COUNTERS, EARLY_NEGATIVE, EARLY_POSITIVE, JoinSettings
+from streameval._joining.table import LAST_BUCKET
+from streameval._time.times import LAST_US
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._frame import Reader
+    from streameval._joining.table import JoinTable, SlotArray
+
+FRAME = Frame(b"SEVJ", 1, "a joiner")
+_HEADER = struct.Struct(f"<qqqBBqHq{len(COUNTERS)}q")
+
+
+def encode(joiner: Joiner) -> bytes:
+    """Return the joiner's content as bytes. O(n log n)."""
+    settings = joiner.settings
+    header = _HEADER.pack(
+        settings.ttl_us,
+        settings.relabel_ttl_us,
+        settings.max_pending,
+        settings.orphans == "miss",
+        settings.expired == "negative",
+        joiner.now_us,
+        joiner.keys,
+        len(joiner),
+        *joiner.tally[: len(COUNTERS)].tolist(),
+    )
+    return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
+
+
+def decode(data: bytes | bytearray | memoryview) -> Joiner:
+    """Return the joiner that `encode` wrote. O(n).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
+    reader = FRAME.reader(data)
+    ttl_us, relabel_us, most, misses, negatives, now_us, keys, count, *tally = reader.fields(
+        _HEADER
+    )
+    if not {misses, negatives} <= {0, 1} or min(tally) < 0 or not 0 <= now_us <= LAST_US:
+        refuse("the joiner has unknown settings")
+    try:
+        settings = JoinSettings(
+            ttl_us,
+            relabel_us,
+            most,
+            orphans="miss" if misses else "drop",
+            expired="negative" if negatives else "drop",
+        )
+    except InvalidInputError as error:
+        refuse(f"the joiner has unknown settings: {error}")
+    if not 0 <= count <= most:
+        refuse(f"the joiner announces {count} ids of at most {most}")
+    joiner = Joiner(settings, keys)
+    joiner.now_us = now_us
+    joiner.tally[: len(COUNTERS)] = tally
+    if count:
+        _fill(joiner, reader, count)
+    reader.end()
+    return joiner
+
+
+def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
+    ids = table.ids(slots)
+    return [
+        bytes(map(len, ids)),
+        b"".join(ids),
+        table.state[slots].tobytes(),
+        table.score[slots].astype("<f8").tobytes(),
+        table.event_us[slots].astype("<i8").tobytes(),
+        table.due[slots].astype("<u4").tobytes(),
+        table.codes[slots].astype("<u2").tobytes(),
+    ]
+
+
+def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
+    lengths = reader.column("u1", count)
+    ids = _cut(reader.blob(int(lengths.sum(dtype=np.int64))).tobytes(), lengths.tolist())
+    states = reader.column("u1", count)
+    scores = reader.column("<f8", count)
+    event_us = reader.column("<i8", count)
+    due = reader.column("<u4", count)
+    codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
+    if lengths.min() < 1 or lengths.max() > LONGEST or any(a >= b for a, b in pairwise(ids)):
+        refuse("the joiner's ids are not ascending, or of unknown length")
+    early = states >= EARLY_NEGATIVE
+    if states.max() > EARLY_POSITIVE or not np.array_equal(early, np.isnan(scores)):
+        refuse("the joiner has ids in unknown states")
+    if np.isinf(scores).any() or event_us.min() < 0 or event_us.max() > LAST_US:
+        refuse("the joiner has scores or times out of range")
+    if due.max() > LAST_BUCKET or due.min() < joiner.now_us // joiner.settings.bucket_us:
+        refuse("the joiner has ids that were due before")
+    table = joiner.table
+    slots = table.add(ids)
+    table.state[slots] = states
+    table.score[slots] = scores
+    table.event_us[slots] = event_us
+    table.codes[slots] = codes
+    table.schedule(slots, due.astype(np.uint32))
+
+
+def _cut(joined: bytes, lengths: Sequence[int]) -> list[bytes]:
+    ends = accumulate(lengths, initial=0)
+    return [joined[start:end] for start, end in pairwise(ends)]

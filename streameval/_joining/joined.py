@@ -1,0 +1,238 @@
+"""Where a joiner's effects are counted: an evaluator or its panes, and the coverage.
+
+An effect counts in the pane of its prediction's event time, wherever that pane is
+by now. A pane past retention is gone: what happens to its predictions then is in
+the overall coverage, in no window, and is counted as `beyond_retention`.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts.multiset import LIMIT, too_many
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval._frame import refuse
+from streameval._time.changes import apply_one, changes_by_group
+from streameval._time.coverage import CoverageCell
+from streameval._time.evaluator_panes import references_of
+from streameval._time.panes import Panes
+from streameval._time.times import to_datetime
+from streameval._time.windowed import WindowedEvaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval._frame import Reader
+    from streameval._joining.joiner import Happened
+    from streameval._time.effects import Effects
+
+_HEADER = struct.Struct("<Bqq")
+_TIMED = struct.Struct("<qq")
+_CELL = struct.Struct("<qq")
+
+
+class Joined:
+    """A plain evaluator with the coverage of its cases.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+
+    Attributes
+    ----------
+    evaluator : Evaluator or WindowedEvaluator
+    overall : CoverageCell
+        Of all time.
+    beyond_retention : int
+        Effects that no pane has.
+    retention_us : int or None
+        How long cases are kept; None is forever.
+    """
+
+    retention_us: int | None = None
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator: Evaluator | WindowedEvaluator = evaluator
+        self.overall = CoverageCell(evaluator.scale)
+        self.beyond_retention = 0
+        self._counter = evaluator
+
+    def check_room(self, added: int) -> None:
+        """Refuse what could take all counts together beyond what can be counted. O(1)."""
+        if references_of(self._counter) + added >= LIMIT:
+            raise too_many()
+
+    def oldest_us(self, now_us: int) -> int:
+        """Return the earliest time that is kept at this time or a later one. O(1)."""
+        return min(now_us, 0)  # times begin in 1970: all are kept
+
+    def advance(self, now_us: int) -> None:
+        """Let time pass in the panes."""
+
+    def take(self, effects: Effects) -> None:
+        """Count effects. O(n log n + panes touched)."""
+        groups = np.zeros(len(effects), dtype=np.int64)
+        for _, change in changes_by_group(effects, groups, scale=self.overall.scale):
+            self.overall.merge(change.coverage)
+            change.apply_to(self._counter)
+
+    def take_rows(self, rows: Sequence[Happened]) -> None:
+        """Count a few effects, one by one. O(n log panes)."""
+        for kind, _, score in rows:
+            self.overall.add_one(kind, score)
+            apply_one(kind, score, lambda: self._counter)
+
+    def between(self, start_us: int, end_us: int) -> CoverageCell:
+        """Return the coverage of the panes that overlap [start, end). O(panes)."""
+        span = f"{to_datetime(start_us).isoformat()} to {to_datetime(end_us).isoformat()}"
+        message = f"a plain Evaluator has no panes: nothing is known of {span}"
+        raise InvalidInputError(message, field="window")
+
+    def copy(self) -> Joined:
+        """Return the same with an evaluator of its own. O(panes)."""
+        other = Joined(self._counter.copy())
+        other.overall.merge(self.overall)
+        return other
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the content as bytes; those of equal content are equal. O(cells)."""
+        evaluator, overall = self.evaluator.to_bytes(), self.overall.to_bytes()
+        yield _HEADER.pack(self.retention_us is not None, len(evaluator), len(overall))
+        yield evaluator
+        yield overall
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(cells)."""
+        self.evaluator._check()
+        self.overall._check()
+
+
+class JoinedPanes(Joined):
+    """A windowed evaluator with the coverage of its panes.
+
+    Parameters
+    ----------
+    evaluator : WindowedEvaluator
+    """
+
+    def __init__(self, evaluator: WindowedEvaluator) -> None:
+        self.evaluator = evaluator
+        self.overall = CoverageCell(evaluator.scale)
+        self.beyond_retention = 0
+        self._panes = evaluator._view()
+        self.retention_us = self._panes.retention_us
+        make = partial(CoverageCell, evaluator.scale)
+        self._cells: Panes[CoverageCell] = Panes(self._panes.tiers, make)
+
+    def check_room(self, added: int) -> None:
+        self._panes.check_room(added)
+
+    def oldest_us(self, now_us: int) -> int:
+        return self._panes.grid_at(max(now_us, self._panes.now_us)).oldest_us
+
+    def advance(self, now_us: int) -> None:
+        self._panes.advance(now_us)
+        # Others may have told the evaluator a later time.
+        self._cells.advance(self._panes.now_us)
+
+    def take(self, effects: Effects) -> None:
+        if not len(effects):
+            return
+        grid = self._panes.grid
+        gone = effects.event_us < grid.oldest_us
+        if gone.any():
+            self.overall.add(effects.kinds[gone], effects.scores[gone])
+            self.beyond_retention += int(gone.sum())
+            effects = effects[~gone]
+        starts = grid.starts_of(effects.event_us)
+        for start_us, change in changes_by_group(effects, starts, scale=self.overall.scale):
+            self.overall.merge(change.coverage)
+            self._cells.at(start_us).merge(change.coverage)
+            if change.counts:
+                change.apply_to(self._panes.at(start_us))
+
+    def take_rows(self, rows: Sequence[Happened]) -> None:
+        grid = self._panes.grid
+        for kind, event_us, score in rows:
+            self.overall.add_one(kind, score)
+            if event_us < grid.oldest_us:
+                self.beyond_retention += 1
+                continue
+            start_us = grid.start_of(event_us)
+            self._cells.at(start_us).add_one(kind, score)
+            apply_one(kind, score, partial(self._panes.at, start_us))
+
+    def between(self, start_us: int, end_us: int) -> CoverageCell:
+        self._cells.advance(self._panes.now_us)
+        cell = CoverageCell(self.overall.scale)
+        cell.merge(*(pane.content for pane in self._cells.between(start_us, end_us)))
+        return cell
+
+    def copy(self) -> JoinedPanes:
+        assert isinstance(self.evaluator, WindowedEvaluator)
+        other = JoinedPanes(self.evaluator.copy())
+        other.overall.merge(self.overall)
+        other.beyond_retention = self.beyond_retention
+        other._cells.advance(self._cells.now_us)
+        for pane in self._cells:
+            other._cells.put(pane.start_us, pane.content.copy())
+        return other
+
+    def parts(self) -> Iterator[bytes]:
+        yield from super().parts()
+        self._cells.advance(self._panes.now_us)
+        yield _TIMED.pack(self.beyond_retention, len(self._cells))
+        for pane in self._cells:
+            data = pane.content.to_bytes()
+            yield _CELL.pack(pane.start_us, len(data))
+            yield data
+
+    def read_cells(self, reader: Reader) -> None:
+        """Take what `parts` wrote behind evaluator and overall coverage, or refuse it."""
+        self.beyond_retention, count = reader.fields(_TIMED)
+        if min(self.beyond_retention, count) < 0:
+            refuse("the label joiner announces less than nothing")
+        self._cells.advance(self._panes.now_us)
+        last_us = self._cells.grid.oldest_us - 1
+        for _ in range(count):
+            start_us, size = reader.fields(_CELL)
+            cell = CoverageCell.from_bytes(reader.blob(size), self.overall.scale)
+            placed = start_us > last_us and self._cells.grid.start_of(start_us) == start_us
+            if not placed or not cell.seen.any():
+                refuse(f"the label joiner has the coverage of a pane at {start_us} us")
+            last_us = start_us
+            self._cells.put(start_us, cell)
+
+    def _check(self) -> None:
+        super()._check()
+        self._cells._check()
+        total = CoverageCell(self.overall.scale)
+        for pane in self._cells:
+            pane.content._check()
+            total.merge(pane.content)
+        assert (total.seen <= self.overall.seen).all(), (total.seen, self.overall.seen)
+
+
+def joined_with(evaluator: Evaluator | WindowedEvaluator) -> Joined:
+    """Return where effects are counted, without any coverage yet."""
+    if isinstance(evaluator, WindowedEvaluator):
+        return JoinedPanes(evaluator)
+    return Joined(evaluator)
+
+
+def read_joined(reader: Reader) -> Joined:
+    """Return what `Joined.parts` wrote, or refuse it. O(cells)."""
+    timed, evaluator_size, overall_size = reader.fields(_HEADER)
+    if timed > 1:
+        refuse(f"the label joiner counts into an evaluator of unknown kind {timed}")
+    kind = WindowedEvaluator if timed else Evaluator
+    joined = joined_with(kind.from_bytes(reader.blob(evaluator_size)))
+    joined.overall.merge(CoverageCell.from_bytes(reader.blob(overall_size), joined.overall.scale))
+    if isinstance(joined, JoinedPanes):
+        joined.read_cells(reader)
+    return joined

@@ -1,0 +1,379 @@
+"""Predictions and labels, joined by id in either order.
+
+What each operation makes of each id is the table in `rules`; this applies
+it to columns, or to one row. Time is an argument, so the same calls in the same
+order have the same outcome.
+
+Cost: O(1) an id, about 1 us in columns (`bench/join.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval._joining.rules import (
+    COUNTERS,
+    NO_EFFECT,
+    PENDING,
+    UNKNOWN,
+    Due,
+    JoinCounts,
+    JoinSettings,
+    Op,
+    Rules,
+)
+from streameval._joining.table import LAST_BUCKET, JoinTable
+from streameval._time.effects import NO_EFFECTS, Effects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.multiset import BoolArray
+    from streameval._joining.table import SlotArray
+    from streameval._time.effects import CodeArray, KindArray
+
+_FEW = 8
+"""So few rows are joined one by one: cheaper than any call of numpy."""
+
+_EXPIRED_EARLY = COUNTERS.index("expired_early")
+_FORGOTTEN_EARLY = COUNTERS.index("forgotten_early")
+
+
+class Happened(NamedTuple):
+    """One row of `Effects`, without segment codes."""
+
+    kind: int
+    event_us: int
+    score: float
+
+
+class _Rows(NamedTuple):
+    """Operations on ids, in order."""
+
+    ids: Sequence[bytes]
+    ops: KindArray
+    scores: FloatArray
+    event_us: IntArray
+    codes: CodeArray
+
+    def at(self, rows: list[int]) -> _Rows:
+        """Return some of the rows."""
+        ids = [self.ids[row] for row in rows]
+        return _Rows(ids, self.ops[rows], self.scores[rows], self.event_us[rows], self.codes[rows])
+
+
+class Joiner:
+    """Joins columns of predictions and labels; returns their effects.
+
+    Parameters
+    ----------
+    settings : JoinSettings
+    keys : int
+        How many segment codes each prediction carries.
+
+    Attributes
+    ----------
+    now_us : int
+        The latest time that was told.
+
+    Notes
+    -----
+    Rows of one call count one after the other, at one instant; so a call for each
+    row has the same effects. Only `max_pending` holds for calls as a whole: room
+    is made at their end.
+    """
+
+    def __init__(self, settings: JoinSettings, keys: int = 0) -> None:
+        self.settings = settings
+        self.keys = keys
+        self.now_us = 0
+        self.table = JoinTable(keys)
+        self.tally: IntArray = np.zeros(len(COUNTERS) + 1, dtype=np.int64)
+        self._rules = Rules.of(settings)
+        self._bucket_us = settings.bucket_us
+
+    def __len__(self) -> int:
+        """How many ids are kept: pending, early or labelled not long ago."""
+        return len(self.table)
+
+    @property
+    def counts(self) -> JoinCounts:
+        """What had no effect, and what went early."""
+        return JoinCounts(*self.tally[: len(COUNTERS)].tolist())
+
+    def predict(
+        self,
+        ids: Sequence[bytes],
+        *,
+        scores: FloatArray,
+        event_us: IntArray,
+        now_us: int,
+        codes: CodeArray | None = None,
+    ) -> Effects:
+        """Take predictions. O(n).
+
+        Parameters
+        ----------
+        ids : sequence of bytes
+        scores : float64[n]
+        event_us : int64[n]
+            When each was made; with `ttl_us` it decides when it expires.
+        now_us : int
+            When they arrived; time never runs backwards.
+        codes : uint16[n, keys] or None
+            Segment codes; None is 0 for all.
+        """
+        ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
+        if codes is None:
+            codes = self._no_codes(len(ids))
+        return self._join(_Rows(ids, ops, scores, event_us, codes), now_us)
+
+    def label(
+        self,
+        ids: Sequence[bytes],
+        *,
+        positives: BoolArray,
+        now_us: int,
+        event_us: IntArray | None = None,
+        scores: FloatArray | None = None,
+    ) -> Effects:
+        """Take labels. O(n).
+
+        Parameters
+        ----------
+        ids : sequence of bytes
+        positives : bool[n]
+        now_us : int
+            When they arrived.
+        event_us : int64[n] or None
+            Event times of the predictions, if known: the pane of an orphan.
+        scores : float64[n] or None
+            Scores of the predictions, if known, with `event_us`: no other
+            prediction is needed then.
+        """
+        ops = positives.astype(np.uint8)
+        ops += int(Op.LABEL_NEGATIVE if scores is None else Op.FULL_NEGATIVE)
+        if scores is None:
+            scores = np.full(len(ids), np.nan)
+        if event_us is None:
+            event_us = np.full(len(ids), max(now_us, self.now_us), dtype=np.int64)
+        return self._join(_Rows(ids, ops, scores, event_us, self._no_codes(len(ids))), now_us)
+
+    def retract(self, ids: Sequence[bytes], *, now_us: int) -> Effects:
+        """Take predictions back, labelled or not. O(n)."""
+        ops = np.full(len(ids), Op.RETRACT, dtype=np.uint8)
+        scores, times = np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int64)
+        return self._join(_Rows(ids, ops, scores, times, self._no_codes(len(ids))), now_us)
+
+    def advance(self, now_us: int) -> Effects:
+        """Let time pass; return what fell due. O(what is due)."""
+        self.now_us = max(self.now_us, now_us)
+        due = self.now_us // self._bucket_us
+        oldest = self.table.oldest_bucket()
+        if oldest is None or oldest >= due:
+            return NO_EFFECTS
+        return Effects.concat([self._expire(slots) for slots in self.table.pop_due(due)])
+
+    def one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[Happened]:
+        """Do one operation now, and return its effects; `advance` before and `settle` after it."""
+        return [row[0] for row in self._one(op, id_, score, event_us, 0)]
+
+    def settle(self) -> Effects:
+        """Return what fell due by what has just come: late predictions, and too many ids."""
+        due = self.advance(self.now_us)
+        if len(self.table) <= self.settings.max_pending:
+            return due
+        return Effects.concat([due, self._make_room()])
+
+    def copy(self) -> Joiner:
+        """Return an independent joiner. O(n)."""
+        other = Joiner(self.settings, self.keys)
+        other.now_us = self.now_us
+        other.table = self.table.copy()
+        other.tally = self.tally.copy()
+        return other
+
+    def _no_codes(self, rows: int) -> CodeArray:
+        return np.zeros((rows, self.keys), dtype=np.uint16)
+
+    def _join(self, rows: _Rows, now_us: int) -> Effects:
+        parts = [self.advance(now_us)]
+        rounds, rest = _rounds(rows)
+        for distinct in rounds:
+            parts += [self._round(distinct), self.advance(self.now_us)]
+        parts += [*self._one_by_one(rest), self.settle()]
+        return Effects.concat(parts)
+
+    def _round(self, rows: _Rows) -> Effects:
+        """Do one operation on each of distinct ids."""
+        ids, ops, scores, event_us, codes = rows
+        table, rules = self.table, self._rules
+        slots = table.find(ids)
+        known = slots >= 0
+        if known.all():
+            states = table.state[slots]
+        else:
+            states = np.full(len(ids), UNKNOWN, dtype=np.uint8)
+            states[known] = table.state[slots[known]]
+        rule = ops.astype(np.intp) * Rules.STATES + states
+        after = rules.after[rule]
+        self.tally += np.bincount(rules.counter[rule], minlength=self.tally.size)
+
+        new = np.flatnonzero(~known & (after != UNKNOWN))
+        if new.size:
+            all_new = new.size == len(ids)
+            slots[new] = table.add(ids if all_new else [ids[row] for row in new.tolist()])
+        stored = np.flatnonzero(rules.stores[rule])
+        if stored.size:
+            at = slots[stored]
+            table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
+            table.event_us[at] = event_us[stored]
+            table.codes[at] = codes[stored]
+        effects = Effects.concat(
+            [self._effects(slots, column[rule]) for column in (rules.first, rules.second)]
+        )
+        kept = after != UNKNOWN
+        table.state[slots[kept]] = after[kept]
+        self._schedule(slots, rules.due[rule])
+        table.drop(slots[known & ~kept])
+        return effects
+
+    def _one_by_one(self, rows: _Rows) -> Iterator[Effects]:
+        """Do operations in order; ids may occur again and again."""
+        happened: list[tuple[Happened, CodeArray]] = []
+        ids, ops, scores, event_us, codes = rows
+        for row in zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True):
+            happened += self._one(*row)
+            late = self.advance(self.now_us)
+            if len(late):
+                yield self._table_of(happened)
+                yield late
+                happened = []
+        yield self._table_of(happened)
+
+    def _table_of(self, happened: list[tuple[Happened, CodeArray]]) -> Effects:
+        if not happened:
+            return NO_EFFECTS
+        return Effects(
+            np.array([row.kind for row, _ in happened], dtype=np.uint8),
+            np.array([row.event_us for row, _ in happened], dtype=np.int64),
+            np.full(len(happened), self.now_us, dtype=np.int64),
+            np.array([row.score for row, _ in happened]),
+            np.array([codes for _, codes in happened], dtype=np.uint16),
+        )
+
+    def _one(
+        self, op: int, id_: bytes, score: float, event_us: int, codes: CodeArray | int
+    ) -> list[tuple[Happened, CodeArray]]:
+        """Do what `_round` does, without columns: the same rules, the same effects."""
+        table = self.table
+        slot = table.find_one(id_)
+        state = UNKNOWN if slot < 0 else int(table.state[slot])
+        rule = self._rules.rules[op * Rules.STATES + state]
+        assert rule is not None, (op, state)
+        if rule.counter is not None:
+            self.tally[COUNTERS.index(rule.counter)] += 1
+        if state == UNKNOWN:
+            if rule.after == UNKNOWN:
+                return []
+            slot = int(table.add([id_])[0])
+        if rule.stores:
+            table.score[slot] = score + 0.0
+            table.event_us[slot] = event_us
+            table.codes[slot] = codes
+        event_us, score = int(table.event_us[slot]), float(table.score[slot])
+        happened = [
+            (Happened(int(kind), event_us, score), table.codes[slot].copy())
+            for kind in rule.effects
+        ]
+        if rule.after == UNKNOWN:
+            table.drop(np.array([slot]))
+            return happened
+        table.state[slot] = rule.after
+        if rule.due != Due.UNCHANGED:
+            table.schedule_one(slot, self._due_one(rule.due, event_us))
+        return happened
+
+    def _effects(self, slots: SlotArray, kinds: KindArray) -> Effects:
+        rows = np.flatnonzero(kinds != NO_EFFECT)
+        if not rows.size:
+            return NO_EFFECTS
+        if rows.size < slots.size:
+            slots, kinds = slots[rows], kinds[rows]
+        table = self.table
+        at_us = np.full(slots.size, self.now_us, dtype=np.int64)
+        return Effects(kinds, table.event_us[slots], at_us, table.score[slots], table.codes[slots])
+
+    def _schedule(self, slots: SlotArray, dues: KindArray) -> None:
+        for due in (Due.TTL_AFTER_EVENT, Due.TTL_AFTER_NOW, Due.RELABEL_TTL_AFTER_NOW):
+            chosen = slots[dues == due]
+            if not chosen.size:
+                continue
+            if due == Due.TTL_AFTER_EVENT:
+                due_us = self.table.event_us[chosen] + self.settings.ttl_us
+                buckets = np.clip(due_us // self._bucket_us, 0, LAST_BUCKET)
+            else:
+                buckets = np.full(chosen.size, self._due_one(due, 0))
+            self.table.schedule(chosen, buckets.astype(np.uint32))
+
+    def _due_one(self, due: Due, event_us: int) -> int:
+        settings = self.settings
+        if due == Due.TTL_AFTER_EVENT:
+            due_us = event_us + settings.ttl_us
+        else:
+            ttl_us = settings.ttl_us if due == Due.TTL_AFTER_NOW else settings.relabel_ttl_us
+            due_us = self.now_us + ttl_us
+        return min(max(due_us // self._bucket_us, 0), LAST_BUCKET)
+
+    def _expire(self, slots: SlotArray) -> Effects:
+        """Take what is due out of the table; return what that means."""
+        kinds = self._rules.first[Op.FALL_DUE * Rules.STATES + self.table.state[slots]]
+        effects = self._effects(slots, kinds)
+        self.table.drop(slots)
+        return effects
+
+    def _make_room(self) -> Effects:
+        """Let what is due first go early, while there are too many ids."""
+        parts = []
+        while len(self.table) > self.settings.max_pending:
+            oldest = self.table.oldest_bucket()
+            assert oldest is not None, "ids are kept that never fall due"
+            for slots in self.table.pop_due(oldest + 1):
+                pending = int((self.table.state[slots] == PENDING).sum())
+                self.tally[_EXPIRED_EARLY] += pending
+                self.tally[_FORGOTTEN_EARLY] += slots.size - pending
+                parts.append(self._expire(slots))
+        return Effects.concat(parts)
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(n)."""
+        self.table._check()
+        assert len(self.table) <= self.settings.max_pending
+        oldest = self.table.oldest_bucket()
+        assert oldest is None or oldest >= self.now_us // self._bucket_us
+
+
+def _rounds(rows: _Rows) -> tuple[list[_Rows], _Rows]:
+    """Cut a batch into rounds in which no id occurs twice, and a rest in order.
+
+    The rows of an id keep their order. Rounds become smaller, and the rest is
+    what makes rounds of a few rows only.
+    """
+    if len(rows.ids) <= _FEW:
+        return [], rows
+    if len(set(rows.ids)) == len(rows.ids):
+        return [rows], rows.at([])
+    seen: dict[bytes, int] = {}
+    rounds: list[list[int]] = []
+    for row, id_ in enumerate(rows.ids):
+        number = seen.get(id_, 0)
+        seen[id_] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(row)
+    large = sum(len(each) > _FEW for each in rounds)
+    rest = sorted(row for each in rounds[large:] for row in each)
+    return [rows.at(each) for each in rounds[:large]], rows.at(rest)

@@ -1,0 +1,240 @@
+"""The rules of joining, as a table: what each operation makes of each state of an id.
+
+::
+
+    (unknown) --predict--> PENDING --label--> labelled --relabel_ttl--> (unknown)
+        |                     `--ttl after its event time--> expired, (unknown)
+        `--label--> EARLY --predict--> labelled
+                      `--ttl after it came--> orphan, (unknown)
+
+A label that carries its prediction's score and event time needs no prediction. What
+has no effect on any count is counted in `JoinCounts`, so nothing is silent.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from streameval._errors import InvalidInputError
+from streameval._time.effects import Effect
+
+if TYPE_CHECKING:
+    from streameval._counts.multiset import BoolArray
+    from streameval._time.effects import KindArray
+
+PENDING, NEGATIVE, POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
+"""States of an id. The numbers of those that are kept are written to disk."""
+
+NO_EFFECT = 255
+
+_BUCKETS_PER_TTL = 128
+_SECOND_US = 1_000_000
+
+
+class Op(enum.IntEnum):
+    """What can happen to an id."""
+
+    PREDICT = 0
+    LABEL_NEGATIVE = 1
+    LABEL_POSITIVE = 2
+    FULL_NEGATIVE = 3
+    """A label that carries the score and event time of its prediction."""
+    FULL_POSITIVE = 4
+    RETRACT = 5
+    FALL_DUE = 6
+
+
+class Due(enum.IntEnum):
+    """When an id falls due after an operation."""
+
+    UNCHANGED = 0
+    TTL_AFTER_EVENT = 1
+    TTL_AFTER_NOW = 2
+    RELABEL_TTL_AFTER_NOW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSettings:
+    """What happens to ids whose other half does not come.
+
+    Attributes
+    ----------
+    ttl_us : int
+        How long after its event time a prediction waits for its label, and how
+        long after its arrival a label waits for its prediction.
+    relabel_ttl_us : int
+        How long a labelled id can be relabelled or retracted.
+    max_pending : int
+        The most ids that are kept; above it what falls due first goes early.
+    orphans : {"drop", "miss"}
+        Whether a label without a prediction is dropped or is a miss.
+    expired : {"drop", "negative"}
+        Whether a prediction without a label is dropped or is a negative case.
+    """
+
+    ttl_us: int
+    relabel_ttl_us: int = 3_600 * _SECOND_US
+    max_pending: int = 2_000_000
+    orphans: Literal["drop", "miss"] = "drop"
+    expired: Literal["drop", "negative"] = "drop"
+
+    def __post_init__(self) -> None:
+        for name in ("ttl_us", "relabel_ttl_us", "max_pending"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise InvalidInputError(f"{name} must be an integer, got {value!r}", field=name)
+            if value <= 0:
+                raise InvalidInputError(f"{name} must be positive, got {value}", field=name)
+        for name, known in (("orphans", ("drop", "miss")), ("expired", ("drop", "negative"))):
+            if getattr(self, name) not in known:
+                message = f"{name} must be one of {known}, got {getattr(self, name)!r}"
+                raise InvalidInputError(message, field=name)
+        if self.orphans == "miss" and self.expired == "negative":
+            raise InvalidInputError(
+                "orphans='miss' with expired='negative' would count a late positive twice: "
+                "as a negative case when its prediction expires and as a miss when its label comes",
+                field="orphans",
+            )
+
+    @property
+    def bucket_us(self) -> int:
+        """Width of an expiry bucket: expiry is late by at most this."""
+        return max(_SECOND_US, min(self.ttl_us, self.relabel_ttl_us) // _BUCKETS_PER_TTL)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCounts:
+    """What had no effect on any count, and what went early. All from the start on.
+
+    Attributes
+    ----------
+    duplicate_predictions : int
+        Predictions of an id that was known already; the first one counts.
+    duplicate_labels : int
+        Labels that said what was known already, or replaced one that still
+        waits for its prediction.
+    relabelled : int
+        Labels that changed the label of a prediction.
+    unknown_retractions : int
+        Retractions of ids that were not known.
+    retracted_early_labels : int
+        Retractions of labels that still waited for their prediction.
+    expired_early : int
+        Predictions that expired early, because `max_pending` ids were kept.
+    forgotten_early : int
+        Labels that waited for their prediction, and ids labelled not long ago,
+        that went early for the same reason.
+    beyond_retention : int
+        What happened to predictions whose pane was gone by then; `Coverage` has
+        it, no window has.
+    """
+
+    duplicate_predictions: int = 0
+    duplicate_labels: int = 0
+    relabelled: int = 0
+    unknown_retractions: int = 0
+    retracted_early_labels: int = 0
+    expired_early: int = 0
+    forgotten_early: int = 0
+    beyond_retention: int = 0
+
+
+COUNTERS = tuple(each.name for each in fields(JoinCounts))
+
+
+class Rule(NamedTuple):
+    """What one operation makes of one state."""
+
+    after: int
+    effects: tuple[Effect, ...] = ()
+    due: Due = Due.UNCHANGED
+    counter: str | None = None
+    stores: bool = False
+    """Whether the row's score, event time and segment codes are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """All rules as columns, indexed by ``operation * STATES + state``."""
+
+    STATES = UNKNOWN + 1
+
+    rules: tuple[Rule | None, ...]
+    after: KindArray = field(init=False)
+    first: KindArray = field(init=False)
+    """The first effect, or `NO_EFFECT`."""
+    second: KindArray = field(init=False)
+    due: KindArray = field(init=False)
+    counter: KindArray = field(init=False)
+    """An index into `COUNTERS`, or one behind its end."""
+    stores: BoolArray = field(init=False)
+
+    @classmethod
+    def of(cls, settings: JoinSettings) -> Rules:
+        """Return the rules under these settings."""
+        known = _rules(settings)
+        return cls(tuple(known.get((op, state)) for op in Op for state in range(cls.STATES)))
+
+    def __post_init__(self) -> None:
+        rows = [rule or Rule(UNKNOWN) for rule in self.rules]
+        columns = {
+            "after": [rule.after for rule in rows],
+            "first": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
+            "second": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
+            "due": [rule.due for rule in rows],
+            "counter": [(*COUNTERS, None).index(rule.counter) for rule in rows],
+        }
+        for name, column in columns.items():
+            object.__setattr__(self, name, np.array(column, dtype=np.uint8))
+        object.__setattr__(self, "stores", np.array([rule.stores for rule in rows]))
+
+
+def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:
+    labelled = (Effect.LABELLED_NEGATIVE, Effect.LABELLED_POSITIVE)
+    unlabelled = (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE)
+    missed = (Effect.MISSED_NEGATIVE, Effect.MISSED_POSITIVE)
+    drops_expired = settings.expired == "drop"
+    expired = Effect.EXPIRED if drops_expired else Effect.EXPIRED_NEGATIVE
+    rules = {
+        (Op.PREDICT, UNKNOWN): Rule(PENDING, (Effect.PREDICTED,), Due.TTL_AFTER_EVENT, stores=True),
+        (Op.PREDICT, PENDING): Rule(PENDING, counter="duplicate_predictions"),
+        (Op.RETRACT, PENDING): Rule(UNKNOWN, (Effect.RETRACTED,)),
+        (Op.RETRACT, UNKNOWN): Rule(UNKNOWN, counter="unknown_retractions"),
+        (Op.FALL_DUE, PENDING): Rule(UNKNOWN, (expired,)),
+    }
+    for label in (0, 1):
+        other, mine, early = 1 - label, NEGATIVE + label, EARLY_NEGATIVE + label
+        bare, full = Op(Op.LABEL_NEGATIVE + label), Op(Op.FULL_NEGATIVE + label)
+        meets = Rule(
+            mine, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
+        )
+        orphaned = Effect.ORPHANED if settings.orphans == "drop" else missed[label]
+        rules |= {
+            (Op.PREDICT, mine): Rule(mine, counter="duplicate_predictions"),
+            (Op.PREDICT, early): meets,
+            (bare, UNKNOWN): Rule(early, due=Due.TTL_AFTER_NOW, stores=True),
+            (full, UNKNOWN): meets,
+            (Op.RETRACT, mine): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
+            (Op.RETRACT, early): Rule(UNKNOWN, counter="retracted_early_labels"),
+            (Op.FALL_DUE, mine): Rule(UNKNOWN),
+            (Op.FALL_DUE, early): Rule(UNKNOWN, (orphaned,)),
+        }
+        for op in (bare, full):
+            rules |= {
+                (op, PENDING): Rule(mine, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
+                (op, mine): Rule(mine, counter="duplicate_labels"),
+                (op, NEGATIVE + other): Rule(
+                    mine,
+                    (unlabelled[other], labelled[label]),
+                    Due.RELABEL_TTL_AFTER_NOW,
+                    "relabelled",
+                ),
+            }
+        for was in (EARLY_NEGATIVE, EARLY_POSITIVE):
+            rules[bare, was] = Rule(early, counter="duplicate_labels")
+            rules[full, was] = meets._replace(counter="duplicate_labels")
+    return rules

@@ -1,0 +1,304 @@
+"""Ids that wait for their other half: a sharded dict over flat columns.
+
+An id maps to a slot; what is known of it stands in columns at that slot, and
+slots are used again. The dict is cut into shards, because a dict that grows
+copies itself whole: at 10 M entries that would stop everything for a second.
+Shards differ in size by up to a fifth, so that they do not all grow at once.
+Whatever falls due later is listed in a bucket of slots by time, so expiry
+touches only what is due.
+
+Cost: about 150 B an entry with 12-byte ids (`bench/join.py`); finding, adding
+and dropping an id is one dict operation, everything else is vectorised.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from sortedcontainers import SortedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._time.effects import CodeArray, KindArray
+
+SlotArray = npt.NDArray[np.int64]
+BucketArray = npt.NDArray[np.uint32]
+
+FREE = 255
+"""The state of a slot that no id uses; other states are the joiner's."""
+
+LAST_BUCKET = 2**32 - 2
+"""What falls due later than this falls due then."""
+
+_UNLISTED = LAST_BUCKET + 1
+_FIRST_CAPACITY = 1024
+_SHARDS = 64
+_SWEPT_FOR_EACH = 8
+"""Entries of buckets that are looked at for each slot that leaves one."""
+_ROUNDS_UP = 16
+"""The allocator hands out so many bytes at a time."""
+
+
+def _route() -> bytes:
+    """Return the shard of each value of the low bits of a hash."""
+    shares = np.linspace(0.9, 1.1, _SHARDS)
+    ends = np.round(np.cumsum(shares) / shares.sum() * (_MASK + 1)).astype(np.int64)
+    return np.repeat(np.arange(_SHARDS), np.diff(ends, prepend=0)).astype(np.uint8).tobytes()
+
+
+_MASK = 4095
+_ROUTE = _route()
+
+
+class _Bucket:
+    """Slots that fall due together, and some that no longer do."""
+
+    __slots__ = ("slots",)
+
+    def __init__(self) -> None:
+        self.slots = array("i")
+
+    def distinct(self) -> SlotArray:
+        return np.unique(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
+
+
+class JoinTable:
+    """A dict from ids to rows of columns, with an index by due time.
+
+    Parameters
+    ----------
+    keys : int
+        How many segment codes each row has.
+
+    Attributes
+    ----------
+    state : uint8[capacity]
+        The joiner's state of each slot; `FREE` where no id stands.
+    score : float64[capacity]
+    event_us : int64[capacity]
+    due : uint32[capacity]
+        The bucket in which the slot falls due. Change it with `schedule`.
+    codes : uint16[capacity, keys]
+    """
+
+    def __init__(self, keys: int = 0) -> None:
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
+        self._ids: list[bytes | None] = []
+        self._id_bytes = 0
+        self._free = array("i")
+        self._buckets: SortedDict[int, _Bucket] = SortedDict()
+        # How many slots have left the buckets that still list them, at most.
+        self._left = 0
+        self._left_before_sweep = 0
+        self._swept_to = 0
+        self.state: KindArray = np.full(0, FREE, dtype=np.uint8)
+        self.score: FloatArray = np.empty(0)
+        self.event_us: IntArray = np.empty(0, dtype=np.int64)
+        self.due: BucketArray = np.empty(0, dtype=np.uint32)
+        self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
+
+    def __len__(self) -> int:
+        return len(self._ids) - len(self._free)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, to within a few percent. O(buckets)."""
+        int_bytes = 32
+        columns = (self.state, self.score, self.event_us, self.due, self.codes)
+        return (
+            sum(column.nbytes for column in columns)
+            + sum(map(sys.getsizeof, self._shards))
+            + sys.getsizeof(self._ids)
+            + sys.getsizeof(self._free)
+            + self._id_bytes
+            + int_bytes * len(self)
+            + sum(sys.getsizeof(each.slots) for each in self._buckets.values())
+        )
+
+    def find(self, ids: Sequence[bytes]) -> SlotArray:
+        """Return each id's slot, -1 where it is not there. O(n)."""
+        shards = self._shards
+        # Globals are looked up once, not for each id.
+        route, mask = _ROUTE, _MASK
+        found = [shards[route[hash(id_) & mask]].get(id_, -1) for id_ in ids]
+        return np.array(found, dtype=np.int64)
+
+    def find_one(self, id_: bytes) -> int:
+        """Return an id's slot, -1 where it is not there. O(1)."""
+        return self._shards[_ROUTE[hash(id_) & _MASK]].get(id_, -1)
+
+    def ids(self, slots: SlotArray) -> list[bytes]:
+        """Return the ids that stand at slots in use. O(n)."""
+        return [self._ids[slot] or b"" for slot in slots.tolist()]
+
+    def add(self, ids: Sequence[bytes]) -> SlotArray:
+        """Add distinct ids that are not there; return their slots. O(n) amortised.
+
+        The caller fills their columns and schedules them.
+        """
+        slots = self._take_slots(len(ids))
+        shards = self._shards
+        for slot, id_ in zip(slots.tolist(), ids, strict=True):
+            self._ids[slot] = id_
+            shards[_ROUTE[hash(id_) & _MASK]][id_] = slot
+        self._id_bytes += sum(map(_size, ids))
+        return slots
+
+    def schedule(self, slots: SlotArray, due: BucketArray) -> None:
+        """Let distinct slots fall due in these buckets. O(n log n)."""
+        if not slots.size:
+            return
+        self._leave(slots)
+        self.due[slots] = due
+        compact = slots.astype(np.intc)
+        if due[0] == due[-1] and (due == due[0]).all():
+            self._list(int(due[0]), compact)
+            return
+        order = np.argsort(due, kind="stable")
+        ordered = due[order]
+        cuts = np.flatnonzero(np.diff(ordered)) + 1
+        firsts = ordered[np.concatenate(([0], cuts))].tolist()
+        for bucket, part in zip(firsts, np.split(compact[order], cuts), strict=True):
+            self._list(bucket, part)
+
+    def schedule_one(self, slot: int, due: int) -> None:
+        """Let a slot fall due in a bucket. O(log buckets)."""
+        if self.due[slot] != _UNLISTED:
+            self._left += 1
+        self.due[slot] = due
+        self._bucket(due).slots.append(slot)
+        if self._left > len(self) + _FIRST_CAPACITY:
+            self._sweep(_SWEPT_FOR_EACH)
+
+    def drop(self, slots: SlotArray) -> None:
+        """Forget the ids at distinct slots. O(n log n)."""
+        if not slots.size:
+            return
+        listed = slots.tolist()
+        ids = self.ids(slots)
+        for slot, id_ in zip(listed, ids, strict=True):
+            del self._shards[_ROUTE[hash(id_) & _MASK]][id_]
+            self._ids[slot] = None
+        self._id_bytes -= sum(map(_size, ids))
+        self._leave(slots)
+        self.due[slots] = _UNLISTED
+        self.state[slots] = FREE
+        self._free.extend(listed)
+
+    def pop_due(self, before: int) -> Iterator[SlotArray]:
+        """Take what falls due in buckets below `before`, bucket by bucket, oldest first.
+
+        Each slot comes once, ascending. The caller drops them.
+        """
+        while self._buckets and self._buckets.peekitem(0)[0] < before:
+            due, bucket = self._buckets.popitem(0)
+            slots = bucket.distinct()
+            slots = slots[self.due[slots] == due]
+            self.due[slots] = _UNLISTED
+            yield slots
+
+    def oldest_bucket(self) -> int | None:
+        """Return the first bucket in which something falls due, or may. O(1)."""
+        return self._buckets.peekitem(0)[0] if self._buckets else None
+
+    def slots_by_id(self) -> SlotArray:
+        """Return all slots in use in order of their ids: one order for equal tables. O(n log n)."""
+        return self.find(sorted(id_ for id_ in self._ids if id_ is not None))
+
+    def copy(self) -> JoinTable:
+        """Return an independent table. O(n)."""
+        other = JoinTable(self.codes.shape[1])
+        other._shards = [dict(shard) for shard in self._shards]
+        other._ids = list(self._ids)
+        for name in ("_id_bytes", "_left", "_left_before_sweep", "_swept_to"):
+            setattr(other, name, getattr(self, name))
+        other._free = self._free[:]
+        for name in ("state", "score", "event_us", "due", "codes"):
+            setattr(other, name, getattr(self, name).copy())
+        for due, bucket in self._buckets.items():
+            twin = other._buckets[due] = _Bucket()
+            twin.slots = bucket.slots[:]
+        return other
+
+    def _bucket(self, due: int) -> _Bucket:
+        bucket = self._buckets.get(due)
+        if bucket is None:
+            bucket = self._buckets[due] = _Bucket()
+        return bucket
+
+    def _list(self, due: int, slots: npt.NDArray[np.intc]) -> None:
+        self._bucket(due).slots.frombytes(slots.tobytes())
+
+    def _leave(self, slots: SlotArray) -> None:
+        """Note that slots leave their buckets; sweep some when most entries are such."""
+        self._left += int(np.count_nonzero(self.due[slots] != _UNLISTED))
+        if self._left > len(self) + _FIRST_CAPACITY:
+            self._sweep(_SWEPT_FOR_EACH * slots.size)
+
+    def _sweep(self, work: int) -> None:
+        """Take slots that have left out of some buckets, going round them all in time."""
+        while work > 0:
+            at = self._buckets.bisect_left(self._swept_to)
+            if self._swept_to == 0:
+                self._left_before_sweep = self._left
+            if at == len(self._buckets):
+                self._swept_to = 0
+                self._left -= self._left_before_sweep
+                return
+            due, bucket = self._buckets.peekitem(at)
+            work -= _ROUNDS_UP + len(bucket.slots)
+            slots = bucket.distinct()
+            slots = slots[self.due[slots] == due]
+            if slots.size:
+                bucket.slots = array("i", slots.astype(np.intc).tobytes())
+            else:
+                del self._buckets[due]
+            self._swept_to = due + 1
+
+    def _take_slots(self, count: int) -> SlotArray:
+        again = min(count, len(self._free))
+        cut = len(self._free) - again
+        reused = np.array(self._free[cut:], dtype=np.int64)
+        del self._free[cut:]
+        fresh = np.arange(len(self._ids), len(self._ids) + count - again, dtype=np.int64)
+        self._ids.extend(repeat(None, count - again))
+        if len(self._ids) > self.state.size:
+            # Sixteenths: a large column grows in place, by moving page tables only.
+            self._grow(max(_FIRST_CAPACITY, len(self._ids) * 17 // 16))
+        return np.concatenate((reused, fresh))
+
+    def _grow(self, capacity: int) -> None:
+        before = self.state.size
+        for column in (self.state, self.score, self.event_us, self.due):
+            column.resize(capacity, refcheck=False)
+        self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
+        self.state[before:] = FREE
+        self.due[before:] = _UNLISTED
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(n)."""
+        used = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}
+        slots = {id_: slot for shard in self._shards for id_, slot in shard.items()}
+        assert used == set(slots.values()), (used, slots)
+        assert all(self._ids[slot] == id_ for id_, slot in slots.items())
+        assert sorted([*self._free, *used]) == list(range(len(self._ids)))
+        assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
+        assert ((self.due != _UNLISTED).nonzero()[0] == sorted(used)).all()
+        assert self._id_bytes == sum(map(_size, slots))
+        listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
+        for slot in used:
+            assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
+        entries = sum(len(bucket.slots) for bucket in self._buckets.values())
+        assert entries <= len(used) + self._left, (entries, len(used), self._left)
+
+
+def _size(id_: bytes) -> int:
+    """Return the memory that an id takes, as the allocator rounds it."""
+    return (sys.getsizeof(id_) + _ROUNDS_UP - 1) // _ROUNDS_UP * _ROUNDS_UP

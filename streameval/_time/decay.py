@@ -1,0 +1,194 @@
+"""A window in which old cases count less.
+
+Each pane counts round(2^16 2^(-age/half-life)) times. Figures are ratios of
+counts, so the weights' scale does not matter to them; an interval must not take
+weighted counts for a sample size, so variances are summed with squared weights
+and sample sizes are Kish's effective ones (Kish 1965).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._certainty.estimates import influence_of, value_of
+from streameval._certainty.influence import Influence, negatives_between
+from streameval._certainty.limits import Figure
+from streameval._counts.multiset import LIMIT, Run, ScoreCounts, too_many
+from streameval._counts.state import State, merge_states, subtract_states
+from streameval._snapshot import Snapshot, take_snapshot
+from streameval._time.window import Counted, Window, not_alike
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._counts.groups import FloatArray, Groups, IntArray
+    from streameval._evaluator import Evaluator
+    from streameval._time.window import PaneState
+
+WEIGHT_ONE = 1 << 16
+"""The weight of a pane of age 0."""
+
+
+class DecayedWindow(Window):
+    """A window in which old cases count less.
+
+    Parameters
+    ----------
+    state : State
+        Counts times weights.
+    squares : State
+        Counts times squared weights, over `WEIGHT_ONE`.
+    counted : Counted
+        What it holds, undecayed.
+    """
+
+    def __init__(
+        self, state: State, squares: State, counted: Counted, *, start_us: int, end_us: int
+    ) -> None:
+        super().__init__(state, start_us, end_us)
+        self.squares = squares
+        self.counted = counted
+
+    def evaluator(self) -> Evaluator:
+        """Return an evaluator with the weighted counts; its intervals would be too narrow."""
+        return super().evaluator()
+
+    def snapshot(self) -> Snapshot:
+        """Return the figures, of the weighted counts; the counts are undecayed. O(G), once."""
+        return self._state.cached(
+            "snapshot",
+            lambda: replace(take_snapshot(self), **self.counted._asdict()),
+        )
+
+    def without(self, part: Window) -> DecayedWindow:
+        """Return what is left without a part that is decayed alike, from the same moment."""
+        if not isinstance(part, DecayedWindow):
+            raise not_alike()
+        return DecayedWindow(
+            subtract_states(self._state, part._view()),
+            subtract_states(self.squares, part.squares),
+            self.counted.without(part.counted),
+            start_us=self._span_us[0],
+            end_us=self._span_us[1],
+        )
+
+    def _figure(self, name: str, prevalence: float | None) -> Figure:
+        return weighted_figure(self._state.groups, self.squares.groups, name, prevalence)
+
+
+def decayed_window(
+    panes: Sequence[PaneState], half_life_us: int, *, now_us: int, empty: State
+) -> DecayedWindow:
+    """Return the sum of panes, each weighted by 2^(-age / half_life). O(S log S).
+
+    Parameters
+    ----------
+    panes : sequence of PaneState
+        Oldest first.
+    half_life_us, now_us : int
+        A pane's age is that of its end.
+    empty : State
+        What no panes amount to.
+    """
+    weights = [_weight(max(0, now_us - pane.end_us), half_life_us) for pane in panes]
+    kept = [(pane.state, weight) for pane, weight in zip(panes, weights, strict=True) if weight]
+    # At least 1, so that both sums hold the same scores.
+    squares = [
+        _scaled(state, max(1, round(weight * weight / WEIGHT_ONE))) for state, weight in kept
+    ]
+    each = [Counted.of(state) for state, _ in kept] or [Counted.of(empty)]
+    return DecayedWindow(
+        merge_states([_scaled(state, weight) for state, weight in kept] or [empty], revision=0),
+        merge_states(squares or [empty], revision=0),
+        Counted(*map(sum, zip(*each, strict=True))),
+        start_us=panes[0].start_us if panes else now_us,
+        end_us=panes[-1].end_us if panes else now_us,
+    )
+
+
+def _weight(age_us: int, half_life_us: int) -> int:
+    """Return a pane's integer weight; 0 from 17 half-lives on."""
+    share: float = 2.0 ** (-age_us / half_life_us)
+    return round(WEIGHT_ONE * share)
+
+
+def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: float | None) -> Figure:
+    """Return a figure of weighted counts with its variance. O(G).
+
+    Parameters
+    ----------
+    groups : Groups
+        Counts times weights.
+    squares : Groups
+        Counts times squared weights, over `WEIGHT_ONE`, of the same scores.
+    """
+    positives, negatives = _effective(groups.P, squares.P), _effective(groups.N, squares.N)
+    if name == "prevalence":
+        effective = _effective(groups.P + groups.N, squares.P + squares.N)
+        share = groups.P / (groups.P + groups.N) if effective else math.nan
+        variance = share * (1 - share) / effective if effective else math.nan
+        return Figure(share, variance, int(effective * share), int(effective * (1 - share)))
+    variance = math.nan
+    if min(positives, negatives) >= 2:
+        if name != "average_precision":
+            groups, squares = groups.with_misses(), squares.with_misses()
+        influence = influence_of(groups, name, prevalence)
+        variance = _of_positives(influence, groups, squares) / (positives - 1)
+        variance += _of_negatives(influence, groups, squares) / (negatives - 1)
+        if prevalence is None:
+            variance += (1 / positives + 1 / negatives) * influence.prevalence_slope**2
+    return Figure(value_of(groups, name, prevalence), variance, int(positives), int(negatives))
+
+
+def _of_positives(influence: Influence, groups: Groups, squares: Groups) -> float:
+    return _scatter(
+        np.append(influence.positive, 0.0),
+        np.append(groups.p, groups.P - int(groups.p.sum())),
+        np.append(squares.p, squares.P - int(squares.p.sum())),
+    )
+
+
+def _of_negatives(influence: Influence, groups: Groups, squares: Groups) -> float:
+    return _scatter(
+        np.concatenate((influence.tied, influence.between)),
+        np.concatenate((groups.n, negatives_between(groups))),
+        np.concatenate((squares.n, negatives_between(squares))),
+    )
+
+
+def _scatter(values: FloatArray, weights: IntArray, squares: IntArray) -> float:
+    """Return the mean square distance from the weighted mean, under squared weights."""
+    mean = float((weights * values).sum()) / float(weights.sum())
+    centred = values - mean
+    return float((squares * centred * centred).sum()) / float(squares.sum())
+
+
+def _effective(weighted: int, squared: int) -> float:
+    """Return Kish's effective sample size, (sum w)^2 / sum w^2."""
+    return weighted * weighted / (squared * WEIGHT_ONE) if squared else 0.0
+
+
+def _scaled(state: State, weight: int) -> State:
+    """Return the state with every count times a weight. O(n)."""
+    if state.total * weight >= LIMIT:
+        raise too_many()
+    positives, negatives = state.counts.positives, state.counts.negatives
+    return replace(
+        state,
+        counts=ScoreCounts(_times(positives, weight), _times(negatives, weight)),
+        missed_positives=state.missed_positives * weight,
+        missed_negatives=state.missed_negatives * weight,
+        _answers={},
+    )
+
+
+def _times(run: Run, weight: int) -> Run:
+    if weight == 1 or not run.scores.size:
+        return run
+    counts = np.full(run.scores.size, weight) if run.counts is None else run.counts * weight
+    counts.flags.writeable = False
+    return Run(run.scores, counts, run.total * weight)

@@ -1,0 +1,208 @@
+"""What joining does to the counts: signed effects, each in the pane of its prediction.
+
+The joiner decides, an evaluator counts. Between them stands a table of effects,
+one row for each thing that happened to one prediction. Panes, slices and
+coverage are sums over its rows, so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._counts.groups import FloatArray, IntArray
+
+CodeArray = npt.NDArray[np.uint16]
+KindArray = npt.NDArray[np.uint8]
+
+
+class Effect(enum.IntEnum):
+    """What happened to one prediction. Numbers are never reused."""
+
+    PREDICTED = 0
+    """A prediction arrived."""
+    LABELLED_NEGATIVE = 1
+    """Its label arrived: a case is counted."""
+    LABELLED_POSITIVE = 2
+    UNLABELLED_NEGATIVE = 3
+    """Its label was changed or taken back: the case is no longer counted."""
+    UNLABELLED_POSITIVE = 4
+    EXPIRED = 5
+    """No label came in time."""
+    EXPIRED_NEGATIVE = 6
+    """No label came in time, and that counts as a negative case."""
+    RETRACTED = 7
+    """The prediction was taken back."""
+    ORPHANED = 8
+    """A label whose prediction never came, dropped."""
+    MISSED_NEGATIVE = 9
+    """A label whose prediction never came, counted as a reference that was never scored."""
+    MISSED_POSITIVE = 10
+
+
+def _table(**rows: int) -> IntArray:
+    table = np.zeros(len(Effect), dtype=np.int64)
+    for name, value in rows.items():
+        table[Effect[name]] = value
+    table.flags.writeable = False
+    return table
+
+
+POSITIVE_CASES = _table(LABELLED_POSITIVE=1, UNLABELLED_POSITIVE=-1)
+NEGATIVE_CASES = _table(LABELLED_NEGATIVE=1, UNLABELLED_NEGATIVE=-1, EXPIRED_NEGATIVE=1)
+POSITIVE_MISSES = _table(MISSED_POSITIVE=1)
+NEGATIVE_MISSES = _table(MISSED_NEGATIVE=1)
+
+COVERAGE = {
+    "predictions": _table(PREDICTED=1),
+    "labelled": _table(
+        LABELLED_POSITIVE=1, LABELLED_NEGATIVE=1, UNLABELLED_POSITIVE=-1, UNLABELLED_NEGATIVE=-1
+    ),
+    "expired": _table(EXPIRED=1, EXPIRED_NEGATIVE=1),
+    "retracted": _table(RETRACTED=1),
+    "orphans": _table(ORPHANED=1, MISSED_POSITIVE=1, MISSED_NEGATIVE=1),
+}
+"""What each effect adds to each count of `Coverage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of the truth has been seen.
+
+    Attributes
+    ----------
+    predictions : int
+        Predictions by id that arrived.
+    labelled : int
+        Those whose label counts now.
+    expired : int
+        Those whose label did not come in time.
+    retracted : int
+        Those that were taken back.
+    orphans : int
+        Labels whose prediction never came, by the time of the label.
+
+    Examples
+    --------
+    >>> coverage = Coverage(predictions=10, labelled=6, expired=1)
+    >>> coverage.pending, coverage.labelled_share
+    (3, 0.6)
+    >>> print(coverage)
+    6 of 10 predictions labelled (60.0%): 3 pending, 1 expired, 0 retracted, 0 orphans
+    """
+
+    predictions: int = 0
+    labelled: int = 0
+    expired: int = 0
+    retracted: int = 0
+    orphans: int = 0
+
+    @property
+    def pending(self) -> int:
+        """Predictions that still wait for their label."""
+        return self.predictions - self.labelled - self.expired - self.retracted
+
+    @property
+    def labelled_share(self) -> float:
+        """Labelled predictions among those not retracted; nan without any."""
+        asked = self.predictions - self.retracted
+        return self.labelled / asked if asked else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold.
+
+        Examples
+        --------
+        >>> Coverage(predictions=2, labelled=1).to_dict()["labelled_share"]
+        0.5
+        """
+        share = self.labelled_share
+        return {
+            **{name: getattr(self, name) for name in COVERAGE},
+            "pending": self.pending,
+            "labelled_share": None if math.isnan(share) else share,
+        }
+
+    def __str__(self) -> str:
+        share = "" if math.isnan(self.labelled_share) else f" ({self.labelled_share:.1%})"
+        return (
+            f"{self.labelled:,} of {self.predictions:,} predictions labelled{share}: "
+            f"{self.pending:,} pending, {self.expired:,} expired, {self.retracted:,} retracted, "
+            f"{self.orphans:,} orphans"
+        )
+
+    def __add__(self, other: Coverage) -> Coverage:
+        return Coverage(*(getattr(self, name) + getattr(other, name) for name in COVERAGE))
+
+    @classmethod
+    def of(cls, kinds: KindArray) -> Coverage:
+        """Sum what effects add. O(n)."""
+        seen = np.bincount(kinds, minlength=len(Effect))
+        return cls(**{name: int(seen @ table) for name, table in COVERAGE.items()})
+
+
+def _no_codes() -> CodeArray:
+    return np.empty((0, 0), dtype=np.uint16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """A table of effects, in the order in which they happened.
+
+    Attributes
+    ----------
+    kinds : uint8[n]
+        `Effect` of each row.
+    event_us : int64[n]
+        Event time of the prediction, in microseconds since 1970; of the label,
+        for an orphan.
+    at_us : int64[n]
+        When it happened.
+    scores : float64[n]
+        Score of the prediction; nan for an orphan.
+    codes : uint16[n, k]
+        The prediction's segment codes, one column for each declared key.
+    """
+
+    kinds: KindArray = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
+    event_us: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    at_us: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    scores: FloatArray = field(default_factory=lambda: np.empty(0))
+    codes: CodeArray = field(default_factory=_no_codes)
+
+    def __len__(self) -> int:
+        return self.kinds.size
+
+    @classmethod
+    def concat(cls, parts: Sequence[Effects]) -> Effects:
+        """Join tables, in order. O(n)."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) <= 1:
+            return parts[0] if parts else NO_EFFECTS
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("kinds", "event_us", "at_us", "scores", "codes")
+            )
+        )
+
+    def __getitem__(self, rows: npt.NDArray[np.bool_] | IntArray | slice) -> Effects:
+        return Effects(
+            self.kinds[rows],
+            self.event_us[rows],
+            self.at_us[rows],
+            self.scores[rows],
+            self.codes[rows],
+        )
+
+
+NO_EFFECTS = Effects()
+"""The empty table."""

@@ -1,0 +1,260 @@
+"""Time cut into panes: fine while young, coarser with age, gone after retention.
+
+A pane is half-open, [start, start + width), and starts at a multiple of its
+width since 1970. What a pane holds must know how to merge; nothing else of it
+matters here. Where a time lies depends on now alone, so late data finds the
+same pane that early data did, and the order of arrival makes no difference.
+
+Cost: finding a pane O(log panes); advancing O(panes that change).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from sortedcontainers import SortedDict
+
+from streameval._errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval._counts.groups import IntArray
+
+_SECOND = 1_000_000
+_HOUR = 3_600 * _SECOND
+_DAY = 24 * _HOUR
+
+
+class Mergeable(Protocol):
+    """What a pane can hold."""
+
+    def merge(self, *others: Self) -> None:
+        """Add everything that the others have counted."""
+
+
+T = TypeVar("T", bound=Mergeable)
+
+
+class Tier(NamedTuple):
+    """Panes of one width, from the next finer tier's age up to `until_us`."""
+
+    width_us: int
+    until_us: int
+
+
+def tiers_of(pane_us: int, retention_us: int) -> tuple[Tier, ...]:
+    """Return the tiers: `pane_us` for 3 h, 1 h for 7 d, then 1 d until retention.
+
+    Raises
+    ------
+    InvalidInputError
+        When panes do not nest, or retention is shorter than a pane.
+    """
+    if not (_HOUR % pane_us == 0 or (pane_us % _HOUR == 0 and _DAY % pane_us == 0)) and (
+        pane_us % _DAY
+    ):
+        raise InvalidInputError(
+            f"pane must divide an hour or a day, or be whole days, got {pane_us / _SECOND:g} s",
+            field="pane",
+        )
+    if retention_us < pane_us:
+        raise InvalidInputError(
+            f"retention must be at least one pane, got {retention_us / _SECOND:g} s "
+            f"for a pane of {pane_us / _SECOND:g} s",
+            field="retention",
+        )
+    coarser = [Tier(_HOUR, 7 * _DAY), Tier(_DAY, retention_us)]
+    tiers = [Tier(pane_us, 3 * _HOUR if pane_us < _HOUR else 7 * _DAY)]
+    tiers += [tier for tier in coarser if tier.width_us > pane_us]
+    while len(tiers) > 1 and tiers[-2].until_us >= retention_us:
+        tiers.pop()
+    return (*tiers[:-1], Tier(tiers[-1].width_us, retention_us))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where panes begin and end at one moment. Immutable.
+
+    Attributes
+    ----------
+    tiers : tuple of Tier
+        From `tiers_of`.
+    edges : tuple of int
+        Where tiers begin, oldest first: the end of what is kept comes first.
+
+    Examples
+    --------
+    >>> minute = 60 * 1_000_000
+    >>> grid = Grid.at(tiers_of(minute, 30 * 24 * 60 * minute), 10_000 * 60 * minute)
+    >>> grid.snapped(599_999 * minute + 5, 600_000 * minute) == (599_999 * minute, 600_000 * minute)
+    True
+    >>> (grid.end_of(599_000 * minute) - grid.start_of(599_000 * minute)) // minute
+    60
+    """
+
+    tiers: tuple[Tier, ...]
+    edges: tuple[int, ...]
+
+    @classmethod
+    def at(cls, tiers: tuple[Tier, ...], now_us: int) -> Self:
+        """Return the grid at a time. O(tiers)."""
+        edges = []
+        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
+            edges.append(max(0, (now_us - tier.until_us) // coarser.width_us * coarser.width_us))
+        return cls(tiers, tuple(edges[::-1]))
+
+    @property
+    def oldest_us(self) -> int:
+        """The earliest time that is kept."""
+        return self.edges[0]
+
+    @property
+    def until_us(self) -> int:
+        """When the next pane coarsens or goes: before that the grid stays as it is. O(tiers)."""
+        coarser = (*self.tiers[1:], self.tiers[-1])
+        return min(
+            edge + above.width_us + tier.until_us
+            for edge, tier, above in zip(reversed(self.edges), self.tiers, coarser, strict=True)
+        )
+
+    def width_at(self, time_us: int) -> int:
+        """Return the width of the pane that holds a time that is kept. O(tiers)."""
+        finer = sum(time_us >= edge for edge in self.edges[1:])
+        return self.tiers[len(self.tiers) - 1 - finer].width_us
+
+    def start_of(self, time_us: int) -> int:
+        """Return the start of the pane that holds a time. O(tiers)."""
+        width = self.width_at(time_us)
+        return time_us // width * width
+
+    def end_of(self, time_us: int) -> int:
+        """Return the end of the pane that holds a time. O(tiers)."""
+        width = self.width_at(time_us)
+        return time_us // width * width + width
+
+    def starts_of(self, times_us: IntArray) -> IntArray:
+        """Return the start of each time's pane. O(n tiers)."""
+        widths = np.array([tier.width_us for tier in reversed(self.tiers)])
+        width = widths[np.searchsorted(np.array(self.edges[1:]), times_us, side="right")]
+        starts: IntArray = times_us // width * width
+        return starts
+
+    def snapped(self, start_us: int, end_us: int) -> tuple[int, int]:
+        """Return [start, end) widened to whole panes. O(tiers)."""
+        return self.start_of(start_us), self.end_of(end_us - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pane(Generic[T]):
+    """One pane, [start_us, end_us), and what it holds."""
+
+    start_us: int
+    end_us: int
+    content: T
+
+
+class Panes(Generic[T]):
+    """Panes in order of time.
+
+    Parameters
+    ----------
+    tiers : tuple of Tier
+        From `tiers_of`.
+    make : callable
+        Makes an empty content.
+
+    Attributes
+    ----------
+    now_us : int
+        The latest time that `advance` was told.
+    grid : Grid
+        Where panes begin and end then.
+    """
+
+    def __init__(self, tiers: tuple[Tier, ...], make: Callable[[], T]) -> None:
+        self.now_us = 0
+        self.tiers = tiers
+        self._make = make
+        self.grid = Grid.at(tiers, 0)
+        self._until_us = self.grid.until_us
+        self._contents: SortedDict[int, T] = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __iter__(self) -> Iterator[Pane[T]]:
+        """Yield the panes, oldest first."""
+        for start, content in self._contents.items():
+            yield Pane(start, start + self.grid.width_at(start), content)
+
+    def grid_at(self, now_us: int) -> Grid:
+        """Return the grid at this time or a later one. O(tiers)."""
+        return self.grid if now_us < self._until_us else Grid.at(self.tiers, now_us)
+
+    def at(self, start_us: int) -> T:
+        """Return what the pane that starts there holds; made if need be. O(log panes)."""
+        content = self._contents.get(start_us)
+        if content is None:
+            content = self._contents[start_us] = self._make()
+        return content
+
+    def get(self, start_us: int) -> T | None:
+        """Return what the pane that starts there holds, if there is one. O(1)."""
+        content: T | None = self._contents.get(start_us)
+        return content
+
+    def put(self, start_us: int, content: T) -> None:
+        """Replace what the pane that starts there holds. O(log panes)."""
+        self._contents[start_us] = content
+
+    def between(self, start_us: int, end_us: int) -> list[Pane[T]]:
+        """Return the panes that overlap [start, end), oldest first. O(log panes + panes)."""
+        first = self.grid.start_of(max(start_us, self.grid.oldest_us))
+        return [
+            Pane(start, start + self.grid.width_at(start), self._contents[start])
+            for start in self._contents.irange(first, end_us, inclusive=(True, False))
+        ]
+
+    def advance(self, now_us: int) -> bool:
+        """Let time pass: panes coarsen and go. Return whether any did. O(panes that change)."""
+        if now_us <= self.now_us:
+            return False
+        self.now_us = now_us
+        if now_us < self._until_us:
+            return False
+        before, self.grid = self.grid, self.grid_at(now_us)
+        self._until_us = self.grid.until_us
+        changed = False
+        while self._contents and self._contents.peekitem(0)[0] < self.grid.oldest_us:
+            self._contents.popitem(0)
+            changed = True
+        aged = [
+            start
+            for old, new in zip(before.edges[1:], self.grid.edges[1:], strict=True)
+            for start in self._contents.irange(old, new, inclusive=(True, False))
+        ]
+        coarser: dict[int, list[int]] = {}
+        for start in dict.fromkeys(aged):
+            coarser.setdefault(self.grid.start_of(start), []).append(start)
+        for start, members in coarser.items():
+            contents = [self._contents.pop(member) for member in members]
+            # A new content, never one that a reader may hold.
+            merged = self._make()
+            merged.merge(*contents)
+            self._contents[start] = merged
+            changed = True
+        return changed
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(panes)."""
+        assert self.grid == Grid.at(self.tiers, self.now_us), self.now_us
+        assert self.now_us < self._until_us == self.grid.until_us
+        end = self.grid.oldest_us
+        for pane in self:
+            assert pane.start_us >= end, (pane, end)
+            assert pane.start_us == self.grid.start_of(pane.start_us), pane
+            assert pane.start_us % (pane.end_us - pane.start_us) == 0, pane
+            end = pane.end_us

@@ -1,0 +1,131 @@
+"""Times: aware datetimes outside, integer microseconds since 1970 inside."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval._errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import IntArray
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+LAST_US = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) / _MICROSECOND)
+"""Times lie between 1970 and this."""
+
+
+def to_us(at: datetime | np.datetime64, *, field: str = "at") -> int:
+    """Return a time in microseconds since 1970.
+
+    Parameters
+    ----------
+    at : datetime or datetime64
+        datetime64 has no time zone and is taken as UTC.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is no datetime, has no time zone, or lies before 1970.
+    """
+    if isinstance(at, np.datetime64):
+        if np.isnat(at):
+            raise InvalidInputError(f"{field} is missing", field=field)
+        return checked_us(int(at.astype("datetime64[us]").astype(np.int64)), field=field)
+    if not isinstance(at, datetime):
+        raise InvalidInputError(f"{field} must be a datetime, got {at!r}", field=field)
+    if at.tzinfo is None:
+        raise InvalidInputError(
+            f"{field} must have a time zone, got {at!r}; use datetime.now(timezone.utc)",
+            field=field,
+        )
+    return checked_us((at - _EPOCH) // _MICROSECOND, field=field)
+
+
+def checked_us(time_us: int, *, field: str = "at") -> int:
+    """Return a time in microseconds, refused outside 1970 to 9999."""
+    if not 0 <= time_us <= LAST_US:
+        raise InvalidInputError(
+            f"{field} must lie between 1970 and 9999, got {time_us} us", field=field
+        )
+    return time_us
+
+
+def column_us(at: Any, rows: int, *, field: str = "at") -> IntArray:
+    """Return a column of times: one datetime for all rows, or one per row.
+
+    Parameters
+    ----------
+    at : datetime, sequence of datetime, or datetime64[n]
+        datetime64 has no time zone and is taken as UTC.
+    rows : int
+        How many rows there are.
+
+    Raises
+    ------
+    InvalidInputError
+        With the index of the first time at fault.
+    """
+    if isinstance(at, datetime):
+        return np.full(rows, to_us(at, field=field), dtype=np.int64)
+    if isinstance(at, np.ndarray) and at.dtype.kind == "M":
+        if np.isnat(at).any():
+            index = int(np.isnat(at).argmax())
+            raise InvalidInputError(
+                f"{field} is missing at index {index}", field=field, index=index
+            )
+        times = at.astype("datetime64[us]").astype(np.int64)
+    else:
+        times = np.empty(len(at), dtype=np.int64)
+        for index, each in enumerate(at):
+            try:
+                times[index] = to_us(each, field=field)
+            except InvalidInputError as error:
+                raise InvalidInputError(
+                    f"{error} at index {index}", field=field, index=index
+                ) from None
+    if times.ndim != 1 or times.size != rows:
+        raise InvalidInputError(f"{field} has {times.size} rows, expected {rows}", field=field)
+    wrong = (times < 0) | (times > LAST_US)
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise InvalidInputError(
+            f"{field} must lie between 1970 and 9999, got {times[index]} us at index {index}",
+            field=field,
+            index=index,
+        )
+    return times
+
+
+def too_old(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
+    """Return the refusal of a time that retention has passed."""
+    where = "" if index is None else f" at index {index}"
+    got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
+    message = f"at is older than retention: got {got}{where}, kept since {kept}"
+    return InvalidInputError(message, field="at", index=index)
+
+
+def check_none_older(times_us: IntArray, oldest_us: int) -> None:
+    """Refuse a column of times of which one is older than what is kept. O(n)."""
+    older = times_us < oldest_us
+    if older.any():
+        index = int(older.argmax())
+        raise too_old(int(times_us[index]), oldest_us, index=index)
+
+
+def to_datetime(time_us: int) -> datetime:
+    """Return a time as a datetime in UTC."""
+    return _EPOCH + time_us * _MICROSECOND
+
+
+def span_us(span: timedelta, *, field: str) -> int:
+    """Return a span in microseconds; refused unless it is a positive timedelta."""
+    if not isinstance(span, timedelta):
+        raise InvalidInputError(f"{field} must be a timedelta, got {span!r}", field=field)
+    if span <= timedelta(0):
+        raise InvalidInputError(f"{field} must be positive, got {span}", field=field)
+    return span // _MICROSECOND

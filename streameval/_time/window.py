@@ -1,0 +1,188 @@
+"""A window: the sum of some panes, as one evaluator's worth of queries.
+
+A window is read-only and says which time it covers. What a window holds beyond
+one of its parts is a window too, so that a part can be compared with the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval._counts.state import State, merge_states, subtract_states
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval._queries import EvaluatorQueries
+from streameval._snapshot import Snapshot, take_snapshot
+from streameval._time.times import to_datetime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+
+class PaneState(NamedTuple):
+    """The counts of one pane, [start_us, end_us)."""
+
+    start_us: int
+    end_us: int
+    state: State
+
+
+class Counted(NamedTuple):
+    """What a window holds, undecayed."""
+
+    num_cases: int
+    num_positive_ref: int
+    num_negative_ref: int
+    num_misses: int
+    num_negative_misses: int
+
+    @classmethod
+    def of(cls, state: State) -> Counted:
+        """Return what a state counts. O(1)."""
+        return cls(
+            state.counts.total, state.P, state.N, state.missed_positives, state.missed_negatives
+        )
+
+    def without(self, part: Counted) -> Counted:
+        """Return the difference."""
+        return Counted(*(mine - its for mine, its in zip(self, part, strict=True)))
+
+
+class Window(EvaluatorQueries):
+    """The cases of a run of panes: every query of `Evaluator`, no mutation.
+
+    What it covers, [start, end), is the time that was asked for, widened to
+    whole panes.
+
+    Attributes
+    ----------
+    counted : Counted
+        What it holds, undecayed.
+    """
+
+    def __init__(self, state: State, start_us: int, end_us: int) -> None:
+        self._state = state
+        self._span_us = (start_us, end_us)
+        self.counted = Counted.of(state)
+
+    @property
+    def start(self) -> datetime:
+        """Where it begins."""
+        return to_datetime(self._span_us[0])
+
+    @property
+    def end(self) -> datetime:
+        """Where it ends; not included."""
+        return to_datetime(self._span_us[1])
+
+    @property
+    def num_cases(self) -> int:
+        """Scored references, undecayed."""
+        return self.counted.num_cases
+
+    @property
+    def num_positive_ref(self) -> int:
+        """Positive references, misses included; undecayed."""
+        return self.counted.num_positive_ref
+
+    @property
+    def num_negative_ref(self) -> int:
+        """Negative references, misses included; undecayed."""
+        return self.counted.num_negative_ref
+
+    @property
+    def num_misses(self) -> int:
+        """Positive references that were never scored; undecayed."""
+        return self.counted.num_misses
+
+    @property
+    def num_negative_misses(self) -> int:
+        """Negative references that were never scored; undecayed."""
+        return self.counted.num_negative_misses
+
+    def _view(self) -> State:
+        return self._state
+
+    @property
+    def resolution(self) -> int | None:
+        """Significant bits of a score that are kept."""
+        return self._state.resolution
+
+    def evaluator(self) -> Evaluator:
+        """Return an evaluator of its own with these counts. O(1)."""
+        return Evaluator._of(self._state)
+
+    def snapshot(self) -> Snapshot:
+        """Return the figures. O(G), once."""
+        return self._state.cached("snapshot", lambda: take_snapshot(self))
+
+    def without(self, part: Window) -> Window:
+        """Return what is left without a part: its complement, to compare the part with.
+
+        Parameters
+        ----------
+        part : Window
+            Cases that are all counted here too: a slice of the same time, or
+            some of its panes.
+
+        Raises
+        ------
+        InvalidInputError
+            When some are not counted here, or one of the two is decayed.
+
+        Notes
+        -----
+        O(n). The result has the lower resolution of the two.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> from streameval._time.windowed import WindowedEvaluator
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(labels=[1, 0, 1], scores=[0.9, 0.4, 0.3], at=noon - timedelta(hours=1))
+        >>> ev.add_cases(labels=[1, 0], scores=[0.2, 0.6], at=noon)
+        >>> day, minute = ev.last(timedelta(days=1)), ev.last(timedelta(minutes=1))
+        >>> rest = day.without(minute)
+        >>> rest.num_cases, rest.auc_roc(), minute.auc_roc()
+        (3, 0.5, 0.0)
+        """
+        if type(part) is not Window:
+            raise not_alike()
+        return Window(subtract_states(self._state, part._view()), *self._span_us)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
+            f"P={self.num_positive_ref}, N={self.num_negative_ref}>"
+        )
+
+
+def cells_of(window: Window) -> int:
+    """Return how many distinct scores of each class a window keeps. O(1)."""
+    return len(window._view().counts)
+
+
+def merged_window(states: Sequence[State], start_us: int, end_us: int) -> Window:
+    """Return the window that is the sum of some states. O(S log S)."""
+    return Window(merge_states(states, revision=0), start_us, end_us)
+
+
+def not_alike() -> InvalidInputError:
+    """Return the refusal of windows that are weighted differently."""
+    message = "a decayed window has no part, and is no part, of one that is not"
+    return InvalidInputError(message, field="part")
+
+
+def newest_panes(panes: Sequence[PaneState], count: int) -> Sequence[PaneState]:
+    """Return the newest panes that hold `count` cases together, or all. O(panes)."""
+    first = len(panes)
+    while first and count > 0:
+        first -= 1
+        count -= panes[first].state.counts.total
+    return panes[first:]
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")

@@ -1,0 +1,407 @@
+"""An evaluator for each slice of time: any window is a sum of them.
+
+Time is an argument, never a clock: the same calls give the same answers. Cases
+may come in any order; each counts in the pane of its own time. Panes are
+bounded evaluators, so a window is exact in its counts and bounded in what it
+hides (`bounds`), and merging sixty of them takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval._time.changes import rows_by_group
+from streameval._time.decay import DecayedWindow, decayed_window
+from streameval._time.evaluator_panes import EvaluatorPanes
+from streameval._time.parts_cache import PartsCache
+from streameval._time.times import (
+    check_none_older,
+    checked_us,
+    column_us,
+    span_us,
+    to_datetime,
+    to_us,
+    too_old,
+)
+from streameval._time.window import PaneState, Window, cells_of, merged_window, newest_panes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from streameval._counts.columns import BoolArray
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.resolution import Scale
+    from streameval._time.panes import Pane
+
+_CACHED_CELLS = 1 << 18
+
+
+class _Rows(NamedTuple):
+    """Checked columns of cases."""
+
+    positives: BoolArray
+    scores: FloatArray
+    counts: IntArray | None
+    times_us: IntArray
+
+
+class WindowedEvaluator:
+    """Cases by event time: the last hour, any span, the last n cases, or decayed.
+
+    Parameters
+    ----------
+    pane : timedelta
+        Width of the smallest time slice that is kept apart. It divides an hour
+        or a day, or is whole days.
+    retention : timedelta
+        How long cases are kept. Panes coarsen with age: `pane` for 3 hours, one
+        hour for 7 days, then one day.
+    resolution : int
+        Significant bits of a score that a pane keeps.
+    scale : {"probability"} or None
+        As in `Evaluator`.
+    max_cells : int
+        The most distinct scores that a pane keeps.
+
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range.
+
+    Notes
+    -----
+    A pane takes up to 16 B for each distinct score that it keeps. One thread may
+    change it; windows are immutable and may be read by any.
+
+    Examples
+    --------
+    >>> from datetime import datetime, timedelta, timezone
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    >>> ev = WindowedEvaluator(pane=timedelta(minutes=1))
+    >>> ev.add_case(True, 0.9, at=noon)
+    >>> ev.add_case(False, 0.4, at=noon + timedelta(minutes=90))
+    >>> ev.add_case(True, 0.6, at=noon + timedelta(minutes=100))
+    >>> ev.last(timedelta(hours=1)).auc_roc()
+    1.0
+    >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=2)).num_cases
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        *,
+        pane: timedelta = timedelta(minutes=1),
+        retention: timedelta = timedelta(days=30),
+        resolution: int = 12,
+        scale: str | None = None,
+        max_cells: int = 16_384,
+    ) -> None:
+        self._begin(
+            EvaluatorPanes(
+                span_us(pane, field="pane"),
+                span_us(retention, field="retention"),
+                Evaluator(resolution=resolution, scale=scale, max_cells=max_cells),
+            )
+        )
+
+    def _begin(self, panes: EvaluatorPanes) -> None:
+        self._panes = panes
+        self._empty = panes.empty
+        self._windows: PartsCache[tuple[int, int], Window] = PartsCache(_CACHED_CELLS, cells_of)
+
+    @property
+    def now(self) -> datetime:
+        """The latest time that was seen or told; 1970 before any."""
+        return to_datetime(self._panes.now_us)
+
+    @property
+    def scale(self) -> Scale:
+        """What the bits of a score are counted of: "plain" or "probability"."""
+        return self._empty.scale
+
+    def advance(self, now: datetime) -> None:
+        """Let time pass: panes coarsen, and those past retention go. O(panes that change)."""
+        self._panes.advance(to_us(now, field="now"))
+
+    def add_case(self, positive: bool, score: float, *, at: datetime) -> None:
+        """Add one case at its event time.
+
+        Raises
+        ------
+        InvalidInputError
+            As `Evaluator.add_case`, and when `at` is older than retention.
+
+        Notes
+        -----
+        O(log panes). A time later than `now` advances it.
+        """
+        checked_label = check_label(positive)
+        checked_score = check_score(score, scale=self._empty.scale)
+        self._pane(to_us(at), added=1).add_case(checked_label, checked_score)
+
+    def add_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
+        """Add columns of cases, all or none.
+
+        Parameters
+        ----------
+        labels, scores, counts
+            As `Evaluator.add_cases`.
+        at : datetime, sequence of datetime, or datetime64[n]
+            When each case happened: one time for all rows, or one per row.
+
+        Raises
+        ------
+        InvalidInputError
+            With the first row at fault; also for a time older than retention.
+        """
+        rows = self._checked(labels, scores, at, counts)
+        if rows.times_us.size:
+            added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
+            self._panes.check_room(added)
+            self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
+            self._each_pane(rows, Evaluator.add_cases)
+
+    def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
+        """Take one case back.
+
+        Raises
+        ------
+        InvalidInputError
+            When no such case is there.
+        """
+        checked_label = check_label(positive)
+        checked_score = check_score(score, scale=self._empty.scale)
+        at_us = self._kept_us(to_us(at))
+        pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
+        pane.remove_case(checked_label, checked_score)
+
+    def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
+        """Take columns of cases back, all or none; as `add_cases`.
+
+        Raises
+        ------
+        InvalidInputError
+            When one is not there.
+        """
+        self._each_pane(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
+
+    def add_misses(self, count: int, *, at: datetime) -> None:
+        """Add positive references that were never scored."""
+        checked = check_count(count)
+        self._pane(to_us(at), added=checked).add_misses(checked)
+
+    def add_negative_misses(self, count: int, *, at: datetime) -> None:
+        """Add negative references that were never scored."""
+        checked = check_count(count)
+        self._pane(to_us(at), added=checked).add_negative_misses(checked)
+
+    def last(self, span: timedelta, *, now: datetime | None = None) -> Window:
+        """Return the window of the last `span`, up to `now`.
+
+        Parameters
+        ----------
+        span : timedelta
+        now : datetime, optional
+            Its end; the latest time by default. It is included.
+
+        Notes
+        -----
+        Cold O(S log S) for S distinct scores in its panes; free while none changed.
+        """
+        end_us = self._panes.now_us if now is None else to_us(now, field="now")
+        return self._between_us(max(0, end_us - span_us(span, field="span")), end_us + 1)
+
+    def between(self, start: datetime, end: datetime) -> Window:
+        """Return the window [start, end), widened to whole panes: see its `start` and `end`.
+
+        Raises
+        ------
+        InvalidInputError
+            When it is empty.
+        """
+        start_us, end_us = to_us(start, field="start"), to_us(end, field="end")
+        if start_us >= end_us:
+            raise InvalidInputError(f"start must be before end, got {start} and {end}", field="end")
+        return self._between_us(start_us, end_us)
+
+    def last_cases(self, count: int) -> Window:
+        """Return the newest panes that hold `count` cases together, or all there are.
+
+        The oldest of them is taken whole: there may be more cases, never fewer
+        where there are enough. O(panes + S log S).
+        """
+        wanted = check_count(count)
+        panes = newest_panes([_held(pane) for pane in self._panes], wanted)
+        return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
+
+    def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
+        """Return all that is kept, each pane weighted by 2^(-age / half_life).
+
+        Parameters
+        ----------
+        half_life : timedelta
+        now : datetime, optional
+            The time from which ages count; the latest time by default. A pane's
+            age is that of its end.
+
+        Notes
+        -----
+        O(S log S). Intervals use squared weights; counts are reported undecayed.
+        """
+        half_life_us = span_us(half_life, field="half_life")
+        now_us = self._panes.now_us if now is None else to_us(now, field="now")
+        return decayed_window(
+            [_held(pane) for pane in self._panes],
+            half_life_us,
+            now_us=now_us,
+            empty=self._empty._view(),
+        )
+
+    def panes(self) -> Iterator[Window]:
+        """Yield each pane as a window, oldest first: the time series at its finest."""
+        for pane in self._panes:
+            yield Window(pane.content._view(), pane.start_us, pane.end_us)
+
+    def merge(self, other: WindowedEvaluator) -> None:
+        """Add everything that another has counted, pane by pane.
+
+        Raises
+        ------
+        InvalidInputError
+            When the two cut time differently. Nothing has changed then.
+        """
+        self._panes.merge(other._panes)
+
+    def copy(self) -> Self:
+        """Return an independent evaluator with the same content. O(panes)."""
+        return self._of(self._panes.copy())
+
+    def to_bytes(self) -> bytes:
+        """Return the content as bytes: versioned, checksummed, the same on every machine.
+
+        Equal evaluators have equal bytes, whatever the order in which their
+        cases came. O(cells).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timezone
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_case(True, 0.9, at=datetime(2026, 1, 1, 12, tzinfo=timezone.utc))
+        >>> WindowedEvaluator.from_bytes(ev.to_bytes()) == ev
+        True
+        """
+        return self._panes.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
+        """Return the evaluator that `to_bytes` wrote. O(cells).
+
+        Raises
+        ------
+        CorruptStateError
+            When the bytes are truncated, altered, or of an unknown format.
+        """
+        return cls._of(EvaluatorPanes.from_bytes(data))
+
+    @classmethod
+    def _of(cls, panes: EvaluatorPanes) -> Self:
+        """Return an evaluator that begins with these panes."""
+        self = cls.__new__(cls)
+        self._begin(panes)
+        return self
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WindowedEvaluator):
+            return NotImplemented
+        return self._panes.same_content(other._panes)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
+
+    def __repr__(self) -> str:
+        return f"<WindowedEvaluator: {len(self._panes)} panes, now {self.now.isoformat()}>"
+
+    # -- the machinery -----------------------------------------------------
+
+    def _view(self) -> EvaluatorPanes:
+        """Return the panes, for a joiner that counts in them."""
+        return self._panes
+
+    def _pane(self, at_us: int, *, added: int) -> Evaluator:
+        """Return the pane of a time, to which references are added; time passes if it must."""
+        self._kept_us(at_us)
+        self._panes.check_room(added)
+        self._panes.advance(at_us)
+        return self._panes.at(self._panes.grid.start_of(at_us))
+
+    def _kept_us(self, at_us: int) -> int:
+        """Return a time, unless it is older than retention."""
+        oldest_us = self._panes.grid.oldest_us
+        if at_us < oldest_us:
+            raise too_old(at_us, oldest_us)
+        return at_us
+
+    def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _Rows:
+        """Return checked columns; refuse what retention has passed, or will have then."""
+        positives, values, weights = check_columns(
+            labels=labels, scores=scores, counts=counts, scale=self._empty.scale
+        )
+        times_us = column_us(at, values.size)
+        if times_us.size:
+            latest_us = max(self._panes.now_us, int(times_us.max()))
+            check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
+        return _Rows(positives, values, weights, times_us)
+
+    def _each_pane(self, rows: _Rows, change: Callable[..., None]) -> None:
+        changed: list[tuple[int, Evaluator]] = []
+        for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
+            # A copy shares its state, and takes its place only when all rows went well.
+            pane = (self._panes.get(start) or self._empty).copy()
+            change(
+                pane,
+                labels=rows.positives[here],
+                scores=rows.scores[here],
+                counts=None if rows.counts is None else rows.counts[here],
+            )
+            changed.append((start, pane))
+        for start, pane in changed:
+            self._panes.put(start, pane)
+
+    def _between_us(self, start_us: int, end_us: int) -> Window:
+        start_us, end_us = self._panes.grid.snapped(
+            checked_us(start_us, field="start"), checked_us(end_us, field="end")
+        )
+        panes = [_held(pane) for pane in self._panes.between(start_us, end_us)]
+        return self._window(panes, start_us, end_us)
+
+    def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
+        """Return the sum of panes; the same object while none of them changed."""
+        if panes:
+            start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
+        states = [pane.state for pane in panes] or [self._empty._view()]
+        return self._windows.get(
+            (start_us, end_us), states, lambda: merged_window(states, start_us, end_us)
+        )
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(S log S)."""
+        self._panes._check()
+        for pane in self._panes:
+            pane.content._check()
+
+
+def _held(pane: Pane[Evaluator]) -> PaneState:
+    return PaneState(pane.start_us, pane.end_us, pane.content._view())
