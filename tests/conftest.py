@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,3 +44,21 @@ def require() -> Callable[[str], ModuleType]:
         return importlib.import_module(name)
 
     return library
+
+
+@pytest.fixture(scope="session")
+def require_command() -> Callable[[str], str]:
+    """Return a function that finds a command, or skips the test and names what is absent.
+
+    With STREAMEVAL_TEST_REQUIRE=all the test fails instead.
+    """
+
+    def command(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+                pytest.fail(f"the command {name} is not installed")
+            pytest.skip(f"the command {name} is not installed")
+        return path
+
+    return command
