@@ -26,45 +26,51 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/query.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19streameval/v1/types.proto\"r\n\x12GetSnapshotRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0f\n\x07metrics\x18\x02 \x03(\t\x12\r\n\x05level\x18\x03 \x01(\x01\x12\x0f\n\x07\x61nytime\x18\x04 \x01(\x08\"@\n\x13GetSnapshotResponse\x12)\n\x08snapshot\x18\x01 \x01(\x0b\x32\x17.streameval.v1.Snapshot\"z\n\x0fGetCurveRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.streameval.v1.CurveKind\x12\x12\n\nmax_points\x18\x03 \x01(\r\"\xe4\x01\n\x10GetCurveResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x18\n\x10num_positive_ref\x18\x02 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x03 \x01(\x04\x12#\n\x05\x63urve\x18\x04 \x01(\x0b\x32\x14.streameval.v1.Curve\x12(\n\x06window\x18\x05 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12)\n\x08\x63overage\x18\x06 \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x07 \x03(\t\">\n\x0fGetStateRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\"q\n\x10GetStateResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12(\n\x06window\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRange\"\xb1\x01\n\x12ListWindowsRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\'\n\x04step\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\r\n\x05level\x18\x06 \x01(\x01\"l\n\x13ListWindowsResponse\x12*\n\tsnapshots\x18\x01 \x03(\x0b\x32\x17.streameval.v1.Snapshot\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xac\x01\n\x15\x43ompareStreamsRequest\x12#\n\x01\x61\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12#\n\x01\x62\x18\x02 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0e\n\x06metric\x18\x03 \x01(\t\x12\x12\n\nprevalence\x18\x04 \x01(\x01\x12\x16\n\x0eown_prevalence\x18\x05 \x01(\x08\x12\r\n\x05level\x18\x06 \x01(\x01\"\xbb\x03\n\x16\x43ompareStreamsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12 \n\x01\x61\x18\x02 \x01(\x0b\x32\x15.streameval.v1.Metric\x12 \n\x01\x62\x18\x03 \x01(\x0b\x32\x15.streameval.v1.Metric\x12)\n\ndifference\x18\x04 \x01(\x0b\x32\x15.streameval.v1.Metric\x12\x14\n\x07p_value\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nprevalence\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ncomplement\x18\x07 \x01(\x08\x12*\n\x08window_a\x18\x08 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12*\n\x08window_b\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12+\n\ncoverage_a\x18\n \x01(\x0b\x32\x17.streameval.v1.Coverage\x12+\n\ncoverage_b\x18\x0b \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x0c \x03(\tB\n\n\x08_p_valueB\r\n\x0b_prevalence\"n\n\x13RankSegmentsRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06metric\x18\x03 \x01(\t\x12\r\n\x05level\x18\x04 \x01(\x01\"\xbf\x01\n\x14RankSegmentsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12.\n\x08segments\x18\x02 \x03(\x0b\x32\x1c.streameval.v1.RankedSegment\x12(\n\x06window\x18\x03 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12)\n\x08\x63overage\x18\x04 \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x05 \x03(\t\"\x8a\x02\n\rRankedSegment\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.streameval.v1.Metric\x12)\n\ndifference\x18\x03 \x01(\x0b\x32\x15.streameval.v1.Metric\x12\x14\n\x07p_value\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10num_positive_ref\x18\x05 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x06 \x01(\x04\x12)\n\x08\x63overage\x18\x07 \x01(\x0b\x32\x17.streameval.v1.CoverageB\n\n\x08_p_value\"\x9d\x01\n\x0cWatchRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0f\n\x07metrics\x18\x02 \x03(\t\x12/\n\x0cmin_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0f\n\x07\x61nytime\x18\x05 \x01(\x08\":\n\rWatchResponse\x12)\n\x08snapshot\x18\x01 \x01(\x0b\x32\x17.streameval.v1.Snapshot*]\n\tCurveKind\x12\x1a\n\x16\x43URVE_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43URVE_KIND_OPERATING_POINTS\x10\x01\x12\x13\n\x0f\x43URVE_KIND_HULL\x10\x02\x32\xd4\x04\n\x0cQueryService\x12T\n\x0bGetSnapshot\x12!.streameval.v1.GetSnapshotRequest\x1a\".streameval.v1.GetSnapshotResponse\x12K\n\x08GetCurve\x12\x1e.streameval.v1.GetCurveRequest\x1a\x1f.streameval.v1.GetCurveResponse\x12M\n\x08GetState\x12\x1e.streameval.v1.GetStateRequest\x1a\x1f.streameval.v1.GetStateResponse0\x01\x12T\n\x0bListWindows\x12!.streameval.v1.ListWindowsRequest\x1a\".streameval.v1.ListWindowsResponse\x12]\n\x0e\x43ompareStreams\x12$.streameval.v1.CompareStreamsRequest\x1a%.streameval.v1.CompareStreamsResponse\x12W\n\x0cRankSegments\x12\".streameval.v1.RankSegmentsRequest\x1a#.streameval.v1.RankSegmentsResponse\x12\x44\n\x05Watch\x12\x1b.streameval.v1.WatchRequest\x1a\x1c.streameval.v1.WatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19streameval/v1/query.proto\x12\rstreameval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19streameval/v1/types.proto\"r\n\x12GetSnapshotRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0f\n\x07metrics\x18\x02 \x03(\t\x12\r\n\x05level\x18\x03 \x01(\x01\x12\x0f\n\x07\x61nytime\x18\x04 \x01(\x08\"@\n\x13GetSnapshotResponse\x12)\n\x08snapshot\x18\x01 \x01(\x0b\x32\x17.streameval.v1.Snapshot\"\x83\x01\n\x18\x42\x61tchGetSnapshotsRequest\x12\x0f\n\x07streams\x18\x01 \x03(\t\x12\'\n\x04last\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\r\n\x05level\x18\x04 \x01(\x01\x12\r\n\x05steps\x18\x05 \x01(\r\"M\n\x19\x42\x61tchGetSnapshotsResponse\x12\x30\n\tsnapshots\x18\x01 \x03(\x0b\x32\x1d.streameval.v1.StreamSnapshot\"\x91\x01\n\x0eStreamSnapshot\x12)\n\x08snapshot\x18\x01 \x01(\x0b\x32\x17.streameval.v1.Snapshot\x12%\n\x06series\x18\x02 \x03(\x0b\x32\x15.streameval.v1.Metric\x12-\n\x0bnewest_pane\x18\x03 \x01(\x0b\x32\x18.streameval.v1.TimeRange\"z\n\x0fGetCurveRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.streameval.v1.CurveKind\x12\x12\n\nmax_points\x18\x03 \x01(\r\"\xe4\x01\n\x10GetCurveResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x18\n\x10num_positive_ref\x18\x02 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x03 \x01(\x04\x12#\n\x05\x63urve\x18\x04 \x01(\x0b\x32\x14.streameval.v1.Curve\x12(\n\x06window\x18\x05 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12)\n\x08\x63overage\x18\x06 \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x07 \x03(\t\">\n\x0fGetStateRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\"q\n\x10GetStateResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12(\n\x06window\x18\x04 \x01(\x0b\x32\x18.streameval.v1.TimeRange\"\xb1\x01\n\x12ListWindowsRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\'\n\x04step\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07metrics\x18\x03 \x03(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\r\n\x05level\x18\x06 \x01(\x01\"l\n\x13ListWindowsResponse\x12*\n\tsnapshots\x18\x01 \x03(\x0b\x32\x17.streameval.v1.Snapshot\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\xac\x01\n\x15\x43ompareStreamsRequest\x12#\n\x01\x61\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12#\n\x01\x62\x18\x02 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0e\n\x06metric\x18\x03 \x01(\t\x12\x12\n\nprevalence\x18\x04 \x01(\x01\x12\x16\n\x0eown_prevalence\x18\x05 \x01(\x08\x12\r\n\x05level\x18\x06 \x01(\x01\"\xbb\x03\n\x16\x43ompareStreamsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12 \n\x01\x61\x18\x02 \x01(\x0b\x32\x15.streameval.v1.Metric\x12 \n\x01\x62\x18\x03 \x01(\x0b\x32\x15.streameval.v1.Metric\x12)\n\ndifference\x18\x04 \x01(\x0b\x32\x15.streameval.v1.Metric\x12\x14\n\x07p_value\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x17\n\nprevalence\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x12\n\ncomplement\x18\x07 \x01(\x08\x12*\n\x08window_a\x18\x08 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12*\n\x08window_b\x18\t \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12+\n\ncoverage_a\x18\n \x01(\x0b\x32\x17.streameval.v1.Coverage\x12+\n\ncoverage_b\x18\x0b \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x0c \x03(\tB\n\n\x08_p_valueB\r\n\x0b_prevalence\"n\n\x13RankSegmentsRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06metric\x18\x03 \x01(\t\x12\r\n\x05level\x18\x04 \x01(\x01\"\xbf\x01\n\x14RankSegmentsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12.\n\x08segments\x18\x02 \x03(\x0b\x32\x1c.streameval.v1.RankedSegment\x12(\n\x06window\x18\x03 \x01(\x0b\x32\x18.streameval.v1.TimeRange\x12)\n\x08\x63overage\x18\x04 \x01(\x0b\x32\x17.streameval.v1.Coverage\x12\x10\n\x08warnings\x18\x05 \x03(\t\"\x8a\x02\n\rRankedSegment\x12\'\n\x07segment\x18\x01 \x01(\x0b\x32\x16.streameval.v1.Segment\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.streameval.v1.Metric\x12)\n\ndifference\x18\x03 \x01(\x0b\x32\x15.streameval.v1.Metric\x12\x14\n\x07p_value\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x18\n\x10num_positive_ref\x18\x05 \x01(\x04\x12\x18\n\x10num_negative_ref\x18\x06 \x01(\x04\x12)\n\x08\x63overage\x18\x07 \x01(\x0b\x32\x17.streameval.v1.CoverageB\n\n\x08_p_value\"\x9d\x01\n\x0cWatchRequest\x12+\n\tselection\x18\x01 \x01(\x0b\x32\x18.streameval.v1.Selection\x12\x0f\n\x07metrics\x18\x02 \x03(\t\x12/\n\x0cmin_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05level\x18\x04 \x01(\x01\x12\x0f\n\x07\x61nytime\x18\x05 \x01(\x08\":\n\rWatchResponse\x12)\n\x08snapshot\x18\x01 \x01(\x0b\x32\x17.streameval.v1.Snapshot*]\n\tCurveKind\x12\x1a\n\x16\x43URVE_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43URVE_KIND_OPERATING_POINTS\x10\x01\x12\x13\n\x0f\x43URVE_KIND_HULL\x10\x02\x32\xbc\x05\n\x0cQueryService\x12T\n\x0bGetSnapshot\x12!.streameval.v1.GetSnapshotRequest\x1a\".streameval.v1.GetSnapshotResponse\x12\x66\n\x11\x42\x61tchGetSnapshots\x12\'.streameval.v1.BatchGetSnapshotsRequest\x1a(.streameval.v1.BatchGetSnapshotsResponse\x12K\n\x08GetCurve\x12\x1e.streameval.v1.GetCurveRequest\x1a\x1f.streameval.v1.GetCurveResponse\x12M\n\x08GetState\x12\x1e.streameval.v1.GetStateRequest\x1a\x1f.streameval.v1.GetStateResponse0\x01\x12T\n\x0bListWindows\x12!.streameval.v1.ListWindowsRequest\x1a\".streameval.v1.ListWindowsResponse\x12]\n\x0e\x43ompareStreams\x12$.streameval.v1.CompareStreamsRequest\x1a%.streameval.v1.CompareStreamsResponse\x12W\n\x0cRankSegments\x12\".streameval.v1.RankSegmentsRequest\x1a#.streameval.v1.RankSegmentsResponse\x12\x44\n\x05Watch\x12\x1b.streameval.v1.WatchRequest\x1a\x1c.streameval.v1.WatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'streameval.v1.query_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CURVEKIND']._serialized_start=2525
-  _globals['_CURVEKIND']._serialized_end=2618
+  _globals['_CURVEKIND']._serialized_start=2886
+  _globals['_CURVEKIND']._serialized_end=2979
   _globals['_GETSNAPSHOTREQUEST']._serialized_start=103
   _globals['_GETSNAPSHOTREQUEST']._serialized_end=217
   _globals['_GETSNAPSHOTRESPONSE']._serialized_start=219
   _globals['_GETSNAPSHOTRESPONSE']._serialized_end=283
-  _globals['_GETCURVEREQUEST']._serialized_start=285
-  _globals['_GETCURVEREQUEST']._serialized_end=407
-  _globals['_GETCURVERESPONSE']._serialized_start=410
-  _globals['_GETCURVERESPONSE']._serialized_end=638
-  _globals['_GETSTATEREQUEST']._serialized_start=640
-  _globals['_GETSTATEREQUEST']._serialized_end=702
-  _globals['_GETSTATERESPONSE']._serialized_start=704
-  _globals['_GETSTATERESPONSE']._serialized_end=817
-  _globals['_LISTWINDOWSREQUEST']._serialized_start=820
-  _globals['_LISTWINDOWSREQUEST']._serialized_end=997
-  _globals['_LISTWINDOWSRESPONSE']._serialized_start=999
-  _globals['_LISTWINDOWSRESPONSE']._serialized_end=1107
-  _globals['_COMPARESTREAMSREQUEST']._serialized_start=1110
-  _globals['_COMPARESTREAMSREQUEST']._serialized_end=1282
-  _globals['_COMPARESTREAMSRESPONSE']._serialized_start=1285
-  _globals['_COMPARESTREAMSRESPONSE']._serialized_end=1728
-  _globals['_RANKSEGMENTSREQUEST']._serialized_start=1730
-  _globals['_RANKSEGMENTSREQUEST']._serialized_end=1840
-  _globals['_RANKSEGMENTSRESPONSE']._serialized_start=1843
-  _globals['_RANKSEGMENTSRESPONSE']._serialized_end=2034
-  _globals['_RANKEDSEGMENT']._serialized_start=2037
-  _globals['_RANKEDSEGMENT']._serialized_end=2303
-  _globals['_WATCHREQUEST']._serialized_start=2306
-  _globals['_WATCHREQUEST']._serialized_end=2463
-  _globals['_WATCHRESPONSE']._serialized_start=2465
-  _globals['_WATCHRESPONSE']._serialized_end=2523
-  _globals['_QUERYSERVICE']._serialized_start=2621
-  _globals['_QUERYSERVICE']._serialized_end=3217
+  _globals['_BATCHGETSNAPSHOTSREQUEST']._serialized_start=286
+  _globals['_BATCHGETSNAPSHOTSREQUEST']._serialized_end=417
+  _globals['_BATCHGETSNAPSHOTSRESPONSE']._serialized_start=419
+  _globals['_BATCHGETSNAPSHOTSRESPONSE']._serialized_end=496
+  _globals['_STREAMSNAPSHOT']._serialized_start=499
+  _globals['_STREAMSNAPSHOT']._serialized_end=644
+  _globals['_GETCURVEREQUEST']._serialized_start=646
+  _globals['_GETCURVEREQUEST']._serialized_end=768
+  _globals['_GETCURVERESPONSE']._serialized_start=771
+  _globals['_GETCURVERESPONSE']._serialized_end=999
+  _globals['_GETSTATEREQUEST']._serialized_start=1001
+  _globals['_GETSTATEREQUEST']._serialized_end=1063
+  _globals['_GETSTATERESPONSE']._serialized_start=1065
+  _globals['_GETSTATERESPONSE']._serialized_end=1178
+  _globals['_LISTWINDOWSREQUEST']._serialized_start=1181
+  _globals['_LISTWINDOWSREQUEST']._serialized_end=1358
+  _globals['_LISTWINDOWSRESPONSE']._serialized_start=1360
+  _globals['_LISTWINDOWSRESPONSE']._serialized_end=1468
+  _globals['_COMPARESTREAMSREQUEST']._serialized_start=1471
+  _globals['_COMPARESTREAMSREQUEST']._serialized_end=1643
+  _globals['_COMPARESTREAMSRESPONSE']._serialized_start=1646
+  _globals['_COMPARESTREAMSRESPONSE']._serialized_end=2089
+  _globals['_RANKSEGMENTSREQUEST']._serialized_start=2091
+  _globals['_RANKSEGMENTSREQUEST']._serialized_end=2201
+  _globals['_RANKSEGMENTSRESPONSE']._serialized_start=2204
+  _globals['_RANKSEGMENTSRESPONSE']._serialized_end=2395
+  _globals['_RANKEDSEGMENT']._serialized_start=2398
+  _globals['_RANKEDSEGMENT']._serialized_end=2664
+  _globals['_WATCHREQUEST']._serialized_start=2667
+  _globals['_WATCHREQUEST']._serialized_end=2824
+  _globals['_WATCHRESPONSE']._serialized_start=2826
+  _globals['_WATCHRESPONSE']._serialized_end=2884
+  _globals['_QUERYSERVICE']._serialized_start=2982
+  _globals['_QUERYSERVICE']._serialized_end=3682
 # @@protoc_insertion_point(module_scope)

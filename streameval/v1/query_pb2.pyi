@@ -114,6 +114,114 @@ class GetSnapshotResponse(_message.Message):
 Global___GetSnapshotResponse: _TypeAlias = GetSnapshotResponse  # noqa: Y015
 
 @_typing.final
+class BatchGetSnapshotsRequest(_message.Message):
+    """Asks for the figures of many streams."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAMS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    steps: _builtins.int
+    """Into how many steps the time is cut for a series, at most 100; needs
+    `last`. 0 means no series.
+    """
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their names, at most 100."""
+
+    @_builtins.property
+    def last(self) -> _duration_pb2.Duration:
+        """The time up to the server's clock; absent means all time."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in GetSnapshotRequest."""
+
+    def __init__(
+        self,
+        *,
+        streams: _abc.Iterable[_builtins.str] | None = ...,
+        last: _duration_pb2.Duration | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        level: _builtins.float = ...,
+        steps: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "level", b"level", "metrics", b"metrics", "steps", b"steps", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetSnapshotsRequest: _TypeAlias = BatchGetSnapshotsRequest  # noqa: Y015
+
+@_typing.final
+class BatchGetSnapshotsResponse(_message.Message):
+    """The figures of many streams."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSnapshot]:
+        """In the order of the request. Streams that do not exist are left out."""
+
+    def __init__(
+        self,
+        *,
+        snapshots: _abc.Iterable[Global___StreamSnapshot] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["snapshots", b"snapshots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchGetSnapshotsResponse: _TypeAlias = BatchGetSnapshotsResponse  # noqa: Y015
+
+@_typing.final
+class StreamSnapshot(_message.Message):
+    """One stream of many."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOT_FIELD_NUMBER: _builtins.int
+    SERIES_FIELD_NUMBER: _builtins.int
+    NEWEST_PANE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def snapshot(self) -> _types_pb2.Snapshot:
+        """Its figures. Without the hull."""
+
+    @_builtins.property
+    def series(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
+        """The first of the figures in each step, oldest first, without intervals. As
+        many as were asked for, or fewer where panes are wider than steps.
+        """
+
+    @_builtins.property
+    def newest_pane(self) -> _types_pb2.TimeRange:
+        """The newest pane in which anything was counted; absent where none is kept."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: _types_pb2.Snapshot | None = ...,
+        series: _abc.Iterable[_types_pb2.Metric] | None = ...,
+        newest_pane: _types_pb2.TimeRange | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["newest_pane", b"newest_pane", "snapshot", b"snapshot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["newest_pane", b"newest_pane", "series", b"series", "snapshot", b"snapshot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamSnapshot: _TypeAlias = StreamSnapshot  # noqa: Y015
+
+@_typing.final
 class GetCurveRequest(_message.Message):
     """Asks for a curve."""
 

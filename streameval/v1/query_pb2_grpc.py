@@ -40,6 +40,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.FromString,
                 _registered_method=True)
+        self.BatchGetSnapshots = channel.unary_unary(
+                '/streameval.v1.QueryService/BatchGetSnapshots',
+                request_serializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.FromString,
+                _registered_method=True)
         self.GetCurve = channel.unary_unary(
                 '/streameval.v1.QueryService/GetCurve',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetCurveRequest.SerializeToString,
@@ -78,6 +83,13 @@ class QueryServiceServicer(object):
 
     def GetSnapshot(self, request, context):
         """The figures of a stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BatchGetSnapshots(self, request, context):
+        """The figures of many streams, with a short series: what a list of them shows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,6 +145,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetSnapshot,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.SerializeToString,
+            ),
+            'BatchGetSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.BatchGetSnapshots,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.SerializeToString,
             ),
             'GetCurve': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCurve,
@@ -193,6 +210,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetSnapshot',
             streameval_dot_v1_dot_query__pb2.GetSnapshotRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BatchGetSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/BatchGetSnapshots',
+            streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.BatchGetSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

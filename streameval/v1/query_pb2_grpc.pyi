@@ -35,6 +35,8 @@ class QueryServiceStub:
     def __new__(cls, channel: _aio.Channel) -> QueryServiceAsyncStub: ...
     GetSnapshot: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]
     """The figures of a stream."""
+    BatchGetSnapshots: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]
+    """The figures of many streams, with a short series: what a list of them shows."""
     GetCurve: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
@@ -57,6 +59,8 @@ class QueryServiceAsyncStub(QueryServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]  # type: ignore[assignment]
     """The figures of a stream."""
+    BatchGetSnapshots: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]  # type: ignore[assignment]
+    """The figures of many streams, with a short series: what a list of them shows."""
     GetCurve: _aio.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]  # type: ignore[assignment]
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
@@ -82,6 +86,14 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetSnapshotResponse, _abc.Awaitable[_query_pb2.GetSnapshotResponse]]:
         """The figures of a stream."""
+
+    @_abc_1.abstractmethod
+    def BatchGetSnapshots(
+        self,
+        request: _query_pb2.BatchGetSnapshotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.BatchGetSnapshotsResponse, _abc.Awaitable[_query_pb2.BatchGetSnapshotsResponse]]:
+        """The figures of many streams, with a short series: what a list of them shows."""
 
     @_abc_1.abstractmethod
     def GetCurve(

@@ -194,6 +194,11 @@ def naming(stream: str) -> list[tuple[str, Any]]:
     chosen, mine, named = selection(stream), selection("fraud/v1"), stream_pb2.Stream(name=stream)
     return [
         ("query.GetSnapshot", query_pb2.GetSnapshotRequest(selection=chosen)),
+        ("query.BatchGetSnapshots", query_pb2.BatchGetSnapshotsRequest(streams=[stream])),
+        (
+            "query.BatchGetSnapshots",
+            query_pb2.BatchGetSnapshotsRequest(streams=["fraud/v1", stream]),
+        ),
         ("query.GetCurve", query_pb2.GetCurveRequest(selection=chosen)),
         ("query.GetState", query_pb2.GetStateRequest(selection=chosen)),
         ("query.ListWindows", query_pb2.ListWindowsRequest(selection=chosen)),

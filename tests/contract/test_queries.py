@@ -257,6 +257,57 @@ def test_a_series_is_its_windows(wire: Wire, history: tuple) -> None:
     assert sum(row.num_positive_ref for row in found) == every.num_positive_ref
 
 
+def test_many_streams_at_a_glance(wire: Wire, history: tuple, fresh: str) -> None:
+    """Each stream's figures are its snapshot's, its series that of its windows."""
+    name, rows = history
+    made(wire, fresh)
+    request = query_pb2.BatchGetSnapshotsRequest(
+        streams=[fresh, "queries/nobody", name], last=Duration(seconds=5 * DAY), steps=24
+    )
+    empty, full = wire.query.BatchGetSnapshots(request, timeout=20).snapshots
+    assert [empty.snapshot.stream, full.snapshot.stream] == [fresh, name]
+    assert not empty.HasField("newest_pane")
+    assert {each.undefined_reason for each in empty.series} == {types_pb2.UNDEFINED_REASON_EMPTY}
+
+    single = wire.query.GetSnapshot(
+        query_pb2.GetSnapshotRequest(selection=selection(name, between=full.snapshot.window)),
+        timeout=20,
+    ).snapshot
+    assert single.HasField("hull")
+    single.ClearField("hull")
+    assert full.snapshot == single
+
+    step_s = -(-(single.window.end_time.seconds - single.window.start_time.seconds) // 24)
+    windows = [
+        row.metrics[0] for row in series(wire, name, single.window, step_s, metrics=["auc_roc"])
+    ]
+    assert [each.value for each in full.series] == [each.value for each in windows]
+    assert 12 < len(windows) <= 24
+    newest = max(row.at_us for row in rows)
+    assert full.newest_pane.start_time.ToMicroseconds() <= newest
+    assert newest < full.newest_pane.end_time.ToMicroseconds()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"streams": ["a", *map(str, range(100))]}, "ask for at most 100 streams, got 101"),
+        ({"streams": ["a", "b c"]}, "b c"),
+        ({"last": Duration(seconds=-1)}, "last must be positive, got -1 s"),
+        ({"last": Duration(seconds=60), "steps": 101}, "steps must be at most 100, got 101"),
+        ({"steps": 10}, "a series is: set last"),
+        ({"metrics": ["auc"]}, "no figure is called 'auc'"),
+    ],
+)
+def test_bad_overviews_are_refused(wire: Wire, fields: dict, message: str) -> None:
+    """Each with the field at fault."""
+    request = query_pb2.BatchGetSnapshotsRequest(**fields)
+    failed = failure(lambda: wire.query.BatchGetSnapshots(request, timeout=20))
+    assert failed.code == Code.INVALID_ARGUMENT
+    assert message in failed.message
+    assert failed.fields[0][0].startswith(list(fields)[-1])
+
+
 def test_comparisons_take_the_complement(wire: Wire, history: tuple) -> None:
     """A slice against the rest of its window, a window against the rest of all time."""
     name, rows = history

@@ -16,6 +16,7 @@ from streameval_server._process.runtime import now_us
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.comparison import compare_asked, comparison
 from streameval_server._queries.curve_state import curve, curve_asked, state
+from streameval_server._queries.overview import overview, overview_asked
 from streameval_server._queries.ranking import rank_asked, ranking
 from streameval_server._queries.selection import selected
 from streameval_server._queries.series import series, series_asked
@@ -55,6 +56,12 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             context, request.selection.min_revision, lambda: snapshot_asked(request), snapshot
         )
         return query_pb2.GetSnapshotResponse(snapshot=found)
+
+    async def BatchGetSnapshots(  # noqa: N802 - the contract's name
+        self, request: query_pb2.BatchGetSnapshotsRequest, context: Context
+    ) -> query_pb2.BatchGetSnapshotsResponse:
+        """Return the figures of many streams."""
+        return await self._answer(context, 0, lambda: overview_asked(request), overview)
 
     async def GetCurve(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetCurveRequest, context: Context

@@ -2,7 +2,7 @@
 
 - `selection`, `applied`: which cases a request means.
 - `figures`, `answers`, `snapshots`, `curve_state`, `convert`: what is known of them.
-- `series`, `comparison`, `ranking`, `watching`, `then`: over time, against others,
-  live, and as it was.
+- `overview`, `series`, `comparison`, `ranking`, `watching`, `then`: of many streams, over
+  time, against others, live, and as it was.
 - `warnings`: what to know before trusting an answer.
 """

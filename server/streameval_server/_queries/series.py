@@ -93,26 +93,41 @@ def series(answers: Answers, asked: SeriesAsked) -> query_pb2.ListWindowsRespons
     response = query_pb2.ListWindowsResponse(revision=every.view.revision)
     starts = [pane.start_us for pane in every.panes]
     end_us = 0
-    for start_us, end_us in _rows(every, asked):
+    for start_us, end_us in spans(every, asked.step_us, asked.next_us):
         if len(response.snapshots) == asked.most:
             response.next_page_token = _token(start_us, _fingerprint(asked.chosen, asked.step_us))
             break
-        panes = every.panes[bisect_left(starts, start_us) : bisect_left(starts, end_us)]
-        row = every.of_panes(panes, (start_us, end_us))
+        row = part_of(every, starts, (start_us, end_us))
         response.snapshots.append(answers.snapshot(row, asked.figures, hull=False))
     return response
 
 
-def _rows(every: Applied, asked: SeriesAsked) -> Iterator[tuple[int, int]]:
-    """Yield where rows begin and end; none begins after the clock's pane."""
+def part_of(every: Applied, starts: list[int], span_us: tuple[int, int]) -> Applied:
+    """Return one row of a span whose panes begin at `starts`. O(log(panes)) and its panes."""
+    panes = every.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
+    return every.of_panes(panes, span_us)
+
+
+def spans(every: Applied, step_us: int, next_us: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield where rows begin and end; none begins after the clock's pane.
+
+    Parameters
+    ----------
+    every
+        What is cut.
+    step_us
+        Width of a row, before it is widened.
+    next_us
+        Where the first one begins; None for the beginning.
+    """
     assert every.span_us is not None
     grid = grid_of(every.view)
     start_us, end_us = every.span_us
     end_us = min(end_us, grid.end_of(every.now_us))
-    if asked.next_us is not None:
-        start_us = max(start_us, grid.start_of(asked.next_us))
+    if next_us is not None:
+        start_us = max(start_us, grid.start_of(next_us))
     while start_us < end_us:
-        until_us = min(_boundary(grid, start_us + asked.step_us), end_us)
+        until_us = min(_boundary(grid, start_us + step_us), end_us)
         yield start_us, until_us
         start_us = until_us
 

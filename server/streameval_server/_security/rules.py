@@ -33,7 +33,7 @@ class Rule:
     request : type of message, or None
         Of the requests, where `streams` are looked up in them.
     streams : tuple of str
-        Paths of fields that name streams; each must be one of the token's.
+        Paths of fields that name one stream or several; each must be one of the token's.
     open : bool
         Whether not even a token is needed.
     """
@@ -61,7 +61,8 @@ class Rule:
             first, _, rest = path.partition(".")
             # A part that is absent names no stream.
             if not rest or request.HasField(first):
-                yield attrgetter(path)(request)
+                names = attrgetter(path)(request)
+                yield from (names,) if isinstance(names, str) else names
 
 
 _SELECTION = ("selection.stream",)
@@ -76,6 +77,9 @@ RULES: dict[str, Rule] = {
     ),
     "streameval.v1.QueryService/GetSnapshot": Rule(
         Scope.QUERY, query_pb2.GetSnapshotRequest, _SELECTION
+    ),
+    "streameval.v1.QueryService/BatchGetSnapshots": Rule(
+        Scope.QUERY, query_pb2.BatchGetSnapshotsRequest, ("streams",)
     ),
     "streameval.v1.QueryService/GetCurve": Rule(Scope.QUERY, query_pb2.GetCurveRequest, _SELECTION),
     "streameval.v1.QueryService/GetState": Rule(Scope.QUERY, query_pb2.GetStateRequest, _SELECTION),

@@ -1,0 +1,112 @@
+"""BatchGetSnapshots: many streams at a glance, each with its figures and a short series.
+
+One question instead of two for each row of a list. Streams that were deleted
+since they were listed are left out: a list is never refused for one of them.
+
+Cost: as GetSnapshot for each stream, and an answer for each step of its series
+that was not asked for before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from streameval.v1 import query_pb2
+from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.names import check_stream_name
+from streameval_server._queries.figures import Wanted, wanted
+from streameval_server._queries.selection import AllTime, Last, Selected, invalid, micros
+from streameval_server._queries.series import part_of, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval.v1 import types_pb2
+    from streameval_server._queries.answers import Answers
+    from streameval_server._queries.applied import Applied
+
+MOST_STREAMS = 100
+MOST_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewAsked:
+    """A BatchGetSnapshotsRequest that was checked. Equal ones ask for the same.
+
+    Attributes
+    ----------
+    streams : tuple of str
+        Their names, in the order of the answer.
+    span : AllTime or Last
+        The window of each.
+    figures : Wanted
+    steps : int
+        Into how many a series is cut; 0 is none.
+    """
+
+    streams: tuple[str, ...]
+    span: AllTime | Last
+    figures: Wanted
+    steps: int
+
+
+def overview_asked(request: query_pb2.BatchGetSnapshotsRequest) -> OverviewAsked:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    streams = tuple(dict.fromkeys(request.streams))
+    if len(streams) > MOST_STREAMS:
+        raise invalid("streams", f"ask for at most {MOST_STREAMS} streams, got {len(streams)}")
+    for index, name in enumerate(request.streams):
+        check_stream_name(name, f"streams[{index}]")
+    span: AllTime | Last = AllTime()
+    if request.HasField("last"):
+        span_us = micros(request.last, "last")
+        if span_us <= 0:
+            raise invalid("last", f"last must be positive, got {span_us / 1e6:g} s")
+        span = Last(span_us)
+    if request.steps > MOST_STEPS:
+        raise invalid("steps", f"steps must be at most {MOST_STEPS}, got {request.steps}")
+    if request.steps and isinstance(span, AllTime):
+        raise invalid("steps", "all time is not made of panes, and a series is: set last")
+    return OverviewAsked(streams, span, wanted(request.metrics, level=request.level), request.steps)
+
+
+def overview(answers: Answers, asked: OverviewAsked) -> query_pb2.BatchGetSnapshotsResponse:
+    """Return the streams that exist."""
+    response = query_pb2.BatchGetSnapshotsResponse()
+    for name in asked.streams:
+        try:
+            of = answers.applied(Selected(name, asked.span))
+        except RequestError as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            continue
+        found = response.snapshots.add(
+            snapshot=answers.snapshot(of, asked.figures, hull=False),
+            series=_series(answers, of, asked),
+        )
+        if of.view.whole.panes:
+            newest = of.view.whole.panes[-1]
+            found.newest_pane.start_time.FromMicroseconds(newest.start_us)
+            found.newest_pane.end_time.FromMicroseconds(newest.end_us)
+    return response
+
+
+def _series(answers: Answers, of: Applied, asked: OverviewAsked) -> Iterator[types_pb2.Metric]:
+    if not asked.steps:
+        return
+    assert of.span_us is not None
+    start_us, end_us = of.span_us
+    starts = [pane.start_us for pane in of.panes]
+    first = replace(asked.figures, names=asked.figures.names[:1])
+    for span_us in spans(of, -((start_us - end_us) // asked.steps)):
+        row = answers.snapshot(part_of(of, starts, span_us), first, hull=False)
+        (metric,) = row.metrics
+        metric.ClearField("interval")
+        yield metric
