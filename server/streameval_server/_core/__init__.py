@@ -4,5 +4,6 @@
 - `committer` decides its order (`draft`, `marks`, `catalog`), writes `entries` to a
   `storage` and hands them to the `applier`.
 - `engine` is what the log means; `checkpoint`, `replay`, `history` bring it back.
-- `core` puts it together; `limits`, `names`, `errors` are shared.
+- `core` puts it together; `limits`, `names`, `errors` are shared; `failpoints` is where
+  tests end it.
 """

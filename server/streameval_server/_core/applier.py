@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from streameval_server._core.failpoints import failpoint
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -92,7 +94,9 @@ class Applier:
             entry = queue.popleft()
             chunk.append(entry)
             rows += _cost(entry)
+        failpoint("apply.before")
         engine.apply(chunk)
+        failpoint("apply.after")
         self._applied_rows += rows
         if self._checkpoint_is_due():
             self._take()
@@ -109,6 +113,7 @@ class Applier:
             checkpoint = noted()
             self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
             self._waiting = checkpoint
+            failpoint("checkpoint.copied")
 
     def finish(self) -> None:
         """Apply everything that was pushed."""
@@ -130,6 +135,7 @@ class Applier:
         self._requested = False
         self._checkpointed_bytes = self._pushed_bytes
         self._noted = self.engine.begin_checkpoint(self._checkpoint_revision)
+        failpoint("checkpoint.taken")
 
     def request_checkpoint(self) -> None:
         """Make the next `step` take a checkpoint, due or not."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.failpoints import failpoint
 from streameval_server._core.storage import PartRow
 
 if TYPE_CHECKING:
@@ -193,9 +194,13 @@ class CheckpointWriter:
             rows.append(self._pieces.popleft())
             size += len(rows[-1].data)
         if rows:
+            failpoint("checkpoint.part.before")
             storage.write_parts(rows)
+            failpoint("checkpoint.part.after")
             return None
+        failpoint("checkpoint.manifest.before")
         storage.write_manifest(self._manifest.to_bytes(), self._superseded)
+        failpoint("checkpoint.manifest.after")
         return self._manifest
 
 

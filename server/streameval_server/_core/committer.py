@@ -24,6 +24,7 @@ from streameval_server._core.checkpoint import CheckpointWriter, Manifest
 from streameval_server._core.draft import Draft
 from streameval_server._core.entries import Outcome, Status
 from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
+from streameval_server._core.failpoints import NOTED, failpoint
 from streameval_server._core.replay import entry_of
 from streameval_server._core.rows import LabelRows, PredictionRows
 
@@ -75,7 +76,9 @@ class StepResult:
     def deliver(self) -> None:
         """Settle each outcome with its owner; to be called in the sessions' thread."""
         for outcome in self.outcomes:
+            failpoint("ack.before")
             outcome.item.owner.settle(outcome)
+            failpoint("ack.after")
 
 
 class Committer:
@@ -251,8 +254,11 @@ class Committer:
         result.outcomes = draft.outcomes
         if draft.rows:
             try:
+                failpoint("commit.before")
                 self._storage.append(draft.rows)
+                failpoint("commit.after")
             except StorageError as error:
+                failpoint("commit.failed")
                 result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]
                 self._fail(error, result)
                 return
@@ -268,6 +274,7 @@ class Committer:
         self._received_us = entries[-1].received_us
         record = self.marks.record
         for entry in entries:
+            failpoint("mark.before")
             record(
                 entry.producer,
                 entry.epoch,
@@ -277,7 +284,10 @@ class Committer:
                 refused=entry.refused,
             )
             note(self.catalog, entry)
+            failpoint(NOTED[entry.kind])
+        failpoint("push.before")
         self._applier.push(entries, nbytes)
+        failpoint("push.after")
 
     def _write_checkpoint(self, result: StepResult) -> None:
         try:
@@ -286,6 +296,7 @@ class Committer:
                 if checkpoint is None:
                     return
                 self._writer = CheckpointWriter(checkpoint, self._manifest)
+                failpoint("checkpoint.begin")
             manifest = self._writer.step(self._storage)
         except StorageError as error:
             self._fail(error, result)
@@ -294,6 +305,7 @@ class Committer:
             self._writer = None
             self._manifest = manifest
             self._applier.checkpoint_done(manifest.revision)
+            failpoint("checkpoint.done")
 
     def _fail(self, error: StorageError, result: StepResult) -> None:
         """Stop: what the storage holds is unknown until it was read back."""
@@ -316,7 +328,9 @@ class Committer:
         if self._state is not State.FAILED:
             return result
         try:
+            failpoint("recover.begin")
             self._storage.open()
+            failpoint("recover.opened")
             last = self._storage.last_revision()
             if last < self._revision:
                 raise CorruptLogError(
@@ -332,11 +346,13 @@ class Committer:
             if isinstance(error, CorruptLogError):
                 self._state = State.BROKEN
             return result
+        failpoint("recover.read")
         self._advance(entries, sum(len(row.payload) for row in rows))
         self._manifest = current
         self._applier.checkpoint_done(self.checkpoint_revision)
         self._error = None
         self._state = State.SERVING
+        failpoint("recover.done")
         result.pushed = bool(entries)
         return result
 

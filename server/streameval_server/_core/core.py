@@ -22,6 +22,7 @@ from streameval_server._core.checkpoint import Manifest
 from streameval_server._core.committer import Committer, State
 from streameval_server._core.engine import Engine
 from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.failpoints import failpoint
 from streameval_server._core.replay import replay
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ class Core:
         """
         committer, applier = self.committer, self.applier
         self._settle(now_us)
+        failpoint("stop.settled")
         applier.request_checkpoint()
         self._settle(now_us)
         if committer.state is State.SERVING:
             self.storage.close()
+            failpoint("stop.closed")
 
     def _settle(self, now_us: int) -> None:
         """Step until nothing is left to do."""
@@ -102,6 +105,7 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
         When the log is not what was written.
     """
     storage.open()
+    failpoint("start.opened")
     try:
         return _recovered(storage, limits, auto_create=auto_create)
     except StorageError:
@@ -111,6 +115,7 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
 
 def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     engine, manifest, error = from_checkpoint(storage, limits)
+    failpoint("start.restored")
     checkpoint_revision = engine.revision
     last = storage.last_revision()
     if last < checkpoint_revision:
@@ -121,7 +126,9 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     replayed = replay(storage.read(checkpoint_revision), applier)
     if engine.revision != last:
         raise CorruptLogError(f"the log ends at revision {engine.revision}, not at {last}")
+    failpoint("start.replayed")
     storage.prune({} if manifest is None else manifest.keys())
+    failpoint("start.pruned")
     committer = Committer(
         storage,
         applier,

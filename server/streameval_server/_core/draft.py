@@ -23,6 +23,7 @@ from streameval_server._core.entries import (
     checksum,
 )
 from streameval_server._core.errors import Code, Refused, RefusedError, RequestError
+from streameval_server._core.failpoints import DRAFTED, failpoint
 from streameval_server._core.marks import Mark, Verdict, advanced, judge
 from streameval_server._core.rows import MergeRows
 from streameval_server._state.stream_settings import DEFAULTS, check, settings_of, updated
@@ -270,6 +271,7 @@ class Draft:
             )
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
         self.outcomes.append(Outcome(item, status, revision, received_us, item.refused))
+        failpoint(DRAFTED[kind])
 
 
 def gap(sequence: int, expected: int) -> RequestError:

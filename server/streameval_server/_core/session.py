@@ -15,6 +15,7 @@ from streameval_server._core.admission import batch_item, check_producer, nothin
 from streameval_server._core.draft import fenced, gap
 from streameval_server._core.entries import Format, Status
 from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.failpoints import failpoint
 from streameval_server._core.marks import Mark
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class IngestSession:
         replies, self._replies = self._replies, []
         if self._acked > self._sent_ack:
             self._sent_ack = self._acked
+            failpoint("ack.reply")
             replies.append(
                 ingest_pb2.IngestResponse(
                     ack=ingest_pb2.Ack(last_sequence=self._acked, revision=self._ack_revision)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
 
+from streameval_server._core import failpoints
 from streameval_server._grpc.server import Server
 from streameval_server._process.logs import configure
+from streameval_server._process.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,9 +85,20 @@ def run(settings: Settings) -> None:
         As `serve`.
     """
     configure(settings.log_format, settings.log_level)
+    _arm_failpoints()
     shorten_switch_interval()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings, on_ready=_announce))
+
+
+def _arm_failpoints() -> None:
+    text = os.environ.get(failpoints.VARIABLE, "")
+    try:
+        failpoints.arm(text)
+    except ValueError as error:
+        raise SettingsError(f"{failpoints.VARIABLE}: {error}") from error
+    if text:
+        _log.warning("failpoints are armed: %s", text)
 
 
 def _announce(address: str) -> None:

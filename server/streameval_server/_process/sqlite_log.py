@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.entries import LogRow
 from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.failpoints import failpoint
 from streameval_server._core.storage import verified
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class SqliteStorage:
     def close(self) -> None:
         """Close the file."""
         if self._connection is not None:
+            failpoint("close.before")
             connection, self._connection = self._connection, None
             try:
                 connection.close()
@@ -115,8 +117,11 @@ class SqliteStorage:
         with self._errors("write to"):
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
+            failpoint("disk.append.begin")
             connection.executemany(_INSERT, rows)
+            failpoint("disk.append.insert")
             connection.execute("COMMIT")
+            failpoint("disk.append.commit")
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision, oldest first, each one verified."""
@@ -137,17 +142,24 @@ class SqliteStorage:
         with self._errors("write to"):
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
+            failpoint("disk.parts.begin")
             connection.executemany("INSERT OR REPLACE INTO part VALUES (?, ?, ?, ?)", rows)
+            failpoint("disk.parts.insert")
             connection.execute("COMMIT")
+            failpoint("disk.parts.commit")
 
     def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
         """Make a checkpoint current."""
         with self._errors("write to"):
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
+            failpoint("disk.manifest.begin")
             connection.execute("INSERT OR REPLACE INTO manifest VALUES (1, ?)", (manifest,))
+            failpoint("disk.manifest.insert")
             connection.executemany("DELETE FROM part WHERE part = ? AND revision = ?", superseded)
+            failpoint("disk.manifest.delete")
             connection.execute("COMMIT")
+            failpoint("disk.manifest.commit")
 
     def manifest(self) -> bytes | None:
         """Return the current manifest."""
@@ -174,8 +186,11 @@ class SqliteStorage:
             stale = [key for key in found if keep.get(key[0]) != key[1]]
             if stale:
                 connection.execute("BEGIN IMMEDIATE")
+                failpoint("disk.prune.begin")
                 connection.executemany("DELETE FROM part WHERE part = ? AND revision = ?", stale)
+                failpoint("disk.prune.delete")
                 connection.execute("COMMIT")
+                failpoint("disk.prune.commit")
 
     def _open(self) -> None:
         if self._read_only:
@@ -186,6 +201,7 @@ class SqliteStorage:
         # is wrong with the path, SQLite says below.
         with suppress(OSError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        failpoint("disk.open.file")
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )
@@ -193,14 +209,17 @@ class SqliteStorage:
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if journal != "wal":
             raise StorageError(f"{self._path}: SQLite cannot keep a write-ahead log there")
+        failpoint("disk.open.wal")
         connection.execute("PRAGMA synchronous = FULL")
         self._check_format(connection)
+        failpoint("disk.open.schema")
         # After a failed sync, pages that never reached the disk may still be
         # read from the system's cache. Copying the write-ahead log into the
         # file writes them anew and syncs them: what is seen below is durable.
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StorageError(f"{self._path}: another process is using it")
+        failpoint("disk.open.durable")
 
     def _look(self) -> None:
         uri = f"{self._path.resolve().as_uri()}?mode=ro"
