@@ -110,7 +110,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
     assert SickDisk.reopened >= 2
     said = [record.message for record in caplog.records]
     assert said[0] == "a commit failed, its fate is unknown: the disk is sick"
-    assert said[-1] == "commits work again at revision 1"
+    assert said[-1] == "the log is open again, at revision 1"
 
 
 def test_what_cannot_be_applied_stops_the_server(

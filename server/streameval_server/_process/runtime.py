@@ -98,6 +98,7 @@ class Runtime:
         self._apply_bell = Doorbell()
         self._closing = threading.Event()
         self._commit_blocked = False
+        self._pause_s = _FIRST_PAUSE_S
         self._threads: list[threading.Thread] = []
 
     # --- Life ---------------------------------------------------------------------------------
@@ -238,6 +239,8 @@ class Runtime:
         while not self._closing.is_set():
             result = committer.step(now_us())
             self._hand_over(result)
+            if result.pushed:
+                self._pause_s = _FIRST_PAUSE_S
             if committer.state is not State.SERVING:
                 self._recover()
             elif result.blocked and not self._commit_blocked:
@@ -255,7 +258,9 @@ class Runtime:
             self._apply_bell.ring()
 
     def _recover(self) -> None:
-        """Open the storage again, with growing pauses, until commits work or it is told to close.
+        """Open the storage again, with growing pauses, until that works or it is told to close.
+
+        Pauses go on growing until a commit succeeds: a full disk may well be opened.
 
         Raises
         ------
@@ -265,17 +270,18 @@ class Runtime:
         committer = self.core.committer
         _log.error("a commit failed, its fate is unknown: %s", committer.error)
         self._loop.call_soon_threadsafe(self._on_serving, False)
-        pause = _FIRST_PAUSE_S
         while committer.state is State.FAILED and not self._closing.is_set():
+            self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             self._hand_over(committer.recover())
             if committer.state is State.FAILED:
-                _log.error("still failing, next try in %.2f s: %s", pause, committer.error)
-                self._closing.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                _log.error(
+                    "still failing, next try within %.2f s: %s", self._pause_s, committer.error
+                )
         if committer.state is State.BROKEN:
             raise ServerFailedError(str(committer.error)) from committer.error
         if committer.state is State.SERVING:
-            _log.warning("commits work again at revision %d", committer.revision)
+            _log.warning("the log is open again, at revision %d", committer.revision)
             self._loop.call_soon_threadsafe(self._on_serving, True)
 
     def _apply(self) -> None:
