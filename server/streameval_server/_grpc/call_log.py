@@ -19,7 +19,7 @@ import asyncio
 import logging
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -27,6 +27,14 @@ from streameval_server._grpc.current import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    class Ending(Protocol):
+        """What a call's context says of it: gRPC's, and HTTP's."""
+
+        def code(self) -> object: ...
+        def peer(self) -> str: ...
+
 
 _log = logging.getLogger("streameval_server.calls")
 
@@ -50,7 +58,7 @@ class CallLog:
         self._untold = 0
 
     @contextmanager
-    def call(self, context: grpc.aio.ServicerContext[Any, Any]) -> Iterator[None]:
+    def call(self, context: Ending) -> Iterator[None]:
         """Log the call of this task when the context ends."""
         began = self._clock()
         code = ""
@@ -66,7 +74,7 @@ class CallLog:
         """Log what a handler did not expect."""
         _log.error("%s failed unexpectedly", current.get().method, exc_info=error)
 
-    def _write(self, code: str, context: grpc.aio.ServicerContext[Any, Any], took_s: float) -> None:
+    def _write(self, code: str, context: Ending, took_s: float) -> None:
         level = _level(code)
         if not _log.isEnabledFor(level):
             return
@@ -100,7 +108,7 @@ def _level(code: str) -> int:
     return logging.ERROR if code in _OWN_FAULT else logging.INFO
 
 
-def _code(context: grpc.aio.ServicerContext[Any, Any]) -> str:
+def _code(context: Ending) -> str:
     """Return the name of the status that a call ends with; grpc.aio has 0 for OK."""
     code = context.code()
     return code.name if isinstance(code, grpc.StatusCode) else "OK"

@@ -19,7 +19,6 @@ from streameval_server._core.merge import MergeInbox
 from streameval_server._core.session import IngestSession
 from streameval_server._grpc.current import current_access
 from streameval_server._grpc.open_calls import stopping_error
-from streameval_server._grpc.status import abort
 from streameval_server._process.runtime import now_us
 from streameval_server._security.tokens import Scope
 
@@ -78,43 +77,33 @@ class IngestService:
             with self._runtime.calls.call(stream.wake):
                 await stream.write(context)
             await reading
-        except RequestError as error:
-            await abort(context, error)
         finally:
             reading.cancel()
 
-    async def ingest_batch(self, frame: bytes, context: Context) -> ingest_pb2.IngestBatchResponse:
+    async def ingest_batch(self, frame: bytes, _context: Context) -> ingest_pb2.IngestBatchResponse:
         """Answer once the batch is durable."""
         access = current_access()
-        try:
-            response = await self._runtime.settled(
-                lambda call: call.ingest_batch(frame, now_us(), forbids=access.forbids)
-            )
-        except RequestError as error:
-            await abort(context, error)
+        response = await self._runtime.settled(
+            lambda call: call.ingest_batch(frame, now_us(), forbids=access.forbids)
+        )
         assert isinstance(response, ingest_pb2.IngestBatchResponse)
         return response
 
     async def merge(
-        self, requests: AsyncIterator[ingest_pb2.MergeRequest], context: Context
+        self, requests: AsyncIterator[ingest_pb2.MergeRequest], _context: Context
     ) -> ingest_pb2.MergeResponse:
         """Answer once the merge is durable and visible."""
         runtime, inbox = self._runtime, MergeInbox(self._limits)
-        try:
-            with runtime.calls.call():
-                await self._collect(inbox, requests)
-                if inbox.is_duplicate(runtime.core.committer.catalog):
-                    return ingest_pb2.MergeResponse(
-                        revision=runtime.durable_revision(), duplicate=True
-                    )
-                settings = inbox.settings_in(runtime.core.committer.catalog)
-                # States are checked beside the event loop: there may be many.
-                prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
-            response = await runtime.settled(lambda call: call.merge(inbox, prepared))
-            assert isinstance(response, ingest_pb2.MergeResponse)
-            await runtime.visible(response.revision)
-        except RequestError as error:
-            await abort(context, error)
+        with runtime.calls.call():
+            await self._collect(inbox, requests)
+            if inbox.is_duplicate(runtime.core.committer.catalog):
+                return ingest_pb2.MergeResponse(revision=runtime.durable_revision(), duplicate=True)
+            settings = inbox.settings_in(runtime.core.committer.catalog)
+            # States are checked beside the event loop: there may be many.
+            prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
+        response = await runtime.settled(lambda call: call.merge(inbox, prepared))
+        assert isinstance(response, ingest_pb2.MergeResponse)
+        await runtime.visible(response.revision)
         return response
 
     async def _collect(

@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import query_pb2, query_pb2_grpc
-from streameval_server._core.errors import RequestError
-from streameval_server._grpc.status import abort
 from streameval_server._process.runtime import now_us
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.comparison import compare_asked, comparison
@@ -49,92 +47,81 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         query_pb2_grpc.add_QueryServiceServicer_to_server(self, server)
 
     async def GetSnapshot(  # noqa: N802 - the contract's name
-        self, request: query_pb2.GetSnapshotRequest, context: Context
+        self, request: query_pb2.GetSnapshotRequest, _context: Context
     ) -> query_pb2.GetSnapshotResponse:
         """Return the figures of a selection."""
         found = await self._answer(
-            context, request.selection.min_revision, lambda: snapshot_asked(request), snapshot
+            request.selection.min_revision, lambda: snapshot_asked(request), snapshot
         )
         return query_pb2.GetSnapshotResponse(snapshot=found)
 
     async def BatchGetSnapshots(  # noqa: N802 - the contract's name
-        self, request: query_pb2.BatchGetSnapshotsRequest, context: Context
+        self, request: query_pb2.BatchGetSnapshotsRequest, _context: Context
     ) -> query_pb2.BatchGetSnapshotsResponse:
         """Return the figures of many streams."""
-        return await self._answer(context, 0, lambda: overview_asked(request), overview)
+        return await self._answer(0, lambda: overview_asked(request), overview)
 
     async def GetCurve(  # noqa: N802 - the contract's name
-        self, request: query_pb2.GetCurveRequest, context: Context
+        self, request: query_pb2.GetCurveRequest, _context: Context
     ) -> query_pb2.GetCurveResponse:
         """Return a curve's points, thinned."""
         return await self._answer(
-            context, request.selection.min_revision, lambda: curve_asked(request), curve
+            request.selection.min_revision, lambda: curve_asked(request), curve
         )
 
     async def GetState(  # noqa: N802 - the contract's name
-        self, request: query_pb2.GetStateRequest, context: Context
+        self, request: query_pb2.GetStateRequest, _context: Context
     ) -> AsyncIterator[query_pb2.GetStateResponse]:
         """Yield the state in pieces."""
         found = await self._answer(
-            context, request.selection.min_revision, lambda: selected(request.selection), state
+            request.selection.min_revision, lambda: selected(request.selection), state
         )
         for piece in found.pieces():
             yield piece
 
     async def ListWindows(  # noqa: N802 - the contract's name
-        self, request: query_pb2.ListWindowsRequest, context: Context
+        self, request: query_pb2.ListWindowsRequest, _context: Context
     ) -> query_pb2.ListWindowsResponse:
         """Return a page of a time series."""
         return await self._answer(
-            context, request.selection.min_revision, lambda: series_asked(request), series
+            request.selection.min_revision, lambda: series_asked(request), series
         )
 
     async def CompareStreams(  # noqa: N802 - the contract's name
-        self, request: query_pb2.CompareStreamsRequest, context: Context
+        self, request: query_pb2.CompareStreamsRequest, _context: Context
     ) -> query_pb2.CompareStreamsResponse:
         """Return how much two selections differ."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
-        return await self._answer(context, min_revision, lambda: compare_asked(request), comparison)
+        return await self._answer(min_revision, lambda: compare_asked(request), comparison)
 
     async def RankSegments(  # noqa: N802 - the contract's name
-        self, request: query_pb2.RankSegmentsRequest, context: Context
+        self, request: query_pb2.RankSegmentsRequest, _context: Context
     ) -> query_pb2.RankSegmentsResponse:
         """Return the slices of a key, the worst first."""
         return await self._answer(
-            context, request.selection.min_revision, lambda: rank_asked(request), ranking
+            request.selection.min_revision, lambda: rank_asked(request), ranking
         )
 
     async def Watch(  # noqa: N802 - the contract's name
-        self, request: query_pb2.WatchRequest, context: Context
+        self, request: query_pb2.WatchRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchResponse]:
         """Yield the newest figures whenever they move."""
-        try:
-            async for found in watched(
-                self._runtime,
-                self._answers,
-                snapshot_asked(request),
-                pause_s=interval_s(request),
-                min_revision=request.selection.min_revision,
-            ):
-                yield query_pb2.WatchResponse(snapshot=found)
-        except RequestError as error:
-            await abort(context, error)
+        async for found in watched(
+            self._runtime,
+            self._answers,
+            snapshot_asked(request),
+            pause_s=interval_s(request),
+            min_revision=request.selection.min_revision,
+        ):
+            yield query_pb2.WatchResponse(snapshot=found)
 
     async def _answer(
-        self,
-        context: Context,
-        min_revision: int,
-        check: Callable[[], Q],
-        compute: Callable[[Answers, Q], T],
+        self, min_revision: int, check: Callable[[], Q], compute: Callable[[Answers, Q], T]
     ) -> T:
         """Check the request, wait for the revision, then for a query thread's answer."""
-        runtime = self._runtime
-        try:
-            asked = check()
-            with runtime.calls.call():
-                await runtime.visible(min_revision)
-                return await runtime.queries.run(
-                    (compute.__name__, asked), partial(compute, self._answers, asked)
-                )
-        except RequestError as error:
-            await abort(context, error)
+        runtime, asked = self._runtime, check()
+        with runtime.calls.call():
+            await runtime.visible(min_revision)
+            return await runtime.queries.run(
+                (compute.__name__, asked), partial(compute, self._answers, asked)
+            )

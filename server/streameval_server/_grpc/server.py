@@ -14,6 +14,7 @@ from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
 from streameval_server._grpc.gate import Gate
 from streameval_server._grpc.handlers import Decoding
 from streameval_server._grpc.ingest_service import IngestService
+from streameval_server._grpc.methods import Methods
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.stream_service import StreamService
 from streameval_server._process.runtime import Runtime
@@ -55,6 +56,12 @@ class Server:
         Where it listens, with the port that it was given; set by `start`.
     guard : Guard
         Who may do what.
+    runtime : Runtime
+        Runs the core.
+    methods : Methods
+        What the services do, for HTTP.
+    certificates : Certificates or None
+        None without TLS.
 
     Raises
     ------
@@ -66,10 +73,18 @@ class Server:
         self.address = ""
         self.guard = Guard(settings.tokens)
         self._settings = settings
-        self._certificates = _certificates(settings)
-        self._runtime = Runtime(
+        self.certificates = _certificates(settings)
+        self.runtime = Runtime(
             settings.directory(), settings.limits, auto_create=settings.auto_create
         )
+        self._services = (
+            IngestService(self.runtime, settings.limits),
+            QueryService(self.runtime),
+            StreamService(self.runtime),
+        )
+        self.methods = Methods()
+        self._add_services_to(self.methods)
+        self._serving = False
         self._health = health.aio.HealthServicer()
         self._grpc: grpc.aio.Server | None = None
         self._health_changes: asyncio.Queue[bool] = asyncio.Queue()
@@ -87,18 +102,22 @@ class Server:
         StorageError
             When the log cannot be read, or is of an unknown format.
         """
-        await self._runtime.start(on_serving=self._health_changes.put_nowait)
+        await self.runtime.start(on_serving=self._health_changes.put_nowait)
         try:
             self._grpc = self._bind()
             await self._grpc.start()
         except BaseException:
-            await self._runtime.stop()
+            await self.runtime.stop()
             raise
         self._tasks = [
             asyncio.create_task(self._report_health()),
             asyncio.create_task(self._refresh_tokens()),
         ]
         await self._set_health(serving=True)
+
+    def _add_services_to(self, server: Any) -> None:
+        for service in self._services:
+            service.add_to(server)
 
     def _bind(self) -> grpc.aio.Server:
         # Twice the limit of a batch passes the transport, so that a batch above
@@ -116,9 +135,7 @@ class Server:
             ),
         )
         decoding: Any = Decoding(server)  # to which services are added as to a server
-        IngestService(self._runtime, self._settings.limits).add_to(decoding)
-        QueryService(self._runtime).add_to(decoding)
-        StreamService(self._runtime).add_to(decoding)
+        self._add_services_to(decoding)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, decoding)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
@@ -128,20 +145,30 @@ class Server:
         if not is_loopback(host):
             self._warn()
         try:
-            if self._certificates is None:
+            if self.certificates is None:
                 port = server.add_insecure_port(self._settings.listen)
             else:
                 port = server.add_secure_port(
-                    self._settings.listen, self._certificates.credentials()
+                    self._settings.listen, self.certificates.credentials()
                 )
         except RuntimeError as error:
             raise SettingsError(f"cannot listen on {self._settings.listen}: {error}") from error
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return server
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes and answers requests now."""
+        return self._serving and not self.runtime.calls.stopping
+
     async def wait_failed(self) -> None:
         """Wait until the server cannot go on, and raise why."""
-        await self._runtime.wait_failed()
+        await self.runtime.wait_failed()
+
+    async def begin_stop(self) -> None:
+        """Turn new calls away, and tell those in progress to end. Safe to call twice."""
+        await self._health.enter_graceful_shutdown()
+        self.runtime.calls.stop()
 
     async def stop(self) -> None:
         """Stop in order: no new work, end streams, commit, apply, checkpoint, close.
@@ -151,11 +178,10 @@ class Server:
         server, self._grpc = self._grpc, None
         if server is None:
             return
-        await self._health.enter_graceful_shutdown()
-        self._runtime.calls.stop()
-        await self._runtime.calls.ended(self._settings.stop_grace_s)
+        await self.begin_stop()
+        await self.runtime.calls.ended(self._settings.stop_grace_s)
         await server.stop(_LAST_WORDS_S)
-        await self._runtime.stop()
+        await self.runtime.stop()
         for task in self._tasks:
             task.cancel()
 
@@ -165,7 +191,7 @@ class Server:
             self.guard.refresh()
 
     def _warn(self) -> None:
-        if self._certificates is None:
+        if self.certificates is None:
             _log.warning("other machines reach this server without TLS: they can be listened to")
         if self.guard.is_open:
             _log.warning("other machines reach this server without tokens: all may do everything")
@@ -175,6 +201,7 @@ class Server:
             await self._set_health(serving=await self._health_changes.get())
 
     async def _set_health(self, *, serving: bool) -> None:
+        self._serving = serving
         status = _SERVING if serving else _NOT_SERVING
         for name in ("", *SERVICES):
             await self._health.set(name, status)

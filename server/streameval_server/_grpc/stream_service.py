@@ -13,7 +13,6 @@ from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.names import check_stream_name
 from streameval_server._grpc.calls import UnaryCall, counters_message, info_message
 from streameval_server._grpc.current import current_access
-from streameval_server._grpc.status import abort
 from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
@@ -72,68 +71,57 @@ class StreamService:
             (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
         )
 
-    async def create(self, frame: bytes, context: Context) -> stream_pb2.CreateStreamResponse:
+    async def create(self, frame: bytes, _context: Context) -> stream_pb2.CreateStreamResponse:
         """Make a stream; it is visible to whoever asks after the answer."""
-        response = await self._logged(context, lambda call: call.create_stream(frame))
+        response = await self._logged(lambda call: call.create_stream(frame))
         assert isinstance(response, stream_pb2.CreateStreamResponse)
         return response
 
-    async def delete(self, frame: bytes, context: Context) -> stream_pb2.DeleteStreamResponse:
+    async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
         """Delete a stream; it is gone for whoever asks after the answer."""
-        response = await self._logged(context, lambda call: call.delete_stream(frame))
+        response = await self._logged(lambda call: call.delete_stream(frame))
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
-    async def update(self, frame: bytes, context: Context) -> stream_pb2.UpdateStreamResponse:
+    async def update(self, frame: bytes, _context: Context) -> stream_pb2.UpdateStreamResponse:
         """Change settings; they count for whatever is sent after the answer."""
-        response = await self._logged(context, lambda call: call.update_stream(frame))
+        response = await self._logged(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         info = self._runtime.core.engine.stream(response.stream.name)
         if info is not None:
             response.stream.CopyFrom(info_message(info))
         return response
 
-    async def _logged(self, context: Context, submit: Callable[[UnaryCall], None]) -> Administered:
-        try:
-            response = await self._runtime.settled(submit)
-            assert not isinstance(
-                response, ingest_pb2.IngestBatchResponse | ingest_pb2.MergeResponse
-            )
-            await self._runtime.visible(response.revision)
-        except RequestError as error:
-            await abort(context, error)
+    async def _logged(self, submit: Callable[[UnaryCall], None]) -> Administered:
+        response = await self._runtime.settled(submit)
+        assert not isinstance(response, ingest_pb2.IngestBatchResponse | ingest_pb2.MergeResponse)
+        await self._runtime.visible(response.revision)
         return response
 
     async def get(
-        self, request: stream_pb2.GetStreamRequest, context: Context
+        self, request: stream_pb2.GetStreamRequest, _context: Context
     ) -> stream_pb2.GetStreamResponse:
         """Describe one stream."""
         runtime, name = self._runtime, request.name
-        try:
-            check_stream_name(name, "name")
-            with runtime.calls.call():
-                view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
-        except RequestError as error:
-            await abort(context, error)
+        check_stream_name(name, "name")
+        with runtime.calls.call():
+            view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
         stream = info_message(view.info)
         stream.counters.CopyFrom(counters_message(view.counters))
         return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
 
     async def list(
-        self, request: stream_pb2.ListStreamsRequest, context: Context
+        self, request: stream_pb2.ListStreamsRequest, _context: Context
     ) -> stream_pb2.ListStreamsResponse:
         """Describe a page of streams, of those that the caller's token is for."""
         runtime, streams = self._runtime, current_access().streams
-        try:
-            size = _page_size(request.page_size)
-            after = _read_token(request.page_token)
-            with runtime.calls.call():
-                infos, revision = await runtime.queries.run(
-                    ("streams", request.prefix, after, size, streams),
-                    lambda: _page(runtime, request.prefix, after, size + 1, streams),
-                )
-        except RequestError as error:
-            await abort(context, error)
+        size = _page_size(request.page_size)
+        after = _read_token(request.page_token)
+        with runtime.calls.call():
+            infos, revision = await runtime.queries.run(
+                ("streams", request.prefix, after, size, streams),
+                lambda: _page(runtime, request.prefix, after, size + 1, streams),
+            )
         return stream_pb2.ListStreamsResponse(
             streams=[info_message(info) for info in infos[:size]],
             next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",

@@ -1,0 +1,88 @@
+"""Every method by its full name, for whoever calls them otherwise than over gRPC.
+
+Services are added to `Methods` as to a server. A handler checks nothing of the
+caller and raises RequestError; whoever calls it asks for its rule first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from google.protobuf import descriptor_pool, message_factory
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    import grpc
+    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.message import Message
+
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+class _Details(NamedTuple):
+    """What a generic handler looks a method up by."""
+
+    method: str
+    invocation_metadata: tuple[()] = ()
+
+
+class Method:
+    """One method that takes one request.
+
+    Attributes
+    ----------
+    name : str
+        Its full name, for instance ``streameval.v1.QueryService/GetSnapshot``.
+    request : type of message
+    response : type of message
+    is_stream : bool
+        Whether it is answered more than once.
+    """
+
+    def __init__(self, name: str, handler: Handler) -> None:
+        assert not handler.request_streaming
+        found: MethodDescriptor = descriptor_pool.Default().FindMethodByName(name.replace("/", "."))
+        self.name = name
+        self.request: type[Message] = message_factory.GetMessageClass(found.input_type)
+        self.response: type[Message] = message_factory.GetMessageClass(found.output_type)
+        self.is_stream = bool(handler.response_streaming)
+        # The one behaviour that a handler has.
+        self._behaviour: Any = handler.unary_unary or handler.unary_stream
+        self._takes_bytes = handler.request_deserializer is None
+
+    async def answer(self, request: Message) -> Message:
+        """Return the one answer. Raises RequestError."""
+        answer: Message = await self._behaviour(self._sent(request), None)
+        return answer
+
+    def answers(self, request: Message) -> AsyncIterator[Message]:
+        """Return the answers, one after the other. Raises RequestError, also later."""
+        answers: AsyncIterator[Message] = self._behaviour(self._sent(request), None)
+        return answers
+
+    def _sent(self, request: Message) -> Message | bytes:
+        return request.SerializeToString() if self._takes_bytes else request
+
+
+class Methods:
+    """A server, as far as services are added to it."""
+
+    def __init__(self) -> None:
+        self._handlers: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        """Add handlers that look their methods up."""
+        self._handlers += handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
+        """Do nothing: the generic handlers have the same methods, as in grpc.aio."""
+
+    def find(self, name: str) -> Method:
+        """Return a method by its full name. Raises LookupError when no service has it."""
+        details: Any = _Details(f"/{name}")
+        for handlers in self._handlers:
+            handler = handlers.service(details)
+            if handler is not None:
+                return Method(name, handler)
+        raise LookupError(f"no service has {name}")
