@@ -5,4 +5,5 @@
 - `compare`, `pairs`: is one better than the other, apart or on the same cases.
 - `bounds`, `cell_orders`: what a figure can be at most and at least when scores kept
   few bits.
+- `shard_variance`: the scatter of counts that are cut into ranges of scores.
 """

@@ -66,6 +66,27 @@ def auc_roc_influence(groups: Groups) -> Influence:
     return Influence(positive, tied, between, estimate, 0.0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Derivatives:
+    """How an area in precision-recall space moves with each group's counts.
+
+    Attributes
+    ----------
+    value : float64[G]
+        Mean precision within the group.
+    own_tp, own_fp : float64[G]
+        Of the group's part of the area, by the counts in the group.
+    per_tp, per_fp : float64[G]
+        The same by the counts that rank above it.
+    """
+
+    value: FloatArray
+    own_tp: FloatArray
+    own_fp: FloatArray
+    per_tp: FloatArray
+    per_fp: FloatArray
+
+
 def average_precision_influence(groups: Groups, prevalence: float | None = None) -> Influence:
     """Return the influences on average precision. O(G).
 
@@ -73,6 +94,11 @@ def average_precision_influence(groups: Groups, prevalence: float | None = None)
     nothing but the totals. `prevalence` rescales the false positives to it
     and holds it fixed.
     """
+    return _accumulate(groups, prevalence, average_precision_derivatives(groups, prevalence))
+
+
+def average_precision_derivatives(groups: Groups, prevalence: float | None = None) -> Derivatives:
+    """Return what moves average precision, group by group. O(G)."""
     weight = negatives_factor(groups, prevalence)
     p = groups.p.astype(np.float64)
     tp = groups.tp + p
@@ -81,15 +107,7 @@ def average_precision_influence(groups: Groups, prevalence: float | None = None)
     precision = tp / called
     per_tp = p * fp / (called * called)
     per_fp = -p * precision / called
-    return _accumulate(
-        groups,
-        prevalence,
-        value=precision,
-        own_tp=per_tp,
-        own_fp=per_fp,
-        per_tp=per_tp,
-        per_fp=per_fp,
-    )
+    return Derivatives(precision, own_tp=per_tp, own_fp=per_fp, per_tp=per_tp, per_fp=per_fp)
 
 
 def auc_pr_influence(groups: Groups, prevalence: float | None = None) -> Influence:
@@ -97,6 +115,13 @@ def auc_pr_influence(groups: Groups, prevalence: float | None = None) -> Influen
 
     `groups` includes the misses, as one tied group at the end: like the
     area itself, they are on the line from the last operating point to (N, P).
+    """
+    return _accumulate(groups, prevalence, auc_pr_derivatives(groups, prevalence))
+
+
+def auc_pr_derivatives(groups: Groups, prevalence: float | None = None) -> Derivatives:
+    """Return what moves the area under the interpolated PR curve, group by group. O(G).
+
     Inside a group the curve passes (tp + s p, fp + s n), 0 <= s <= 1; the
     derivatives of its area p int x/(x+y) ds are integrals of s^k/(x+y)^2.
     """
@@ -106,10 +131,8 @@ def auc_pr_influence(groups: Groups, prevalence: float | None = None) -> Influen
     tp = groups.tp.astype(np.float64)
     fp = weight * groups.fp
     mean0, mean1, square0, square1, square2 = _segment_integrals(tp + fp, p + n)
-    return _accumulate(
-        groups,
-        prevalence,
-        value=tp * mean0 + p * mean1,
+    return Derivatives(
+        tp * mean0 + p * mean1,
         own_tp=p * (fp * square1 + n * square2),
         own_fp=-p * (tp * square1 + p * square2),
         per_tp=p * (fp * square0 + n * square1),
@@ -154,36 +177,22 @@ def scatter(values: FloatArray, counts: IntArray, total: int) -> float:
     return dot(counts, centred * centred) / (total - 1)
 
 
-def _accumulate(
-    groups: Groups,
-    prevalence: float | None,
-    *,
-    value: FloatArray,
-    own_tp: FloatArray,
-    own_fp: FloatArray,
-    per_tp: FloatArray,
-    per_fp: FloatArray,
-) -> Influence:
-    """Sum over the groups at and below each case.
-
-    `value` is a group's mean precision; `own_tp` and `own_fp` are the
-    derivatives of its area by its own counts, `per_tp` and `per_fp` those by
-    the counts above it.
-    """
-    below_tp = _sums_from(per_tp)
-    below_fp = _sums_from(per_fp)
+def _accumulate(groups: Groups, prevalence: float | None, moved: Derivatives) -> Influence:
+    """Sum over the groups at and below each case. O(G)."""
+    below_tp = sums_from(moved.per_tp)
+    below_fp = sums_from(moved.per_fp)
     scale = negatives_factor(groups, prevalence) * groups.N / groups.P
-    positive = value + own_tp + below_tp[1:]
-    tied = scale * (own_fp + below_fp[1:])
+    positive = moved.value + moved.own_tp + below_tp[1:]
+    tied = scale * (moved.own_fp + below_fp[1:])
     between = scale * below_fp
-    estimate = dot(groups.p, value) / groups.P
+    estimate = dot(groups.p, moved.value) / groups.P
     # The figure depends on ratios of counts only, so by Euler's theorem the
     # mean influence of the positives is the figure plus this slope.
-    slope = (dot(groups.p, own_tp) + dot(groups.tp, per_tp)) / groups.P
+    slope = (dot(groups.p, moved.own_tp) + dot(groups.tp, moved.per_tp)) / groups.P
     return Influence(positive, tied, between, estimate, slope)
 
 
-def _sums_from(values: FloatArray) -> FloatArray:
+def sums_from(values: FloatArray) -> FloatArray:
     """Return the sums over h >= g, g = 0..G."""
     sums = np.zeros(len(values) + 1)
     np.cumsum(values[::-1], out=sums[-2::-1])

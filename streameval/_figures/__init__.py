@@ -2,5 +2,6 @@
 
 Pure functions stand below (`roc_areas`, `pr_areas`, `hull`, `space`,
 `tied_ranks`, `ranked_curves`), the queries that an evaluator inherits above them
-(`areas`, `curves`, `skew`, `ranked`, `decisions`, `probabilities`).
+(`areas`, `curves`, `skew`, `ranked`, `decisions`, `probabilities`). `shards` puts
+figures together from ranges of scores that no one place holds all of.
 """
