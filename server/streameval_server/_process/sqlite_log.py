@@ -178,6 +178,12 @@ class SqliteStorage:
             )
             return b"".join(_blob(data, part) for (data,) in rows)
 
+    def part_keys(self) -> list[PartKey]:
+        """Return which parts there are, current or not."""
+        with self._errors("read"):
+            found = self._opened().execute("SELECT DISTINCT part, revision FROM part")
+            return [(str(part), int(revision)) for part, revision in found]
+
     def prune(self, keep: Mapping[str, int]) -> None:
         """Drop all parts but these."""
         with self._errors("write to"):
