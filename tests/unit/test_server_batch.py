@@ -295,7 +295,7 @@ def test_every_kind_of_rows_is_read():
     assert predictions.scores.tolist() == [0.5, 1.0]
     assert (predictions.event_us, predictions.size, predictions.total) == (NOW, 2, 2)
     (column,) = predictions.segments
-    assert (column.key, column.values, column.codes.tolist()) == ("country", ["US", ""], [0, 1])
+    assert (column.key, column.values, column.codes.tolist()) == ("country", ("US", ""), [0, 1])
     labels = decoded(
         pb.Batch(
             stream="s",

@@ -134,7 +134,7 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells):
 
 
 def column(values, codes) -> SegmentCodes:
-    return SegmentCodes("country", values, np.array(codes, dtype=np.uint32))
+    return SegmentCodes("country", tuple(values), np.array(codes, dtype=np.uint32))
 
 
 def test_values_are_numbered_as_they_come():

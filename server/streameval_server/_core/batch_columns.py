@@ -216,22 +216,21 @@ def _segments(
     check_distinct([column.key for column in columns], f"{kind}.segments")
     found = []
     for place, column in enumerate(columns):
-        path = f"{kind}.segments[{place}].codes"
         codes = np.array(column.codes, dtype=np.uint32)
         if codes.size != size:
             refuse(
                 Code.INVALID_ARGUMENT,
                 f"codes must have one row for each of {like}, got {codes.size} rows and {size}",
-                path,
+                f"{kind}.segments[{place}].codes",
             )
-        values = list(column.values)
+        values = tuple(column.values)
         if size and int(codes.max()) >= len(values):
             index = int(np.argmax(codes >= len(values)))
             refuse(
                 Code.INVALID_ARGUMENT,
                 f"code must be below {len(values)}, the number of values, "
                 f"got {codes[index]} at index {index}",
-                f"{path}[{index}]",
+                f"{kind}.segments[{place}].codes[{index}]",
             )
         found.append(SegmentCodes(column.key, values, codes))
     return tuple(found)

@@ -27,14 +27,14 @@ class SegmentCodes:
     ----------
     key : str
         A declared key.
-    values : list of str
+    values : tuple of str
         Distinct values.
     codes : uint32[n]
         Index into values for each row.
     """
 
     key: str
-    values: list[str]
+    values: tuple[str, ...]
     codes: npt.NDArray[np.uint32]
 
 

@@ -1,16 +1,15 @@
 """From rows to what each slice and pane counts: sorted once for each segment key.
 
-Rows of many batches are put together and sorted by score; for each key one sort
-of small integers, made of slice, label and cell, gives the runs of all its
-slices, which their all-time counts and their panes share.
+Rows of many batches are put together and sorted by label and score; for each
+key a stable sort by slice, of 16-bit numbers, gives the runs of all its slices,
+which their all-time counts and their panes share.
 
-Cost: about 40 ns a row, 10 ns more for each key, and 10 us a slice.
+Cost: about 80 ns a row, 8 ns more for each key, and 10 us a slice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,8 @@ from streameval_server._state.segments import ABSENT, slice_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
 
     from streameval._counts.columns import BoolArray
     from streameval._counts.groups import FloatArray, IntArray
@@ -132,22 +133,22 @@ def binned(columns: Columns, bits: int, scale: Scale) -> Binned:
         # Each class is sorted apart: no need to know which row is where.
         exact = counted(columns.labels, columns.scores, columns.counts)
         return Binned(exact, rounded(exact, bits, scale), [])
-    order = np.argsort(columns.scores)
+    order, num_negatives = _by_label(columns)
     # -0.0 is 0.0; the sum is a copy that nobody else holds.
-    scores, labels = columns.scores[order] + 0.0, columns.labels[order]
+    scores = columns.scores[order] + 0.0
     counts = None if columns.counts is None else columns.counts[order]
     edges = quantise(scores, bits, scale)
     new = np.empty(edges.size, dtype=np.bool_)
     new[0] = True
     np.not_equal(edges[1:], edges[:-1], out=new[1:])
-    table = edges[new]
-    # Label and cell in one number; the slice goes before them.
-    cells = np.cumsum(new) - 1
-    cells[labels] += table.size
+    new[num_negatives : num_negatives + 1] = True
+    cells = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    rows = _Ordered(cells, edges[new], num_negatives)
     slices: list[tuple[int, ScoreCounts]] = []
     for key, codes in enumerate(columns.codes):
-        slices += _of_key(key, codes[order], cells, table, counts)
-    return Binned(_by_label(scores, labels, counts), _by_label(edges, labels, counts), slices)
+        slices += _of_key(key, codes[order], rows, counts)
+    exact, whole = (_halves(each, counts, num_negatives) for each in (scores, edges))
+    return Binned(exact, whole, slices)
 
 
 def rounded(counts: ScoreCounts, bits: int, scale: Scale) -> ScoreCounts:
@@ -159,44 +160,76 @@ def rounded(counts: ScoreCounts, bits: int, scale: Scale) -> ScoreCounts:
     return ScoreCounts(positives, negatives)
 
 
-def _by_label(scores: FloatArray, labels: BoolArray, counts: IntArray | None) -> ScoreCounts:
-    positives, negatives = (
-        Run.of_ordered(scores[rows], None if counts is None else counts[rows])
-        for rows in (labels, ~labels)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ordered:
+    """Rows in order: negatives by score, then positives by score.
+
+    Attributes
+    ----------
+    cells : int32[n]
+        Which cell of its class each row is in, numbered in this order.
+    edges : float64[cells]
+        Of each cell.
+    num_negatives : int
+        Rows that are negative.
+    """
+
+    cells: npt.NDArray[np.int32]
+    edges: FloatArray
+    num_negatives: int
+
+
+def _by_label(columns: Columns) -> tuple[IntArray, int]:
+    """Return the order of `_Ordered`, and how many rows are negative."""
+    classes = [np.flatnonzero(~columns.labels), np.flatnonzero(columns.labels)]
+    order = np.concatenate([rows[np.argsort(columns.scores[rows])] for rows in classes])
+    return order, classes[0].size
+
+
+def _halves(scores: FloatArray, counts: IntArray | None, num_negatives: int) -> ScoreCounts:
+    negatives, positives = (
+        Run.of_ordered(scores[rows].copy(), None if counts is None else counts[rows])
+        for rows in (slice(num_negatives), slice(num_negatives, None))
     )
     return ScoreCounts(positives, negatives)
 
 
 def _of_key(
-    key: int, codes: CodeArray, cells: IntArray, table: FloatArray, counts: IntArray | None
+    key: int, codes: CodeArray, rows: _Ordered, counts: IntArray | None
 ) -> Iterator[tuple[int, ScoreCounts]]:
-    """Yield what each slice of a key counts: one sort of small numbers finds all."""
-    width = 2 * table.size
-    groups = codes.astype(np.int64) * width + cells
+    """Yield what each slice of a key counts: one stable sort of small numbers finds all."""
+    # A radix sort, which leaves the rows of a slice in their order. O(n).
+    order = np.argsort(codes, kind="stable")
+    cells = rows.cells[order]
+    ends = np.cumsum(_sizes(codes, rows.num_negatives))
+    new = np.empty(cells.size, dtype=np.bool_)
+    np.not_equal(cells[1:], cells[:-1], out=new[1:])
+    new[0] = True
+    new[ends[ends < cells.size]] = True
+    firsts = np.flatnonzero(new)
     if counts is None:
-        groups.sort()
+        sums = np.diff(firsts, append=cells.size)
     else:
-        order = np.argsort(groups)
-        groups, counts = groups[order], counts[order]
-    firsts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-    firsts = np.concatenate(([0], firsts))
-    if counts is None:
-        sums = np.diff(firsts, append=groups.size)
-    else:
-        sums = np.add.reduceat(counts, firsts)
+        sums = np.add.reduceat(counts[order], firsts)
         firsts, sums = firsts[sums != 0], sums[sums != 0]
-    groups = groups[firsts]
-    # Each slice has negatives first, then positives; half a width is one class.
-    halves, places = np.divmod(groups, table.size)
-    scores = table[places]
-    cuts = np.flatnonzero(halves[1:] != halves[:-1]) + 1
-    bounds = [0, *cuts.tolist(), groups.size] if groups.size else [0]
-    runs: dict[int, list[Run]] = {}
-    for start, end in pairwise(bounds):
-        code, label = divmod(int(halves[start]), 2)
+    scores = rows.edges[cells[firsts]]
+    bounds = [0, *np.searchsorted(firsts, ends).tolist()]
+    for code, start in enumerate(bounds[:-1:2]):
+        middle, end = bounds[2 * code + 1 : 2 * code + 3]
+        if start == end or code == ABSENT:
+            continue
         # Copies: a view would keep the columns of all slices in memory.
-        piece = Run.of_distinct(scores[start:end].copy(), sums[start:end].copy())
-        runs.setdefault(code, [EMPTY, EMPTY])[label] = piece
-    for code, (negatives, positives) in runs.items():
-        if code != ABSENT:
-            yield slice_id(key, code), ScoreCounts(positives, negatives)
+        negatives, positives = (
+            Run.of_distinct(scores[a:b].copy(), sums[a:b].copy()) if a < b else EMPTY
+            for a, b in ((start, middle), (middle, end))
+        )
+        yield slice_id(key, code), ScoreCounts(positives, negatives)
+
+
+def _sizes(codes: CodeArray, num_negatives: int) -> IntArray:
+    """Return how many rows each slice has, negatives and positives in turn."""
+    sizes = [np.bincount(codes[:num_negatives]), np.bincount(codes[num_negatives:])]
+    both = np.zeros((max(each.size for each in sizes), 2), dtype=np.int64)
+    for label, each in enumerate(sizes):
+        both[: each.size, label] = each
+    return both.ravel()

@@ -65,6 +65,7 @@ class Segments:
         self.values: list[list[str]] = []
         self.overflowed = 0
         self._codes: list[dict[str, int]] = []
+        self._tables: list[tuple[tuple[str, ...], CodeArray]] = []
         self._most = FIRST + max_values
         self.declare(keys)
 
@@ -74,6 +75,7 @@ class Segments:
             self.keys.append(key)
             self.values.append(["", OTHER])
             self._codes.append({"": NONE})
+            self._tables.append(((), np.empty(0, dtype=np.uint16)))
 
     def restore(self, values: list[list[str]]) -> None:
         """Take the values that a checkpoint has."""
@@ -90,10 +92,15 @@ class Segments:
         for column in columns:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
-                codes[key] = self._numbered(key, column)
+                # Codes were checked when the batch was decoded: "clip" has nothing to clip.
+                self._table(key, column).take(column.codes, out=codes[key], mode="clip")
         return codes
 
-    def _numbered(self, key: int, column: SegmentCodes) -> CodeArray:
+    def _table(self, key: int, column: SegmentCodes) -> CodeArray:
+        """Return the stream's code of each of a column's values; number what is new."""
+        values, table = self._tables[key]
+        if values == column.values:
+            return table
         known = self._codes[key]
         numbers = [known.get(value, -1) for value in column.values]
         if -1 in numbers:
@@ -104,7 +111,11 @@ class Segments:
                     numbers[place] = self._new(key, value) if used[place] else _OTHER
                     if numbers[place] == _OTHER:
                         self.overflowed += used[place]
-        return np.array(numbers, dtype=np.uint16)[column.codes]
+        table = np.array(numbers, dtype=np.uint16)
+        # Most batches have the values of the last one; a place, once taken, is kept.
+        if _OTHER not in numbers:
+            self._tables[key] = column.values, table
+        return table
 
     def _new(self, key: int, value: str) -> int:
         # The same value may stand twice in one column.
