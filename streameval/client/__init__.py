@@ -6,6 +6,7 @@ Its layers, from the caller to the wire:
 - `_case_verbs`, `_id_verbs`: what is added, checked with the library's own rules
   (`_adding`, `_text`).
 - `_questions`: what is asked, and how answers are read (`_selection`, `_convert`).
+- `_servers`: a core for each server; `_routing` finds the one that has a stream.
 - `_core`: the parts put together, and what a fork or the end of the process does.
 - `_buffer`: the bounded buffer that every call appends to (`_lane`, `_runs`, `_clock`);
   `_order` makes few large pieces of it, `_rows` and `_id_rows` batches.

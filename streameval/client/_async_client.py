@@ -1,4 +1,4 @@
-"""The client for asyncio: what is done to a server as a whole."""
+"""The client for asyncio: what is done to a server, or to several, as a whole."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from streameval.client._async_transport import AsyncTransport
 from streameval.client._client import check_settings
 from streameval.client._convert import read_info
 from streameval.client._credentials import Credentials
-from streameval.client._selection import selection_of
+from streameval.client._routing import check_addresses
+from streameval.client._selection import Selection, selection_of
+from streameval.client._servers import AsyncServers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
     from types import TracebackType
 
     import grpc
 
+    from streameval._evaluator import Evaluator
     from streameval.client._answers import StreamComparison, StreamInfo
     from streameval.client._credentials import Pem, Token
-    from streameval.client._selection import Selection
+    from streameval.client._selection import Window
     from streameval.client._settings import ChangedSettings, NewSettings
     from streameval.client._statistics import ClientStatistics
 
 
 class AsyncClient:
-    """A connection to a streameval server, for asyncio: the verbs of `Client`.
+    """A connection to a streameval server, or several, for asyncio: the verbs of `Client`.
 
     Adding to its streams returns at once, without ``await``; a task sends what
     was added, from the first row on that is added on a running event loop. To
@@ -73,7 +78,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        address: str,
+        address: str | Sequence[str],
         *,
         token: Token | None = None,
         tls: bool = False,
@@ -87,61 +92,90 @@ class AsyncClient:
         linger_s: float = 0.025,
         timeout_s: float = 10.0,
     ) -> None:
+        self.addresses = check_addresses(address)
         check_settings(
             when_full="drop",
             producer=producer,
             max_buffered_rows=max_buffered_rows,
             batch_rows=batch_rows,
         )
-        self.address = address
-        shown = Credentials(
-            address,
-            token=token,
-            tls=tls,
-            root_certificates=root_certificates,
-            client_certificate=client_certificate,
-            client_key=client_key,
-            channel=credentials,
-        )
-        self._core = AsyncCore(
-            AsyncTransport(address, shown),
-            producer=producer,
-            max_buffered_rows=max_buffered_rows,
-            batch_rows=batch_rows,
-            linger_s=linger_s,
-            timeout_s=timeout_s,
+        transports = {}
+        for each in self.addresses:
+            shown = Credentials(
+                each,
+                token=token,
+                tls=tls,
+                root_certificates=root_certificates,
+                client_certificate=client_certificate,
+                client_key=client_key,
+                channel=credentials,
+            )
+            transports[each] = AsyncTransport(each, shown)
+        self._servers = AsyncServers(
+            {
+                each: AsyncCore(
+                    transport,
+                    producer=producer,
+                    max_buffered_rows=max_buffered_rows,
+                    batch_rows=batch_rows,
+                    linger_s=linger_s,
+                    timeout_s=timeout_s,
+                )
+                for each, transport in transports.items()
+            }
         )
 
     # -- streams -----------------------------------------------------------------
 
     def stream(self, name: str) -> AsyncStream:
         """Return the verbs of one stream. Asks nothing of the server."""
-        return AsyncStream(self._core, name)
+        return AsyncStream(self._servers.of(name), name)
+
+    def shards(self, name: str) -> list[AsyncStream]:
+        """Return the verbs of one stream on each server; as `Client.shards`."""
+        return [AsyncStream(core, name) for core in self._servers]
+
+    async def evaluator(
+        self,
+        name: str,
+        *,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Evaluator:
+        """Return a stream's state, added up over all servers; as `Client.evaluator`."""
+        return await self._servers.evaluator(
+            Selection(stream=name, window=window, segment=segment, mature_after=mature_after)
+        )
 
     async def create_stream(self, name: str, **settings: Unpack[NewSettings]) -> StreamInfo:
         """Make a stream; as `Client.create_stream`."""
-        response = await self._core.ask(_questions.create_stream(name, settings))
-        self._core.delivery.saw(response.revision)
+        core = self._servers.of(name)
+        response = await core.ask(_questions.create_stream(name, settings))
+        core.delivery.saw(response.revision)
         return read_info(response.stream)
 
     async def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
         """Change settings of a stream; as `Client.update_stream`."""
-        response = await self._core.ask(_questions.update_stream(name, settings))
-        self._core.delivery.saw(response.revision)
+        core = self._servers.of(name)
+        response = await core.ask(_questions.update_stream(name, settings))
+        core.delivery.saw(response.revision)
         return read_info(response.stream)
 
     async def get_stream(self, name: str) -> StreamInfo:
         """Return a stream's description, with its counters; as `Client.get_stream`."""
-        return await self._core.ask(_questions.get_stream(name))
+        return await self._servers.of(name).ask(_questions.get_stream(name))
 
     async def list_streams(self, prefix: str = "") -> list[StreamInfo]:
         """Return the streams whose names begin with `prefix`, in order of their names."""
-        return await self._core.converse(_questions.list_streams(prefix))
+        found = await self._servers.all_of(lambda: _questions.list_streams(prefix))
+        return sorted(found, key=lambda info: info.name)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and everything that was counted in it; as `Client.delete_stream`."""
-        response = await self._core.ask(_questions.delete_stream(name))
-        self._core.delivery.saw(response.revision)
+        core = self._servers.of(name)
+        response = await core.ask(_questions.delete_stream(name))
+        core.delivery.saw(response.revision)
 
     async def compare(
         self,
@@ -153,11 +187,12 @@ class AsyncClient:
         level: float = 0.95,
     ) -> StreamComparison:
         """Compare two streams, windows or segments; as `Client.compare`."""
-        return await self._core.ask(
+        sides = selection_of(a), selection_of(b)
+        core = self._servers.of_both(*sides)
+        return await core.ask(
             _questions.compare(
-                selection_of(a),
-                selection_of(b),
-                self._core.revision,
+                *sides,
+                core.revision,
                 metric=metric,
                 prevalence=prevalence,
                 level=level,
@@ -168,15 +203,15 @@ class AsyncClient:
 
     async def flush(self, timeout: float | None = 30.0) -> int:
         """Wait until everything added so far is durable; as `Client.flush`."""
-        return await self._core.worker.flush(timeout)
+        return await self._servers.flush(timeout)
 
     def statistics(self) -> ClientStatistics:
         """Return what was added, sent, acked, refused, dropped, retried. O(1)."""
-        return self._core.delivery.statistics()
+        return self._servers.statistics()
 
     async def close(self, timeout: float | None = 30.0) -> None:
         """Flush, and close the connection; as `Client.close`."""
-        await self._core.close(timeout)
+        await self._servers.close(timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,4 +225,4 @@ class AsyncClient:
         if kind is None:
             await self.close()
         else:
-            await self._core.close_quietly()
+            await self._servers.close_quietly()

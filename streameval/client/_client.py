@@ -1,4 +1,4 @@
-"""The client: what is done to a server as a whole."""
+"""The client: what is done to a server, or to several, as a whole."""
 
 from __future__ import annotations
 
@@ -12,31 +12,38 @@ from streameval.client import _questions
 from streameval.client._convert import read_info
 from streameval.client._core import Core
 from streameval.client._credentials import Credentials
-from streameval.client._selection import selection_of
+from streameval.client._routing import check_addresses
+from streameval.client._selection import Selection, selection_of
+from streameval.client._servers import Servers
 from streameval.client._stream import Stream
 from streameval.client._transport import Transport
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
     from types import TracebackType
 
     import grpc
 
+    from streameval._evaluator import Evaluator
     from streameval.client._answers import StreamComparison, StreamInfo
     from streameval.client._buffer import WhenFull
     from streameval.client._credentials import Pem, Token
-    from streameval.client._selection import Selection
+    from streameval.client._selection import Window
     from streameval.client._settings import ChangedSettings, NewSettings
     from streameval.client._statistics import ClientStatistics
 
 
 class Client:
-    """A connection to a streameval server.
+    """A connection to a streameval server, or to several.
 
     Parameters
     ----------
-    address : str
+    address : str or sequence of str
         ``host:port``. Nothing is opened before it is needed, and the server
-        need not be there yet.
+        need not be there yet. Of several servers each stream has one, chosen by
+        rendezvous hashing of its name and the addresses: every client that is
+        given the same addresses, in any order, finds it.
     token : str or callable, optional
         Sent with each call as a bearer token; a callable returns it, and is
         asked for each call: ``token=Path("token").read_text`` follows a file.
@@ -96,7 +103,7 @@ class Client:
 
     def __init__(
         self,
-        address: str,
+        address: str | Sequence[str],
         *,
         token: Token | None = None,
         tls: bool = False,
@@ -112,34 +119,40 @@ class Client:
         timeout_s: float = 10.0,
         exit_timeout_s: float = 2.0,
     ) -> None:
-        check_connection(
-            address, linger_s=linger_s, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s
-        )
+        self.addresses = check_addresses(address)
+        check_seconds(linger_s=linger_s, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s)
         check_settings(
             when_full=when_full,
             producer=producer,
             max_buffered_rows=max_buffered_rows,
             batch_rows=batch_rows,
         )
-        self.address = address
-        secrets = Credentials(
-            address,
-            token=token,
-            tls=tls,
-            root_certificates=root_certificates,
-            client_certificate=client_certificate,
-            client_key=client_key,
-            channel=credentials,
-        )
-        self._core = Core(
-            Transport(address, secrets),
-            producer=producer,
-            when_full=when_full,
-            max_buffered_rows=max_buffered_rows,
-            batch_rows=batch_rows,
-            linger_s=linger_s,
-            timeout_s=timeout_s,
-            exit_timeout_s=exit_timeout_s,
+        transports = {}
+        for each in self.addresses:
+            secrets = Credentials(
+                each,
+                token=token,
+                tls=tls,
+                root_certificates=root_certificates,
+                client_certificate=client_certificate,
+                client_key=client_key,
+                channel=credentials,
+            )
+            transports[each] = Transport(each, secrets)
+        self._servers = Servers(
+            {
+                each: Core(
+                    transport,
+                    producer=producer,
+                    when_full=when_full,
+                    max_buffered_rows=max_buffered_rows,
+                    batch_rows=batch_rows,
+                    linger_s=linger_s,
+                    timeout_s=timeout_s,
+                    exit_timeout_s=exit_timeout_s,
+                )
+                for each, transport in transports.items()
+            }
         )
 
     # -- streams -----------------------------------------------------------------
@@ -153,7 +166,53 @@ class Client:
             By custom ``model/version``. The stream is made by its first batch,
             unless the server was told otherwise.
         """
-        return Stream(self._core, name)
+        return Stream(self._servers.of(name), name)
+
+    def shards(self, name: str) -> list[Stream]:
+        """Return the verbs of one stream on each server, in the order of the addresses.
+
+        A stream that is too much for one server may be written on several, each
+        case on any one of them; `evaluator` adds them up.
+        """
+        return [Stream(core, name) for core in self._servers]
+
+    def evaluator(
+        self,
+        name: str,
+        *,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Evaluator:
+        """Return a stream's state, added up over all servers that have a part of it.
+
+        The cases of a stream are on several servers where they were written so
+        (`shards`), or since servers were added. States add up exactly, so this
+        is the answer of one server that had seen them all.
+
+        Parameters
+        ----------
+        name : str
+        window, segment, mature_after
+            Which cases: see `Selection`. Each server has a clock of its own, and
+            several cannot count back a number of cases.
+
+        Raises
+        ------
+        NotFoundError
+            When no server has the stream.
+        UnavailableError, DeadlineError
+            When one of the servers does not answer: there is no answer without it.
+        InvalidInputError, CorruptStateError
+            As `Stream.evaluator`.
+
+        Notes
+        -----
+        Transfers all states: at most 4 MB from each server with default limits.
+        """
+        return self._servers.evaluator(
+            Selection(stream=name, window=window, segment=segment, mature_after=mature_after)
+        )
 
     def create_stream(self, name: str, **settings: Unpack[NewSettings]) -> StreamInfo:
         """Make a stream. Not needed before the first row, unless settings matter.
@@ -172,8 +231,9 @@ class Client:
         InvalidInputError, InvalidRequestError
             When the name is not one, or settings do not go together.
         """
-        response = self._core.ask(_questions.create_stream(name, settings))
-        self._core.worker.saw(response.revision)
+        core = self._servers.of(name)
+        response = core.ask(_questions.create_stream(name, settings))
+        core.worker.saw(response.revision)
         return read_info(response.stream)
 
     def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
@@ -195,8 +255,9 @@ class Client:
         InvalidInputError, InvalidRequestError
             When settings do not go together.
         """
-        response = self._core.ask(_questions.update_stream(name, settings))
-        self._core.worker.saw(response.revision)
+        core = self._servers.of(name)
+        response = core.ask(_questions.update_stream(name, settings))
+        core.worker.saw(response.revision)
         return read_info(response.stream)
 
     def get_stream(self, name: str) -> StreamInfo:
@@ -207,11 +268,15 @@ class Client:
         NotFoundError
             When there is none of that name.
         """
-        return self._core.ask(_questions.get_stream(name))
+        return self._servers.of(name).ask(_questions.get_stream(name))
 
     def list_streams(self, prefix: str = "") -> list[StreamInfo]:
-        """Return the streams whose names begin with `prefix`, in order of their names."""
-        return self._core.converse(_questions.list_streams(prefix))
+        """Return the streams whose names begin with `prefix`, in order of their names.
+
+        One that is on several servers is there once for each.
+        """
+        found = self._servers.all_of(lambda: _questions.list_streams(prefix))
+        return sorted(found, key=lambda info: info.name)
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream and everything that was counted in it.
@@ -224,8 +289,9 @@ class Client:
         NotFoundError
             When there is none of that name.
         """
-        response = self._core.ask(_questions.delete_stream(name))
-        self._core.worker.saw(response.revision)
+        core = self._servers.of(name)
+        response = core.ask(_questions.delete_stream(name))
+        core.worker.saw(response.revision)
 
     def compare(
         self,
@@ -260,7 +326,8 @@ class Client:
         PreconditionError
             When the sides share cases and b does not contain a.
         InvalidInputError, InvalidRequestError
-            When an argument is something else.
+            When an argument is something else, or the sides are on different
+            servers.
 
         Examples
         --------
@@ -273,11 +340,12 @@ class Client:
         >>> round(change.difference, 3), change.lower < 0 < change.upper
         (0.444, True)
         """
-        return self._core.ask(
+        sides = selection_of(a), selection_of(b)
+        core = self._servers.of_both(*sides)
+        return core.ask(
             _questions.compare(
-                selection_of(a),
-                selection_of(b),
-                self._core.revision,
+                *sides,
+                core.revision,
                 metric=metric,
                 prevalence=prevalence,
                 level=level,
@@ -297,8 +365,8 @@ class Client:
         Returns
         -------
         int
-            The log revision that includes it all. Queries of this client wait
-            for it by themselves.
+            The log revision that includes it all; of several servers the
+            highest. Queries of this client wait for it by themselves.
 
         Raises
         ------
@@ -312,11 +380,11 @@ class Client:
         AccessError, UnimplementedError, InvalidRequestError
             When the server will not talk to this client at all.
         """
-        return self._core.worker.flush(timeout)
+        return self._servers.flush(timeout)
 
     def statistics(self) -> ClientStatistics:
         """Return what was added, sent, acked, refused, dropped, retried. O(1)."""
-        return self._core.worker.statistics()
+        return self._servers.statistics()
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Flush, and close the connection. Closing again does nothing.
@@ -331,7 +399,7 @@ class Client:
         ClientError
             What `flush` raises; the client is closed all the same.
         """
-        self._core.close(timeout)
+        self._servers.close(timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -345,20 +413,11 @@ class Client:
         if kind is None:
             self.close()
         else:
-            self._core.close_quietly()
+            self._servers.close_quietly()
 
 
-def check_connection(
-    address: object, *, linger_s: object, timeout_s: object, exit_timeout_s: object
-) -> None:
-    """Refuse an address that is no text, and times that are no seconds."""
-    if not isinstance(address, str):
-        message = f"address must be text like 'localhost:50051', got {shown(address)}"
-        raise InvalidInputError(message, field="address")
-    if not address:
-        message = "address must not be empty: give it like 'localhost:50051'"
-        raise InvalidInputError(message, field="address")
-    seconds = {"linger_s": linger_s, "timeout_s": timeout_s, "exit_timeout_s": exit_timeout_s}
+def check_seconds(**seconds: object) -> None:
+    """Refuse times that are no seconds."""
     for field, value in seconds.items():
         number = real(value, field)
         if not 0.0 <= number < math.inf:

@@ -136,7 +136,7 @@ class Delivery:
         left = target - self.sender.settled_rows
         error = self.sender.error
         why = "" if error is None else f"; the last connection ended with: {error}"
-        return DeadlineError(f"{count(left, 'row')} not durable after {timeout_s} s{why}")
+        return DeadlineError(f"{count(left, 'row')} not durable after {timeout_s:.3g} s{why}")
 
     def log_losses(self, now_s: float) -> None:
         """Say what was lost, not too often."""

@@ -9,6 +9,8 @@ from streameval.client._errors import RefusedBatch, RowsLostError
 from streameval.client._sender import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval.client._buffer import Buffer
     from streameval.client._sender import Sender
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
     """What a client has done since it was made, in rows unless it says otherwise.
+
+    Of a client of several servers the counters are sums, ``connected`` says that
+    all are, and ``revision`` is the highest of their logs'.
 
     ``added`` is ``acked + refused + pending`` and those of the ``dropped`` that
     were lost after they had been accepted.
@@ -66,6 +71,27 @@ def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
         connected=sender.phase is Phase.READY,
         revision=sender.revision,
         last_error=None if sender.error is None else str(sender.error),
+    )
+
+
+def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
+    """Return the counters of several connections together; of one, its own."""
+    if len(each) == 1:
+        return each[0]
+    return ClientStatistics(
+        added=sum(one.added for one in each),
+        sent=sum(one.sent for one in each),
+        acked=sum(one.acked for one in each),
+        refused=sum(one.refused for one in each),
+        dropped=sum(one.dropped for one in each),
+        retried=sum(one.retried for one in each),
+        pending=sum(one.pending for one in each),
+        refused_batches=sum(one.refused_batches for one in each),
+        refusals=tuple(refusal for one in each for refusal in one.refusals),
+        connections=sum(one.connections for one in each),
+        connected=all(one.connected for one in each),
+        revision=max(one.revision for one in each),
+        last_error=next((one.last_error for one in each if one.last_error is not None), None),
     )
 
 

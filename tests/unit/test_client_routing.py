@@ -1,0 +1,74 @@
+"""Which server has a stream: balanced, stable, and the same for everybody."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from streameval import InvalidInputError
+from streameval.client import Client
+from streameval.client._routing import check_addresses, owner
+
+SERVERS = [f"eval-{i}.example:50051" for i in range(5)]
+STREAMS = [f"model-{i}/v{i % 7}" for i in range(20_000)]
+
+
+def test_streams_are_balanced() -> None:
+    """Each of n servers has 1/n of the streams, within five standard deviations."""
+    share = Counter(owner(stream, SERVERS) for stream in STREAMS)
+    expected = len(STREAMS) / len(SERVERS)
+    spread = (expected * (1 - 1 / len(SERVERS))) ** 0.5
+    assert set(share) == set(SERVERS)
+    assert all(abs(count - expected) < 5 * spread for count in share.values()), share
+
+
+def test_order_of_addresses_makes_no_difference() -> None:
+    """Whoever knows the same servers finds the same one."""
+    shuffled = random.Random(1).sample(SERVERS, len(SERVERS))
+    assert all(owner(s, SERVERS) == owner(s, shuffled) for s in STREAMS[:1000])
+
+
+def test_server_that_joins_takes_only_what_it_wins() -> None:
+    """A sixth server gets about a sixth; nothing moves between the others."""
+    after = {stream: owner(stream, [*SERVERS, "eval-5.example:50051"]) for stream in STREAMS}
+    moved = [stream for stream in STREAMS if after[stream] != owner(stream, SERVERS)]
+    assert {after[stream] for stream in moved} == {"eval-5.example:50051"}
+    assert abs(len(moved) - len(STREAMS) / 6) < 5 * (len(STREAMS) * 5 / 36) ** 0.5
+
+
+def test_server_that_leaves_moves_only_what_it_had() -> None:
+    """The streams of the others stay where they are."""
+    left = SERVERS[1:]
+    for stream in STREAMS:
+        before = owner(stream, SERVERS)
+        assert before == SERVERS[0] or owner(stream, left) == before
+
+
+def test_hash_is_part_of_the_interface() -> None:
+    """Clients of all versions must agree: these assignments never change."""
+    servers = ["eval-1:50051", "eval-2:50051", "eval-3:50051"]
+    found = [owner(stream, servers) for stream in ("fraud/v1", "fraud/v2", "fraud/v3", "fraud/v4")]
+    assert [address[5] for address in found] == ["2", "1", "3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], r"^give at least one address, got none$"),
+        (["a:1", ""], r"^address must not be empty"),
+        (["a:1", 7], r"^address must be text like 'localhost:50051', got 7$"),
+        (["a:1", "b:1", "a:1"], r"^each address must be given once, got 'a:1' twice$"),
+    ],
+)
+def test_refused_addresses(given: list[object], text: str) -> None:
+    """Addresses that cannot be told apart, or are none."""
+    with pytest.raises(InvalidInputError, match=text) as caught:
+        Client(given)  # type: ignore[arg-type]
+    assert caught.value.field == "address"
+
+
+def test_one_address_stays_one() -> None:
+    """Text is an address, not a sequence of letters."""
+    assert check_addresses("localhost:1") == ("localhost:1",)
