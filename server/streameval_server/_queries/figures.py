@@ -13,40 +13,20 @@ from typing import TYPE_CHECKING
 from streameval._certainty.bounds import BOUNDED_FIGURES
 from streameval._certainty.intervals import NAMES as WITH_INTERVAL
 from streameval._errors import InvalidInputError
+from streameval._named import COMPUTE, METRICS
 from streameval._snapshot import FIGURES, reason_of
 from streameval.v1 import types_pb2
 from streameval_server._queries.selection import invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval._certainty.intervals import Interval
-    from streameval._queries import EvaluatorQueries
     from streameval._time.window import Window
 
 _Reason = types_pb2.UndefinedReason
 
 DEFAULT_LEVEL = 0.95
-
-_COMPUTE: dict[str, Callable[[EvaluatorQueries], float]] = {
-    "auc_roc": lambda queries: queries.auc_roc(),
-    "auc_roc_hull": lambda queries: queries.auc_roc(hull=True),
-    "auc_pr": lambda queries: queries.auc_pr(),
-    "auc_pr_hull": lambda queries: queries.auc_pr(hull=True),
-    "average_precision": lambda queries: queries.average_precision(),
-    "prevalence": lambda queries: queries.prevalence,
-    "auc_pr_normalized": lambda queries: queries.auc_pr_normalized(),
-    "auc_pr_minimum": lambda queries: queries.auc_pr_minimum(),
-    "auc_prg": lambda queries: queries.auc_prg(),
-    "maximum_f_measure": lambda queries: queries.maximum_f_measure(),
-    "brier_score": lambda queries: queries.brier_score(),
-    "log_loss": lambda queries: queries.log_loss(),
-    "ks_statistic": lambda queries: queries.ks_statistic(),
-    "gini": lambda queries: queries.gini(),
-}
-
-METRICS = tuple(_COMPUTE)
-"""The names that a request may ask for."""
 
 _OF_CASES = ("brier_score", "log_loss")
 """Figures of what was scored: misses do not count."""
@@ -82,7 +62,7 @@ def wanted(
     """
     chosen = tuple(dict.fromkeys(names))
     for index, name in enumerate(chosen):
-        if name not in _COMPUTE:
+        if name not in COMPUTE:
             raise invalid(
                 f"metrics[{index}]",
                 f"no figure is called {name!r}: choose from {', '.join(METRICS)}",
@@ -106,7 +86,7 @@ def metric_messages(window: Window, asked: Wanted) -> list[types_pb2.Metric]:
 
 def _metric(window: Window, name: str, asked: Wanted) -> types_pb2.Metric:
     try:
-        value = _COMPUTE[name](window)
+        value = COMPUTE[name](window)
     except InvalidInputError:  # scores outside [0, 1]
         return types_pb2.Metric(
             name=name, undefined_reason=_Reason.UNDEFINED_REASON_NOT_PROBABILITIES
