@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from streameval_server._grpc.server import Server
 from streameval_server._process.serve import new_event_loop, shorten_switch_interval
-from streameval_server._process.settings import Settings
+from streameval_server._process.service import Addresses, Service
+from streameval_server._process.settings import HTTP_OFF, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
-T = TypeVar("T")
+_IN_MEMORY = Settings(listen="127.0.0.1:0", memory=True)
 
 
 @contextmanager
-def running_server(settings: Settings | None = None) -> Iterator[str]:
-    """Start a server on a free port, yield its address, and stop it in order.
+def running_service(settings: Settings = _IN_MEMORY) -> Iterator[Addresses]:
+    """Start a server on free ports, yield where it listens, and stop it in order.
 
     The server runs on an event loop in a thread of its own, so that blocking
     and asyncio clients alike can talk to it.
@@ -29,37 +31,77 @@ def running_server(settings: Settings | None = None) -> Iterator[str]:
     settings
         How to run it; by default in memory on ``127.0.0.1:0``.
 
+    Raises
+    ------
+    StreamEvalError
+        When it cannot start, or could not go on.
+
+    Examples
+    --------
+    >>> with running_service() as addresses:
+    ...     print(addresses.http.rpartition(":")[0])
+    http://127.0.0.1
+    """
+    shorten_switch_interval()
+    ready: Future[tuple[Addresses, Callable[[], None]]] = Future()
+    ended: Future[None] = Future()
+    thread = threading.Thread(
+        target=_run, args=(settings, ready, ended), name="test-server", daemon=True
+    )
+    thread.start()
+    try:
+        addresses, stop = ready.result()
+        try:
+            yield addresses
+        finally:
+            stop()
+            ended.result()
+    finally:
+        thread.join()
+
+
+@contextmanager
+def running_server(settings: Settings = _IN_MEMORY) -> Iterator[str]:
+    """Do the same without HTTP, and yield the address ``HOST:PORT``.
+
     Examples
     --------
     >>> with running_server() as address:
     ...     print(address.split(":")[0])
     127.0.0.1
     """
-    shorten_switch_interval()
-    loop = new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="test-server", daemon=True)
-    thread.start()
+    with running_service(replace(settings, http=HTTP_OFF)) as addresses:
+        yield addresses.grpc
+
+
+def _run(
+    settings: Settings,
+    ready: Future[tuple[Addresses, Callable[[], None]]],
+    ended: Future[None],
+) -> None:
+    """Run a service in this thread, and tell when it is ready and how it ended."""
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+
+        def on_ready(addresses: Addresses) -> None:
+            ready.set_result((addresses, lambda: _called(loop, service.stop)))
+
+        service = Service(settings, on_ready)
+        await service.serve()
+
     try:
-        server = _on(loop, _started(settings or Settings(listen="127.0.0.1:0", memory=True)))
-        try:
-            yield server.address
-        finally:
-            _on(loop, server.stop())
-    finally:
-        _stop(loop, thread)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve())
+    except BaseException as error:  # noqa: BLE001 - it is for the thread that waits
+        if ready.done():
+            ended.set_exception(error)
+        else:
+            ready.set_exception(error)
+    else:
+        ended.set_result(None)
 
 
-async def _started(settings: Settings) -> Server:
-    server = Server(settings)
-    await server.start()
-    return server
-
-
-def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run_coroutine_threadsafe(work, loop).result()
-
-
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+def _called(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    if not loop.is_closed():  # it may have ended by itself
+        loop.call_soon_threadsafe(function)

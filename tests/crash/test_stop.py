@@ -91,7 +91,7 @@ def test_the_log_of_a_process_is_one_object_a_line(start: Callable[..., Process]
 def test_a_port_has_one_server(start: Callable[..., Process]) -> None:
     """A second server on a port is an error, not half of the requests."""
     first = start(*MODULE, "--memory")
-    command = ("-m", "streameval_server", "--listen", first.address, "--memory")
+    command = ("-m", "streameval_server", "--listen", first.address, "--memory", "--http", "off")
     code, errors = start(*command).ended()
     assert code == 1
     # gRPC itself says something before.

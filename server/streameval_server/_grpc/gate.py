@@ -102,7 +102,7 @@ class Gate(grpc.aio.ServerInterceptor):
                     raise  # aborted, or the caller is gone
                 except Exception as error:  # noqa: BLE001 - the boundary: it is logged and answered
                     self._log.unexpected(error)
-                    await abort(context, _internal())
+                    await abort(context, internal_error())
 
         return behave
 
@@ -135,7 +135,7 @@ def _like(handler: Handler, behaviour: Any, *, raw: bool = False) -> Handler:
     return made
 
 
-def _check(rule: Rule, request: Any) -> None:
+def check_named(rule: Rule, request: Any) -> None:
     """Refuse a request that names a stream which is not the token's."""
     access = current.get().access
     if access is not None:
@@ -144,13 +144,13 @@ def _check(rule: Rule, request: Any) -> None:
 
 
 def _checked(rule: Rule, request: Any) -> Any:
-    _check(rule, request)
+    check_named(rule, request)
     return request
 
 
 async def _checked_each(rule: Rule, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     async for request in requests:
-        _check(rule, request)
+        check_named(rule, request)
         yield request
 
 
@@ -171,7 +171,8 @@ async def _written(rule: Rule, answers: Any, context: Context) -> None:
             await context.write(answer)
 
 
-def _internal() -> RequestError:
+def internal_error() -> RequestError:
+    """Return what the caller is told of an error that is ours."""
     return RequestError(
         Code.INTERNAL,
         f"the server made a mistake; its log has more about request {current.get().request_id}",

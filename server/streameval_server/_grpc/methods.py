@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from google.protobuf import descriptor_pool, message_factory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     import grpc
     from google.protobuf.descriptor import MethodDescriptor
@@ -56,9 +56,9 @@ class Method:
         answer: Message = await self._behaviour(self._sent(request), None)
         return answer
 
-    def answers(self, request: Message) -> AsyncIterator[Message]:
+    def answers(self, request: Message) -> AsyncGenerator[Message, None]:
         """Return the answers, one after the other. Raises RequestError, also later."""
-        answers: AsyncIterator[Message] = self._behaviour(self._sent(request), None)
+        answers: AsyncGenerator[Message, None] = self._behaviour(self._sent(request), None)
         return answers
 
     def _sent(self, request: Message) -> Message | bytes:

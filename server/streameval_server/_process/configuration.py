@@ -38,6 +38,7 @@ _BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(
 
 FLAGS = {
     "listen": "where to listen; port 0 picks a free one",
+    "http": "where to serve the page, JSON and metrics, or off; 127.0.0.1:8080",
     "data": "directory of the log",
     "memory": "keep nothing on disk",
     "insecure": "listen beyond this machine without TLS and tokens",
@@ -128,6 +129,8 @@ class Configuration:
                 shown = f"# {key} is not set"
                 if name == "data" and not self.settings.memory:
                     shown += f", which means {self.settings.directory()}"
+                if name == "http":
+                    shown += f", which means {self.settings.http_address()}"
             else:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")

@@ -10,13 +10,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from streameval_server._core import failpoints
-from streameval_server._grpc.server import Server
 from streameval_server._process.logs import configure
+from streameval_server._process.service import Service
 from streameval_server._process.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval_server._process.service import Addresses
     from streameval_server._process.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def shorten_switch_interval() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
+async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) -> None:
     """Run a server until SIGTERM or SIGINT, then stop it in order.
 
     Parameters
@@ -50,32 +51,26 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
     settings
         How to run it.
     on_ready
-        Called once with the address, ``HOST:PORT``, when requests are served.
+        Called once, when requests are served.
 
     Raises
     ------
     StreamEvalError
         When it cannot start (see `Server.start`), or cannot go on.
     """
-    told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    server = Server(settings)
-    await server.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    on_ready(server.address)
-    stop = asyncio.create_task(told.wait())
-    failure = asyncio.create_task(server.wait_failed())
-    await asyncio.wait((stop, failure), return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    await server.stop()
-    if failure.done():
-        await failure  # raises why
-    failure.cancel()
+
+    def ready(addresses: Addresses) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, service.stop)
+        on_ready(addresses)
+
+    service = Service(settings, ready)
+    await service.serve()
 
 
 def run(settings: Settings) -> None:
-    """Run a server, printing the address that it listens on, until it is told to stop.
+    """Run a server, printing the addresses that it listens on, until it is told to stop.
 
     The log of the whole process goes to stderr as the settings say.
 
@@ -101,5 +96,7 @@ def _arm_failpoints() -> None:
         _log.warning("failpoints are armed: %s", text)
 
 
-def _announce(address: str) -> None:
-    print(f"listening on {address}", flush=True)
+def _announce(addresses: Addresses) -> None:
+    print(f"listening on {addresses.grpc}", flush=True)
+    if addresses.http is not None:
+        print(f"the page is at {addresses.http}/", flush=True)

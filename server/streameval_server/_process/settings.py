@@ -16,6 +16,9 @@ from streameval_server._core.limits import Limits
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
+HTTP_OFF = "off"
+_HTTP_PORT = 8080
+
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
 
@@ -30,13 +33,17 @@ class Settings:
     Raises
     ------
     SettingsError
-        When `listen` is not ``HOST:PORT``, or names an address that other
-        machines can reach without both TLS and tokens while `insecure` is
+        When `listen` or `http` is not ``HOST:PORT``, or names an address that
+        other machines can reach without both TLS and tokens while `insecure` is
         False; when settings exclude or lack one another.
     """
 
     listen: str = "127.0.0.1:50051"
     """Where to listen: ``HOST:PORT``, ``[IPV6]:PORT``; port 0 picks a free one."""
+
+    http: str | None = None
+    """Where to serve HTTP: ``HOST:PORT``, or ``off``; None is `listen`'s host and port 8080,
+    or a free port where that is what `listen` asks for."""
 
     data: Path | None = None
     """Directory of the log and its checkpoints; None is `default_data_directory`."""
@@ -75,7 +82,8 @@ class Settings:
     """What one request, one stream and the whole server may hold."""
 
     def __post_init__(self) -> None:
-        host, _ = split_address(self.listen)
+        listens = (self.listen, self.http_address())
+        hosts = [split_address(listen)[0] for listen in listens if listen is not None]
         if self.memory and self.data is not None:
             raise SettingsError("a server in memory has no data directory: give one of the two")
         if not 0 <= self.stop_grace_s < math.inf:
@@ -89,12 +97,13 @@ class Settings:
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise SettingsError("tls_client_ca needs tls_certificate and tls_key")
         secured = self.tls_certificate is not None and self.tokens is not None
-        if not (secured or self.insecure or is_loopback(host)):
-            raise SettingsError(
-                f"refusing to listen on {host or 'every address'}: other machines could reach it, "
-                f"and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
-                "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
-            )
+        for host in hosts:
+            if not (secured or self.insecure or is_loopback(host)):
+                raise SettingsError(
+                    f"refusing to listen on {host or 'every address'}: other machines could reach "
+                    f"it, and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
+                    "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
+                )
 
     def _lacking(self) -> str:
         lacking = []
@@ -103,6 +112,17 @@ class Settings:
         if self.tokens is None:
             lacking.append("tokens file")
         return " and no ".join(lacking)
+
+    def http_address(self) -> str | None:
+        """Return where HTTP is to be served, ``HOST:PORT``; None where it is off."""
+        if self.http == HTTP_OFF:
+            return None
+        if self.http is not None:
+            split_address(self.http, "http")
+            return self.http
+        split_address(self.listen)
+        host, _, port = self.listen.rpartition(":")
+        return f"{host}:{_HTTP_PORT if int(port) else 0}"
 
     def directory(self) -> Path | None:
         """Return where the log is kept; None in memory."""
@@ -116,8 +136,15 @@ def default_data_directory() -> Path:
     return Path(platformdirs.user_data_dir("streameval", appauthor=False)) / "server"
 
 
-def split_address(listen: str) -> tuple[str, int]:
+def split_address(listen: str, setting: str = "listen") -> tuple[str, int]:
     """Split ``HOST:PORT`` (an IPv6 host stands in brackets).
+
+    Parameters
+    ----------
+    listen
+        The address.
+    setting
+        What asks for it.
 
     Raises
     ------
@@ -132,7 +159,9 @@ def split_address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not _is_port(port) or (":" in host and not bracketed):
-        raise SettingsError(f"listen must be HOST:PORT, for instance 127.0.0.1:0, got {listen!r}")
+        raise SettingsError(
+            f"{setting} must be HOST:PORT, for instance 127.0.0.1:0, got {listen!r}"
+        )
     return (host[1:-1] if bracketed else host), int(port)
 
 

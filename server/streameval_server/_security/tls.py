@@ -1,7 +1,7 @@
 """TLS for the server: certificates that may change while it runs.
 
-gRPC asks for the certificates before each handshake; they are read again when
-their files have changed. Files that do not fit together (a new certificate
+gRPC asks for the certificates before each handshake, and so does HTTP; they are
+read again when their files have changed. Files that do not fit together (a new certificate
 beside an old key, half of a file) leave those in use as they were, and the log
 says so. Open connections keep what they were opened with.
 """
@@ -51,7 +51,7 @@ class TlsFiles:
         paths = (self.certificate, self.key, self.client_ca)
         return signature(*(path for path in paths if path is not None))
 
-    def read(self) -> grpc.ServerCertificateConfiguration:
+    def read(self) -> _Loaded:
         """Read the files and see that they fit together.
 
         Raises
@@ -78,7 +78,18 @@ class TlsFiles:
                 raise SettingsError(
                     f"{self.client_ca} holds no certificates in PEM: {error}"
                 ) from error
-        return grpc.ssl_server_certificate_configuration([(key, certificate)], roots)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return _Loaded(
+            grpc.ssl_server_certificate_configuration([(key, certificate)], roots), context
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What the files hold, as gRPC and as Python want it."""
+
+    grpc: grpc.ServerCertificateConfiguration
+    context: ssl.SSLContext
 
 
 def _read(path: Path) -> bytes:
@@ -89,7 +100,7 @@ def _read(path: Path) -> bytes:
 
 
 class Certificates:
-    """The certificates in use; gRPC's threads ask for them.
+    """The certificates in use; gRPC's threads and the event loop ask for them.
 
     Raises
     ------
@@ -106,12 +117,22 @@ class Certificates:
     def credentials(self) -> grpc.ServerCredentials:
         """Return what a port is opened with."""
         return grpc.dynamic_ssl_server_credentials(
-            self._current,
-            self.current,
+            self._current.grpc,
+            lambda: self._newest().grpc,
             require_client_authentication=self._files.client_ca is not None,
         )
 
-    def current(self) -> grpc.ServerCertificateConfiguration:
+    def ssl_context(self) -> ssl.SSLContext:
+        """Return what a socket is wrapped with: each handshake takes the newest certificates."""
+        context = self._files.read().context
+
+        def on_hello(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            connection.context = self._newest().context
+
+        context.sni_callback = on_hello
+        return context
+
+    def _newest(self) -> _Loaded:
         """Return the certificates for the next handshake. Never raises."""
         with self._lock:
             now = self._files.signature()

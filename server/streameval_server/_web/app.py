@@ -1,0 +1,97 @@
+"""What is served over HTTP: an ASGI application around a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route as Path
+
+from streameval_server._core.errors import Code
+from streameval_server._process.settings import is_loopback
+from streameval_server._web.endpoints import NO_STORE, Endpoint
+from streameval_server._web.files import Files
+from streameval_server._web.gate import Gate
+from streameval_server._web.guarding import Guarding
+from streameval_server._web.intake import Intake
+from streameval_server._web.refusals import HttpError, refusal
+from streameval_server._web.routes import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.requests import Request
+
+    from streameval_server._core.limits import Limits
+    from streameval_server._grpc.server import Server
+
+    Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+
+
+def make_app(
+    server: Server,
+    limits: Limits,
+    host: str,
+    lifespan: Lifespan,
+) -> Starlette:
+    """Return what serves a server's HTTP.
+
+    Parameters
+    ----------
+    server
+        Its methods are called, its guard decides.
+    limits
+        The server's.
+    host
+        Where HTTP listens.
+    lifespan
+        Owns the server.
+    """
+    gate, intake, files = Gate(server.guard), Intake(limits), Files()
+    paths = [
+        Path(
+            route.path.replace("{name}", "{name:path}"),
+            Endpoint(route, server.methods.find(route.method), gate, intake).respond,
+            methods=[route.verb],
+        )
+        for route in ROUTES
+    ]
+
+    async def healthz(_request: Request) -> Response:
+        return PlainTextResponse("ok\n", headers=NO_STORE)
+
+    async def readyz(_request: Request) -> Response:
+        if server.is_ready:
+            return PlainTextResponse("ok\n", headers=NO_STORE)
+        return PlainTextResponse("not serving\n", status_code=503, headers=NO_STORE)
+
+    paths += [
+        Path("/healthz", healthz, methods=["GET"]),
+        Path("/readyz", readyz, methods=["GET"]),
+        Path("/", files.index, methods=["GET"]),
+        Path("/static/{path:path}", files.file, methods=["GET"]),
+    ]
+    app = Starlette(
+        routes=paths,
+        middleware=[Middleware(Guarding, local_only=server.guard.is_open and is_loopback(host))],
+        exception_handlers={HTTPException: _not_routed},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _not_routed(_request: Request, error: Exception) -> Response:
+    """Answer what no route is for."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        message, code = "this path has other methods: see Allow", Code.UNIMPLEMENTED
+    else:
+        message, code = "there is no such path", Code.NOT_FOUND
+    return refusal(
+        HttpError(error.status_code, code, message, reason="NO_ROUTE", headers=error.headers)
+    )

@@ -1,0 +1,105 @@
+"""Each route as a function from a request to a response, by the method that gRPC calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from streameval_server._core.errors import Code
+from streameval_server._grpc.gate import check_named
+from streameval_server._security.rules import rule_of
+from streameval_server._web.events import events
+from streameval_server._web.refusals import JSON, HttpError
+from streameval_server._web.routes import Answer
+from streameval_server._web.transcoding import bind, from_json, from_query, to_json
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from starlette.requests import Request
+
+    from streameval_server._grpc.methods import Method
+    from streameval_server._web.gate import Gate, Passing
+    from streameval_server._web.intake import Intake
+    from streameval_server._web.routes import Route
+
+NO_STORE = {"cache-control": "no-store"}
+"""Answers are of one moment, and may be of one caller."""
+
+_WITH_BODY = frozenset({"POST", "PATCH"})
+_LEAST_INTERVAL_NS = 200_000_000
+"""Nobody is sent more than five events a second."""
+
+
+class Endpoint:
+    """One route.
+
+    Parameters
+    ----------
+    route, method
+        The route, and what it calls.
+    gate, intake
+        The server's.
+    """
+
+    def __init__(self, route: Route, method: Method, gate: Gate, intake: Intake) -> None:
+        self._route = route
+        self._method = method
+        self._gate = gate
+        self._intake = intake
+
+    async def respond(self, request: Request) -> Response:
+        """Answer a request."""
+        method = self._method.name
+        return await self._gate.serve(request, method, rule_of(method), self._answer)
+
+    async def _answer(self, passing: Passing) -> Response:
+        message = await self._message(passing.request)
+        check_named(passing.rule, message)
+        match self._route.answer:
+            case Answer.JSON:
+                answer = await self._method.answer(message)
+                # Beside the event loop: a long answer takes milliseconds.
+                text = await asyncio.to_thread(to_json, answer)
+                return Response(text, headers=NO_STORE, media_type=JSON)
+            case Answer.BYTES:
+                return await self._bytes(message)
+            case Answer.EVENTS:
+                answers = self._method.answers(_paced(message))
+                return await events(
+                    self._route.event, message, answers, passing=passing, gate=self._gate
+                )
+
+    async def _message(self, request: Request) -> Message:
+        kind, route = self._method.request, self._route
+        if route.verb in _WITH_BODY:
+            if request.url.query:
+                raise HttpError(
+                    400,
+                    Code.INVALID_ARGUMENT,
+                    f"a {route.verb} takes all that it asks for in its body, and no parameters",
+                    reason="MALFORMED_MESSAGE",
+                )
+            body = await self._intake.json(request)
+            message = await asyncio.to_thread(from_json, kind, body)
+        else:
+            message = from_query(kind, request.query_params.multi_items())
+        if route.name:
+            bind(message, route.name, request.path_params["name"])
+        return message
+
+    async def _bytes(self, message: Message) -> Response:
+        """Join the pieces: they were cut for gRPC from one value."""
+        pieces: list[Any] = [piece async for piece in self._method.answers(message)]
+        headers = NO_STORE | {"x-streameval-revision": str(pieces[0].revision)}
+        body = b"".join(piece.data for piece in pieces)
+        return Response(body, headers=headers, media_type="application/octet-stream")
+
+
+def _paced(message: Any) -> Any:
+    """Return a request to watch that is not answered too often; a wrong one as it is."""
+    asked = message.min_interval
+    if 0 <= asked.seconds * 1_000_000_000 + asked.nanos < _LEAST_INTERVAL_NS:
+        asked.FromNanoseconds(_LEAST_INTERVAL_NS)
+    return message

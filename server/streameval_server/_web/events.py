@@ -1,0 +1,99 @@
+"""Server-sent events: the newest answer whenever there is another, as quick as it is read.
+
+The next answer is asked for when the last one has gone out, so a slow reader gets
+fewer, not older ones: nothing queues here but what the transport holds. A comment
+every few seconds tells a silent server from one that is gone. When the server
+stops, or the token is taken away, the last event says so; whoever connects again
+is sent the newest answer first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from streameval_server._grpc.gate import check_named
+from streameval_server._web.refusals import status_json
+from streameval_server._web.transcoding import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from contextlib import AsyncExitStack
+
+    from google.protobuf.message import Message
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+    from streameval_server._web.gate import Gate, Passing
+
+HEARTBEAT_S = 10
+RETRY_MS = 1000
+"""What a reader should wait before it connects again."""
+
+
+async def events(
+    name: str,
+    request: Message,
+    answers: AsyncGenerator[Message, None],
+    *,
+    passing: Passing,
+    gate: Gate,
+) -> Response:
+    """Return a response that goes on for as long as there are answers.
+
+    Parameters
+    ----------
+    name
+        What each event is called.
+    request
+        What was asked.
+    answers
+        A generator; closed at the end.
+    passing, gate
+        Of the request.
+
+    Raises
+    ------
+    RequestError
+        When there is not even a first answer.
+    """
+    passing.stack.push_async_callback(answers.aclose)
+    first = await anext(answers)
+
+    async def sent() -> AsyncIterator[ServerSentEvent]:
+        try:
+            yield await _event(name, first, retry=RETRY_MS)
+            async for answer in answers:
+                check_named(passing.rule, request)  # a token may have been taken away
+                yield await _event(name, answer)
+        except Exception as error:  # noqa: BLE001 - the boundary, as in the gate
+            text = status_json(gate.caught(error, passing.ending))
+            yield ServerSentEvent(text.decode(), event="error", sep="\n")
+
+    passing.ending.given_up()  # unless it ends otherwise
+    return _Events(sent(), passing.stack.pop_all())
+
+
+async def _event(name: str, answer: Message, *, retry: int | None = None) -> ServerSentEvent:
+    text = await asyncio.to_thread(to_json, answer)
+    return ServerSentEvent(text.decode(), event=name, retry=retry, sep="\n")
+
+
+class _Events(EventSourceResponse):
+    """Leaves a stack when it ends, however it does."""
+
+    def __init__(self, content: AsyncIterator[ServerSentEvent], stack: AsyncExitStack) -> None:
+        super().__init__(
+            content,
+            ping=HEARTBEAT_S,
+            sep="\n",
+            ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
+        )
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events."""
+        async with self._stack:
+            await super().__call__(scope, receive, send)

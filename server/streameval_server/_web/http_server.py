@@ -1,0 +1,114 @@
+"""HTTP beside gRPC, in the same event loop: uvicorn, told where to listen and when to stop."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from streameval_server._process.settings import SettingsError, split_address
+from streameval_server._web.app import make_app
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from streameval_server._grpc.server import Server
+    from streameval_server._process.settings import Settings
+    from streameval_server._web.app import Lifespan
+
+_MOST_CONNECTIONS = 1000
+_BACKLOG = 128
+_SILENT_MS = 60_000
+"""A peer that takes nothing of what was sent to it for so long is gone."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves the signals to whoever runs it."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # not a generator
+        return nullcontext()
+
+
+class HttpServer:
+    """Serves HTTP for a server, within a lifespan.
+
+    Parameters
+    ----------
+    server
+        What is served.
+    settings
+        How to run it; `http` is not off.
+    lifespan
+        Entered before the first request, left after the last one.
+
+    Attributes
+    ----------
+    url : str
+        Where it listens, with the port that it was given.
+
+    Raises
+    ------
+    SettingsError
+        When the address cannot be had.
+    """
+
+    def __init__(self, server: Server, settings: Settings, lifespan: Lifespan) -> None:
+        listen = settings.http_address()
+        assert listen is not None
+        host, _ = split_address(listen)
+        self._socket = _bound(listen)
+        certificates = server.certificates
+        scheme = "http" if certificates is None else "https"
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
+        config = uvicorn.Config(
+            make_app(server, settings.limits, host, lifespan),
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=max(1, round(settings.stop_grace_s)),
+        )
+        config.load()
+        if certificates is not None:
+            config.ssl = certificates.ssl_context()
+        self._uvicorn = _Uvicorn(config)
+
+    async def serve(self) -> None:
+        """Serve until `stop`."""
+        await self._uvicorn.serve([self._socket])
+
+    def stop(self) -> None:
+        """Let `serve` come to its end: no new connections, those there are answered."""
+        self._uvicorn.should_exit = True
+
+
+def _bound(listen: str) -> socket.socket:
+    host, port = split_address(listen)
+    try:
+        (family, _, _, _, address), *_ = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            # Connections that were closed a moment ago do not hold the port; one that
+            # listens does.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
+            bound.bind(address)
+            bound.listen(_BACKLOG)
+        except BaseException:
+            bound.close()
+            raise
+    except OSError as error:
+        raise SettingsError(f"cannot serve HTTP on {listen}: {error.strerror or error}") from error
+    return bound

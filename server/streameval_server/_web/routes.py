@@ -1,0 +1,75 @@
+"""The table: which path calls which method. What a method needs stands with the method's rule.
+
+Reading is GET, with the fields of the request as parameters; changing is POST,
+PATCH or DELETE, with the request in the body. The name in a path is the stream.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+_QUERY = "streameval.v1.QueryService"
+_STREAMS = "streameval.v1.StreamService"
+_INGEST = "streameval.v1.IngestService"
+
+
+class Answer(enum.Enum):
+    """How a method's answers are sent."""
+
+    JSON = enum.auto()
+    """One message."""
+    EVENTS = enum.auto()
+    """Messages as they come, each an event."""
+    BYTES = enum.auto()
+    """The pieces of what they carry, joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path.
+
+    Attributes
+    ----------
+    verb : str
+        HTTP's method.
+    path : str
+        ``{name}`` is the name of a stream, slashes and all.
+    method : str
+        The full name of what it calls.
+    name : str
+        The field of the request that the path's name is.
+    answer : Answer
+    event : str
+        What events are called.
+    """
+
+    verb: str
+    path: str
+    method: str
+    name: str = ""
+    answer: Answer = Answer.JSON
+    event: str = ""
+
+
+_SELECTED = "selection.stream"
+
+# What is more particular stands first.
+ROUTES = (
+    Route("GET", "/v1/streams", f"{_STREAMS}/ListStreams"),
+    Route("POST", "/v1/streams", f"{_STREAMS}/CreateStream"),
+    Route("GET", "/v1/streams:snapshots", f"{_QUERY}/BatchGetSnapshots"),
+    Route("GET", "/v1/streams:compare", f"{_QUERY}/CompareStreams"),
+    Route("POST", "/v1/streams/{name}:ingest", f"{_INGEST}/IngestBatch", "batch.stream"),
+    Route("GET", "/v1/streams/{name}:snapshot", f"{_QUERY}/GetSnapshot", _SELECTED),
+    Route("GET", "/v1/streams/{name}:curve", f"{_QUERY}/GetCurve", _SELECTED),
+    Route("GET", "/v1/streams/{name}:windows", f"{_QUERY}/ListWindows", _SELECTED),
+    Route("GET", "/v1/streams/{name}:rank", f"{_QUERY}/RankSegments", _SELECTED),
+    Route("GET", "/v1/streams/{name}:state", f"{_QUERY}/GetState", _SELECTED, Answer.BYTES),
+    Route(
+        "GET", "/v1/streams/{name}:watch", f"{_QUERY}/Watch", _SELECTED, Answer.EVENTS, "snapshot"
+    ),
+    Route("GET", "/v1/streams/{name}", f"{_STREAMS}/GetStream", "name"),
+    Route("PATCH", "/v1/streams/{name}", f"{_STREAMS}/UpdateStream", "stream.name"),
+    Route("DELETE", "/v1/streams/{name}", f"{_STREAMS}/DeleteStream", "name"),
+)

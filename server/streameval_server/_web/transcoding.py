@@ -1,0 +1,155 @@
+"""Requests from URLs and JSON, answers to JSON: protobuf's JSON mapping and no other.
+
+A query parameter is the path of a field, ``selection.segment.key=country``; one
+that is repeated is a list. Names are written in lowerCamelCase or as in the proto.
+Answers show every field that has a value or is a list, a number, a text or a truth
+value without one; what the proto calls absent is absent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
+
+from streameval_server._core.errors import Code, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from google.protobuf.message import Message
+
+M = TypeVar("M", bound="Message")
+
+_TEXT = {
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "google.protobuf.FieldMask",
+}
+"""Messages that JSON writes as a text."""
+
+_TRUTH = {"true": True, "false": False}
+_LONGEST_SHOWN = 200
+
+
+def to_json(message: Message) -> bytes:
+    """Return a message as JSON in UTF-8. O(message); large ones are not for the event loop."""
+    return json_format.MessageToJson(
+        message, indent=None, always_print_fields_with_no_presence=True
+    ).encode()
+
+
+def from_json(kind: type[M], text: bytes) -> M:
+    """Read a message from JSON; an empty text is the empty message.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT for what is no JSON, an unknown field, a value of the
+        wrong kind.
+    """
+    message = kind()
+    if text:
+        try:
+            json_format.Parse(text, message)
+        except (json_format.ParseError, ValueError, RecursionError) as error:
+            raise _malformed(kind, "the body", error) from error
+    return message
+
+
+def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
+    """Read a message from query parameters.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT for an unknown field, one that is given twice and is no
+        list, a value of the wrong kind.
+    """
+    values: dict[str, Any] = {}
+    for path, text in parameters:
+        _put(values, kind.DESCRIPTOR, path, text)
+    message = kind()
+    try:
+        json_format.ParseDict(values, message)
+    except (json_format.ParseError, ValueError) as error:
+        raise _malformed(kind, "the query", error) from error
+    return message
+
+
+def bind(message: Message, path: str, value: str) -> None:
+    """Set the field that is part of the URL's path.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when the request says something else there.
+    """
+    *parts, last = path.split(".")
+    of: Any = message
+    for part in parts:
+        of = getattr(of, part)
+    said = getattr(of, last)
+    if said and said != value:
+        raise _invalid(path, f"{path} is {_short(said)!r}, but the URL's path says {value!r}")
+    setattr(of, last, value)
+
+
+def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
+    """Put a parameter where JSON would have it."""
+    *parts, last = path.split(".")
+    for part in parts:
+        field = _field(of, part, path)
+        if not _is_group(field) or field.is_repeated:
+            raise _invalid(path, f"{field.name} has no fields of its own")
+        values = values.setdefault(field.json_name, {})
+        of = field.message_type
+    field = _field(of, last, path)
+    if _is_group(field):
+        raise _invalid(path, f"{path} is not one value: name one of its fields")
+    value: Any = text
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        if text not in _TRUTH:
+            raise _invalid(path, f"{path} must be true or false, got {_short(text)!r}")
+        value = _TRUTH[text]
+    if field.is_repeated:
+        values.setdefault(field.json_name, []).append(value)
+    elif field.json_name in values:
+        raise _invalid(path, f"{path} is given twice")
+    else:
+        values[field.json_name] = value
+
+
+def _field(of: Any, name: str, path: str) -> FieldDescriptor:
+    field: FieldDescriptor | None = of.fields_by_name.get(name)
+    field = field or of.fields_by_camelcase_name.get(name)
+    if field is None:
+        known = ", ".join(each.json_name for each in of.fields)
+        raise _invalid(
+            _short(path), f"there is no parameter {_short(path)!r}: {of.name} has {known}"
+        )
+    return field
+
+
+def _is_group(field: FieldDescriptor) -> bool:
+    """Whether a field is a message with parameters of its own."""
+    return field.message_type is not None and field.message_type.full_name not in _TEXT
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _invalid(field: str, problem: str) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
+    )
+
+
+def _malformed(kind: type[Message], what: str, error: Exception) -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT,
+        f"{what} is not a {kind.DESCRIPTOR.name} in JSON: {_short(str(error))}",
+        reason="MALFORMED_MESSAGE",
+    )
