@@ -19,10 +19,11 @@ import numpy as np
 from streameval._counts.multiset import ScoreCounts
 from streameval._time.changes import changes_by_group, rows_by_group
 from streameval._time.effects import Effect, Effects
-from streameval_server._state.binning import Columns, binned, counted, rounded
+from streameval_server._state.binning import Columns, binned, counted, rounded, slices_of
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.segments import ABSENT, WHOLE, slice_id
+from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.store import Store
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from streameval._counts.state import State
     from streameval._time.changes import Cases, Change
     from streameval_server._core.limits import Limits
-    from streameval_server._state.binning import Binned
+    from streameval_server._state.binning import Ordered
     from streameval_server._state.pane_content import PaneContent, Part
     from streameval_server._state.stream_settings import StreamSettings
     from streameval_server._state.views import FrozenStream
@@ -76,12 +77,15 @@ class StreamCounts:
         self._cases: list[Columns] = []
         self._effects: list[Effects] = []
         self._waiting = 0
+        # What slices count in one pane that is open.
+        self._table = SliceTable()
+        self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, at most about."""
-        return self.store.memory_bytes + _ROW_BYTES * self._waiting
+        return self.store.memory_bytes + _ROW_BYTES * self._waiting + self._table.nbytes
 
     # -- collecting
 
@@ -108,10 +112,14 @@ class StreamCounts:
         self._waiting += rows
         most = min(self.store.whole.cells.size, _MOST_WAITING)
         if self._waiting >= max(most, _LEAST_WAITING):
-            self.flush()
+            self._count_waiting()
 
     def flush(self) -> None:
         """Count what was collected; nothing that can be seen changes by it. O(rows log rows)."""
+        self._count_waiting()
+        self._empty_table()
+
+    def _count_waiting(self) -> None:
         cases, effects = self._cases, self._effects
         self._cases, self._effects, self._waiting = [], [], 0
         if cases:
@@ -153,7 +161,10 @@ class StreamCounts:
         if start is not None:
             every = binned(columns, store.bits, store.scale)
             self._add((store.whole,), every.exact)
-            self._add_to_pane(store.pane(start), every)
+            content = store.pane(start)
+            self._add((content.part(WHOLE),), every.cells)
+            if every.rows is not None and not self._tabled(content, every.rows):
+                self._add_to_slices(content, every.rows)
             return
         self._add((store.whole,), counted(columns.labels, columns.scores, columns.counts))
         times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
@@ -163,11 +174,13 @@ class StreamCounts:
         )
         for start, rows in rows_by_group(starts):
             some = binned(columns.at(rows), store.bits, store.scale)
-            if start == _GONE:
+            gone = start == _GONE
+            if gone:
                 self.beyond_retention += rows.size
-                self._add_to_slices(None, some)
             else:
-                self._add_to_pane(store.pane(start), some)
+                self._add((store.pane(start).part(WHOLE),), some.cells)
+            if some.rows is not None:
+                self._add_to_slices(None if gone else store.pane(start), some.rows)
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -181,12 +194,25 @@ class StreamCounts:
         start = grid.start_of(first)
         return start if grid.start_of(last) == start else None
 
-    def _add_to_pane(self, content: PaneContent, rows: Binned) -> None:
-        self._add((content.part(WHOLE),), rows.cells)
-        self._add_to_slices(content, rows)
+    def _tabled(self, content: PaneContent, rows: Ordered) -> bool:
+        """Add what slices count to the table of an open pane, if that is quicker."""
+        if content is not self._table_pane:
+            self._empty_table()
+        if not content.is_open or not self._table.add(rows):
+            return False
+        self._table_pane = content
+        return True
 
-    def _add_to_slices(self, content: PaneContent | None, rows: Binned) -> None:
-        for number, change in rows.slices:
+    def _empty_table(self) -> None:
+        """Give each slice what the table counted of it."""
+        content, self._table_pane = self._table_pane, None
+        if content is not None:
+            content.touch()
+            for number, change in self._table.take():
+                self._add(self.store.parts(content, number), change)
+
+    def _add_to_slices(self, content: PaneContent | None, rows: Ordered) -> None:
+        for number, change in slices_of(rows):
             self._add(self.store.parts(content, number), change)
 
     def _add(self, parts: Iterable[Part], change: ScoreCounts) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from streameval_server._core.errors import CorruptLogError
 from streameval_server._core.rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
 from streameval_server._state.binning import Columns
 from streameval_server._state.counts import StreamCounts
-from streameval_server._state.joins import Joins
+from streameval_server._state.joins import Joins, segment
 from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
 from streameval_server._state.segments import WHOLE, Segments, key_of
 from streameval_server._state.stream_info import StreamCounters, StreamInfo
@@ -242,6 +242,24 @@ class StreamState:
                 part = _part(JOIN_PART, number, self.info.name)
                 yield part, data if number == revision else None
 
+    def exported(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """Yield all parts, in the form that `restore` takes.
+
+        What makes their bytes needs no lock; ids are copied at once, O(ids).
+        """
+        for part, data in self.parts(-1):
+            assert data is not None
+            yield split_part(part)[1], data
+        if self.joins is not None and self.kept_ids:
+            table = self.joins.table
+            ids = segment(table, table.used(), [])
+            yield _part(JOIN_PART, 0), lambda: ids
+
+    def adopt(self, name: str, revision: int) -> None:
+        """Go on as a stream of that name, made at a revision; when it began stays."""
+        self.revision = self._applying = revision
+        self.info = replace(self.info, name=name, create_revision=revision)
+
     def content(self) -> Iterator[tuple[str, bytes]]:
         """Yield everything in one form; equal for equal streams. O(bytes)."""
         for part, data in self.parts(-1):
@@ -303,17 +321,7 @@ class StreamState:
 
     @classmethod
     def _restored(cls, limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
-        head = parts[STREAM_PART]
-        lengths = _LENGTHS.unpack_from(head)
-        if len(head) != _LENGTHS.size + sum(lengths):
-            raise CorruptStateError("the head ends too soon")
-        at = _LENGTHS.size
-        blobs = []
-        for length in lengths:
-            blobs.append(head[at : at + length])
-            at += length
-        fields = json.loads(blobs[0])
-        fields["settings"]["segment_keys"] = tuple(fields["settings"]["segment_keys"])
+        fields, (joins, counts) = head_fields(parts[STREAM_PART])
         settings = StreamSettings(**fields["settings"])
         info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
         self = cls(info, limits)
@@ -326,7 +334,7 @@ class StreamState:
         store = self.counts.store
         store.advance(fields["now_us"])
         store.floor_us = fields["floor_us"]
-        store.settled.update(parts_from_bytes(blobs[2], None, settings.scale))
+        store.settled.update(parts_from_bytes(counts, None, settings.scale))
         segments: dict[int, bytes] = {}
         for part, data in parts.items():
             kind, _, number = part.partition("/")
@@ -340,11 +348,34 @@ class StreamState:
             elif kind == JOIN_PART:
                 segments[int(number)] = data
         store.measure()
-        if blobs[1]:
+        if joins:
             self.joins = Joins(settings)
             self.joins.restore(revision, segments)
-            self.joins.state_from_bytes(blobs[1])
+            self.joins.state_from_bytes(joins)
         return self
+
+
+def head_fields(head: bytes) -> tuple[dict[str, Any], tuple[bytes, bytes]]:
+    """Return what a stream's head says: its fields, its joiner's counters, its counts.
+
+    Raises
+    ------
+    CorruptStateError
+        When it ends too soon.
+    LookupError, TypeError, ValueError, struct.error
+        When it is not a head at all.
+    """
+    lengths = _LENGTHS.unpack_from(head)
+    if len(head) != _LENGTHS.size + sum(lengths):
+        raise CorruptStateError("the head ends too soon")
+    at = _LENGTHS.size
+    blobs = []
+    for length in lengths:
+        blobs.append(head[at : at + length])
+        at += length
+    fields = json.loads(blobs[0])
+    fields["settings"]["segment_keys"] = tuple(fields["settings"]["segment_keys"])
+    return fields, (blobs[1], blobs[2])
 
 
 def _bytes_of(parts: FrozenParts) -> Callable[[], bytes]:

@@ -1,0 +1,200 @@
+"""A stream as a file: everything about it, to be imported elsewhere.
+
+Layout: a `Frame`, in it the length of a header (4 bytes, little-endian), the
+header, and the stream's parts as a checkpoint has them. The header is JSON, to
+be read by people too: name, revision, time, settings, numbers, and the parts'
+names and lengths in their order.
+
+What a file says is trusted as a checkpoint is: its checksum finds accidents, not
+intent. What decides about other streams (settings, numbers, names) is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import streameval
+from streameval._counts.multiset import LIMIT
+from streameval._errors import CorruptStateError, StreamEvalError
+from streameval._frame import Frame
+from streameval._names import id_problem
+from streameval._time.times import LAST_US
+from streameval_server._core.errors import CorruptLogError
+from streameval_server._state.stream_settings import StreamSettings, check
+from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval_server._core.limits import Limits
+
+FRAME = Frame(b"SEVX", 1, "an exported stream")
+_LENGTH_BYTES = 4
+_MOST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFile:
+    """An exported stream.
+
+    Attributes
+    ----------
+    name : str
+        Of the stream that was exported.
+    revision, time_us : int
+        The log's revision and time then.
+    ids : int
+        That it keeps, for their labels and predictions.
+    settings : StreamSettings
+    total : int
+        References that were accepted.
+    sources : mapping of str to int
+        The last epoch of each source that merged.
+    parts : mapping of str to bytes
+        As `StreamState.restore` takes them.
+    """
+
+    name: str
+    revision: int
+    time_us: int
+    ids: int
+    settings: StreamSettings
+    total: int
+    sources: Mapping[str, int]
+    parts: Mapping[str, bytes]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StreamFile:
+        """Read a file. O(bytes).
+
+        Raises
+        ------
+        CorruptStateError
+            When it is not what `stream_to_bytes` wrote.
+        """
+        reader = FRAME.reader(data)
+        length = int.from_bytes(reader.blob(_LENGTH_BYTES), "little")
+        try:
+            header = json.loads(bytes(reader.blob(length)))
+            parts = {}
+            for part, size in header["parts"]:
+                parts[_text(part)] = bytes(reader.blob(_whole(size)))
+            reader.end()
+            fields, _ = head_fields(parts[STREAM_PART])
+            settings = StreamSettings(**fields["settings"])
+            _check_settings(settings)
+            sources = {_text(key): _whole(each) for key, each in fields["sources"].items()}
+            for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
+                _whole(fields[number])
+            return cls(
+                _text(header["stream"]),
+                _whole(header["revision"]),
+                _whole(header["time_us"], LAST_US),
+                _whole(header["ids"]),
+                settings,
+                _whole(fields["total"], LIMIT - 1),
+                sources,
+                parts,
+            )
+        except StreamEvalError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            message = f"the exported stream's header cannot be read: {error!r:.200}"
+            raise CorruptStateError(message) from error
+
+    def check(self, name: str, limits: Limits) -> None:
+        """Refuse what `restored` could not make a stream of. O(bytes).
+
+        Raises
+        ------
+        RequestError
+            When the settings are beyond the limits.
+        CorruptStateError
+            When the content is not what was exported, or beyond the limits.
+        """
+        check(self.settings, limits)
+        if len(self.sources) > limits.max_merge_sources:
+            raise CorruptStateError(
+                f"{len(self.sources)} sources merged into the exported stream, and at most "
+                f"{limits.max_merge_sources} may"
+            )
+        for source in self.sources:
+            problem = id_problem("source", source, limits.max_id_bytes)
+            if problem is not None:
+                raise CorruptStateError(problem)
+        try:
+            state = self.restored(name, 1, limits)
+        except CorruptLogError as error:
+            raise CorruptStateError(str(error)) from error
+        if state.kept_ids != self.ids:
+            raise CorruptStateError(
+                f"the exported stream announces {self.ids} ids and has {state.kept_ids}"
+            )
+
+    def restored(self, name: str, revision: int, limits: Limits) -> StreamState:
+        """Return the stream under a name, as made at a revision. O(bytes).
+
+        Raises
+        ------
+        CorruptLogError
+            When the parts are not what was exported.
+        """
+        state = StreamState.restore(limits, revision, self.parts)
+        state.adopt(name, revision)
+        return state
+
+
+def stream_to_bytes(
+    name: str, revision: int, time_us: int, ids: int, parts: Mapping[str, bytes]
+) -> bytes:
+    """Return a stream's file. O(bytes).
+
+    Parameters
+    ----------
+    name, revision, time_us, ids, parts
+        As in `StreamFile`.
+    """
+    fields, _ = head_fields(parts[STREAM_PART])
+    header = {
+        "stream": name,
+        "revision": revision,
+        "time_us": time_us,
+        "written_by": f"streameval {streameval.__version__}",
+        "settings": asdict(StreamSettings(**fields["settings"])),
+        "references": fields["total"],
+        "ids": ids,
+        "parts": [(part, len(data)) for part, data in parts.items()],
+    }
+    text = json.dumps(header).encode()
+    return FRAME.sealed(len(text).to_bytes(_LENGTH_BYTES, "little"), text, *parts.values())
+
+
+def _check_settings(settings: StreamSettings) -> None:
+    """Refuse settings of other types than they have."""
+    for name, value in asdict(settings).items():
+        if name.endswith("_us") or name in {"resolution", "max_pending"}:
+            _whole(value)
+        elif name == "segment_keys":
+            for key in value:
+                _text(key)
+    for name, choices in (
+        ("scale", ("plain", "probability")),
+        ("orphans", ("drop", "miss")),
+        ("expired", ("drop", "negative")),
+    ):
+        if getattr(settings, name) not in choices:
+            raise ValueError(f"{name} {getattr(settings, name)!r}")
+
+
+def _whole(value: Any, most: int = _MOST) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r:.60} is not one of its numbers")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.60} is not one of its names")
+    return value

@@ -1,0 +1,109 @@
+"""The table of an open pane's slices: it counts what sorting counts, whenever it is emptied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator
+from streameval_server._core.limits import Limits
+from streameval_server._core.rows import CaseRows, SegmentCodes
+from streameval_server._state import slice_table
+from streameval_server._state.binning import Columns, binned, slices_of
+from streameval_server._state.slice_table import SliceTable
+from streameval_server._state.stream_info import StreamInfo
+from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._state.stream_state import StreamState
+
+NOW = 1_800_000_000_000_000
+MINUTE = 60_000_000
+VALUES = ("US", "DE", "FR")
+SEED = 20_261_121
+
+
+def columns(rng: np.random.Generator, size: int, counts=None) -> Columns:
+    return Columns(
+        rng.random(size) < 0.1,
+        rng.normal(size=size).round(3),
+        counts,
+        NOW,
+        rng.integers(0, 5, (2, size)).astype(np.uint16),
+    )
+
+
+def by_number(slices) -> dict[int, Evaluator]:
+    found = {}
+    for number, change in slices:
+        change._check()
+        evaluator = Evaluator(resolution=12)
+        for label, run in ((True, change.positives), (False, change.negatives)):
+            evaluator.add_cases(labels=[label] * len(run), scores=run.scores, counts=run.counts)
+        found[number] = found.get(number, Evaluator(resolution=12)) + evaluator
+    return found
+
+
+def test_it_counts_what_sorting_counts():
+    """Over several batches, with cells and values that come later."""
+    rng = np.random.default_rng(SEED)
+    table, sorted_slices = SliceTable(), []
+    for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
+        some = columns(rng, 20_000)
+        some.scores[:] = (some.scores * spread).round(3)
+        some.codes[:] %= values
+        rows = binned(some, 12, "plain").rows
+        assert table.add(rows)
+        sorted_slices += slices_of(rows)
+    assert table.nbytes
+    taken = list(table.take())
+    assert by_number(taken) == by_number(sorted_slices)
+    assert not table.nbytes
+    assert not list(table.take())
+
+
+def test_it_refuses_what_it_is_not_for(monkeypatch):
+    """Few rows, rows with counts, and a table that would be large; nothing changes then."""
+    rng = np.random.default_rng(SEED)
+    assert not SliceTable().add(binned(columns(rng, 1_000), 12, "plain").rows)
+    size = 20_000
+    counted = columns(rng, size, np.full(size, 3))
+    assert not SliceTable().add(binned(counted, 12, "plain").rows)
+    table = SliceTable()
+    assert table.add(binned(columns(rng, size), 12, "plain").rows)
+    before = table.nbytes
+    monkeypatch.setattr(slice_table, "_MOST_BYTES", before)
+    wide = columns(rng, size)
+    wide.scores[:] = rng.normal(size=size) * 1e6
+    assert not table.add(binned(wide, 12, "plain").rows)
+    assert table.nbytes == before
+
+
+@pytest.mark.parametrize("pauses", [(), (1, 3)], ids=["at the end", "in between"])
+def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
+    """Whether the table is used or not, panes that are left and come back, and who looks when."""
+    rng = np.random.default_rng(SEED)
+    settings = StreamSettings(segment_keys=("country",))
+    streams = [StreamState(StreamInfo("s", NOW, 1, settings), Limits()) for _ in range(2)]
+    size = 40_000
+    labels, scores = rng.random(size * 4) < 0.1, rng.normal(size=size * 4)
+    codes = rng.integers(0, 3, size * 4).astype(np.uint32)
+    times = [NOW, NOW + MINUTE, NOW, NOW + 2 * MINUTE]
+    revision = 2
+    for at, event_us in enumerate(times):
+        for stream, step in zip(streams, (size, 2_000), strict=True):
+            for start in range(at * size, (at + 1) * size, step):
+                rows = slice(start, start + step)
+                column = SegmentCodes("country", VALUES, codes[rows])
+                cases = CaseRows(labels[rows], scores[rows], None, step, step, event_us, (column,))
+                stream.take(cases, revision, NOW + 2 * MINUTE)
+        if at in pauses:
+            streams[0].frozen()
+    views = [stream.frozen() for stream in streams]
+    for code, value in enumerate(VALUES):
+        here = codes == code
+        expected = Evaluator(resolution=12, max_cells=Limits().pane_cells)
+        expected.add_cases(labels=labels[here], scores=scores[here])
+        for view in views:
+            number = view.names["country", value]
+            assert view.all_time[number][0].evaluator == expected
+    large, small = (dict(stream.content()) for stream in streams)
+    assert large == small
