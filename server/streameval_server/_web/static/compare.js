@@ -1,0 +1,218 @@
+// Two streams, windows or segments: their curves over each other, and how much they differ.
+
+import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
+import { Overlay } from "./curves.js";
+import { fill, h } from "./dom.js";
+import { figure, interval, METRICS, moment, percent, pValue, reason, signed } from "./format.js";
+import { points, prPath, rocPath } from "./geometry.js";
+import { replace, segment, selection, toCompare, WINDOWS } from "./route.js";
+import { sentence } from "./states.js";
+
+const GAP_MS = 1_000;
+const MAX_POINTS = 1024;
+const SIDES = ["a", "b"];
+const COMPARED = ["auc_pr", "average_precision", "auc_roc"];
+
+export class CompareView {
+  constructor(root, route, context) {
+    Object.assign(this, { root, context, signal: context.signal });
+    this.build();
+    this.update(route);
+    get("v1/streams", { pageSize: 1000 }, this.signal).then(
+      (page) => fill(this.names, page.streams.map((each) => h("option", { value: each.name }))),
+      (error) => this.fail(error));
+  }
+
+  build() {
+    this.inputs = {};
+    this.names = h("datalist", { id: "names" });
+    this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, METRICS[name])));
+    this.form = h("form", {
+      class: "sides",
+      onsubmit: (event) => { event.preventDefault(); this.go(); },
+      onchange: () => this.go(),
+    }, SIDES.map((side) => this.side(side)),
+    h("div", { class: "by" }, h("label", { for: "metric" }, "By"), this.metric,
+      h("button", { type: "button", class: "quiet", id: "swap", onclick: () => this.swap() }, "Swap A and B")), this.names);
+    this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" });
+    this.warnings = h("ul", { class: "warnings", hidden: true });
+    this.pr = new Overlay(this.signal, { id: "pr", title: "Precision and recall" });
+    this.roc = new Overlay(this.signal, { id: "roc", title: "ROC", note: "Each side as it was counted; prevalence does not matter here." });
+    this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
+    fill(this.root, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Compare")), this.form, this.result, this.warnings, this.curves);
+    this.refresher = new Refresher(() => this.load(), GAP_MS, this.signal, (error) => this.fail(error));
+  }
+
+  side(side) {
+    const id = (name) => `${side}-${name}`;
+    const stream = h("input", { id: id("stream"), list: "names", autocomplete: "off", spellcheck: "false", required: true });
+    const window = h("select", { id: id("window") });
+    const chosen = h("input", { id: id("segment"), placeholder: "all, or country:US", autocomplete: "off", spellcheck: "false" });
+    this.inputs[side] = { stream, window, segment: chosen };
+    return h("fieldset", { class: `side ${side}` },
+      h("legend", {}, h("span", { class: side === "a" ? "swatch line a" : "swatch line dash b", "aria-hidden": true }), side.toUpperCase()),
+      h("div", {}, h("label", { for: id("stream") }, "Stream"), stream),
+      h("div", {}, h("label", { for: id("window") }, "Window"), window),
+      h("div", {}, h("label", { for: id("segment") }, "Segment"), chosen));
+  }
+
+  update({ parameters }) {
+    this.sides = {};
+    for (const side of SIDES) {
+      const given = (name) => parameters.get(name ? `${side}.${name}` : side) ?? "";
+      const window = given("window") || "all";
+      this.sides[side] = { stream: given(""), window, segment: given("segment") };
+      const { stream, window: select, segment: chosen } = this.inputs[side];
+      const listed = WINDOWS.some(([key]) => key === window) ? WINDOWS : [...WINDOWS, [window, window.split("..").join(" to ")]];
+      fill(select, listed.map(([key, title]) => h("option", { value: key }, title)));
+      select.value = window;
+      if (stream !== document.activeElement) stream.value = this.sides[side].stream;
+      if (chosen !== document.activeElement) chosen.value = this.sides[side].segment;
+    }
+    this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : "auc_pr";
+    this.listen();
+  }
+
+  go() {
+    const parameters = { metric: this.metric.value === "auc_pr" ? "" : this.metric.value };
+    for (const side of SIDES) {
+      const { stream, window, segment: chosen } = this.inputs[side];
+      parameters[side] = stream.value.trim();
+      parameters[`${side}.window`] = window.value;
+      parameters[`${side}.segment`] = chosen.value.trim();
+    }
+    replace(toCompare(parameters));
+    this.update(this.context.route());
+  }
+
+  swap() {
+    const { a, b } = this.inputs;
+    for (const name of ["stream", "window", "segment"]) {
+      const [first, second] = [a[name].value, b[name].value];
+      if (name === "window") {
+        for (const [select, value] of [[a.window, second], [b.window, first]]) {
+          if (![...select.options].some((option) => option.value === value)) select.append(h("option", { value }, value));
+        }
+      }
+      [a[name].value, b[name].value] = [second, first];
+    }
+    this.go();
+  }
+
+  /** Compare again whenever one of the two streams moves. */
+  listen() {
+    this.listening?.abort();
+    this.listening = new AbortController();
+    const streams = SIDES.map((side) => this.sides[side].stream);
+    if (!streams.every(Boolean)) {
+      this.curves.hidden = true;
+      fill(this.result, h("h2", { id: "result-title" }, "What to compare"),
+        h("p", { class: "empty" }, "Choose a stream for A and one for B: two models, or two windows or segments of one."));
+      return;
+    }
+    watch("v1/streams:watch", { streams: [...new Set(streams)], metrics: "prevalence" }, {
+      signal: AbortSignal.any([this.listening.signal, this.signal]),
+      heard: () => this.refresher.ask(),
+      state: (state, error) => {
+        this.context.connection(state);
+        if (state === "refused" || (state === "lost" && !this.isShown)) this.fail(error);
+      },
+    });
+  }
+
+  fields(side, prefix) {
+    const { window, segment: chosen } = this.sides[side];
+    return selection(prefix, window, segment(chosen));
+  }
+
+  async load() {
+    const { listening } = this;
+    const asked = SIDES.map((side) => this.sides[side]);
+    const curveOf = (side) => get(streamPath(this.sides[side].stream, "curve"),
+      { ...this.fields(side, "selection."), kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS }, this.signal);
+    const [answer, ...curves] = await Promise.all([
+      get("v1/streams:compare", {
+        "a.stream": asked[0].stream, ...this.fields("a", "a."),
+        "b.stream": asked[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
+      }, this.signal),
+      ...SIDES.map(curveOf),
+    ]);
+    if (listening !== this.listening) return; // another comparison was asked for meanwhile
+    this.isShown = true;
+    this.showResult(answer);
+    this.showCurves(answer, curves);
+  }
+
+  fail(error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.isAway && this.isShown) return;
+    this.isShown = false;
+    this.curves.hidden = true;
+    this.warnings.hidden = true;
+    if (error.isDenied || error.isAway) {
+      fill(this.result, this.context.failure(error));
+      return;
+    }
+    fill(this.result, h("h2", { id: "result-title" }, "These cannot be compared"), h("p", { class: "empty", id: "why-not" }, sentence(error.message)));
+  }
+
+  showResult(answer) {
+    const name = METRICS[this.metric.value];
+    const { a, b, difference } = answer;
+    const title = h("h2", { id: "result-title" }, verdict(answer, name));
+    const cell = (kind, heading, value, more) =>
+      h("div", { class: kind }, h("dt", {}, heading), h("dd", { class: "value", id: `result-${kind}` }, value), h("dd", { class: "more" }, more));
+    const limits = difference.interval;
+    fill(this.result, title, h("dl", { class: "headline compared" },
+      cell("a", `A: ${name}`, figure(a.value), a.value === undefined ? reason(a) : interval(a.interval) ?? "–"),
+      cell("b", `B: ${name}`, figure(b.value), b.value === undefined ? reason(b) : interval(b.interval) ?? "–"),
+      cell("difference", "A minus B", signed(difference.value),
+        limits?.lower === undefined ? "no interval" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
+      cell("p", "p-value", pValue(answer.pValue), "two-sided")),
+    h("p", { class: "note" }, notes(answer)));
+    fill(this.warnings, answer.warnings.map((each) => h("li", {}, each)));
+    this.warnings.hidden = !answer.warnings.length;
+  }
+
+  showCurves(answer, curves) {
+    const [positives, negatives] = ["numPositiveRef", "numNegativeRef"].map((name) => curves.map((each) => Number(each[name])));
+    this.curves.hidden = [...positives, ...negatives].some((each) => each === 0);
+    if (this.curves.hidden) return;
+    // At the comparison's prevalence, which is that of the figures; without one each at its own.
+    const common = answer.prevalence;
+    const sides = curves.map((each, index) => ({
+      curve: points(each.curve), positives: positives[index], negatives: negatives[index],
+      skew: common === undefined ? 1 : ((positives[index] / negatives[index]) * (1 - common)) / common,
+    }));
+    const floor = common ?? positives[0] / (positives[0] + negatives[0]);
+    this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`)
+      + (answer.complement ? " B is drawn with A in it; its figure is without." : "");
+    this.pr.draw(sides, {
+      across: "Recall", up: "Precision", floor: [[0, floor], [1, floor]],
+      path: ({ curve, positives: all, skew }) => prPath(curve, all, skew),
+    });
+    this.roc.draw(sides, {
+      across: "False positive rate", up: "True positive rate", floor: [[0, 0], [1, 1]],
+      path: ({ curve, positives: all, negatives: rest }) => rocPath(curve, all, rest),
+    });
+  }
+}
+
+function verdict({ difference }, name) {
+  const limits = difference.interval;
+  if (difference.value === undefined) return `${name} cannot be compared: ${reason(difference)}`;
+  if (limits?.lower === undefined) return "Too few cases to say how sure this is";
+  if (limits.lower > 0) return `A is better than B by ${figure(difference.value)}`;
+  if (limits.upper < 0) return `B is better than A by ${figure(-difference.value)}`;
+  return "No difference can be told apart from chance";
+}
+
+function notes(answer) {
+  const when = (window) => (window
+    ? `${moment(new Date(window.startTime))} to ${moment(new Date(window.endTime))}` : "all time");
+  return [
+    `A: ${when(answer.windowA)}. B: ${when(answer.windowB)}${answer.complement ? ", without A" : ""}.`,
+    answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}.`,
+    "95 % intervals; cases are taken as independent.",
+  ].filter(Boolean).join(" ");
+}

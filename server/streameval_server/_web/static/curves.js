@@ -1,0 +1,145 @@
+// The PR and ROC charts, of one stream or of two laid over each other.
+
+import { ChartCard } from "./card.js";
+import { table } from "./dom.js";
+import { count, figure, percent, score } from "./format.js";
+import { leastPrecision, prPath, prPoint, prVertices, rocPath } from "./geometry.js";
+import { line, tooltip, unitAxis } from "./plot.js";
+
+const GRID = { left: 48, right: 14, top: 12, bottom: 44 };
+
+/** PR curve: as measured, achievable, at random, and what no ranking can reach. */
+export class PrCard {
+  constructor(signal) {
+    this.card = new ChartCard(signal, {
+      id: "pr", title: "Precision and recall", shape: "square",
+      keys: [["line a", "measured"], ["line hull", "achievable"], ["dashed", "at random"], ["area", "impossible"]],
+      note: "Between thresholds the curve is not straight: false positives, not precision, grow evenly. "
+        + "The achievable curve picks its thresholds on these same cases and looks better than it is.",
+    });
+    this.element = this.card.element;
+  }
+
+  draw({ curve, hull, positives, negatives, chosen }) {
+    const prevalence = positives / (positives + negatives);
+    const path = prPath(curve, positives);
+    const best = prPath(hull, positives);
+    const vertices = prVertices(hull, positives);
+    const at = chosen && prPoint(chosen.fp, chosen.tp, positives);
+    const label = `Precision against recall for ${count(positives)} positives and ${count(negatives)} `
+      + `negatives; prevalence ${percent(prevalence)}.`;
+    return this.card.draw(label, (colours) => ({
+      grid: GRID,
+      xAxis: unitAxis(colours, "Recall", { nameGap: 28 }),
+      yAxis: unitAxis(colours, "Precision", { nameGap: 34 }),
+      tooltip: tooltip(colours, (found) => readOut(found, "Recall", "Precision")),
+      series: [
+        line("impossible", leastPrecision(prevalence), colours.region,
+          { lineStyle: { width: 0 }, areaStyle: { color: colours.region, opacity: 1 } }),
+        line("at random", [[0, prevalence], [1, prevalence]], colours.muted,
+          { lineStyle: { width: 1.2, type: [5, 4] } }),
+        line("achievable", best, colours.hull, { lineStyle: { width: 1.6 } }),
+        dots("vertices", vertices, colours.hull, 5),
+        line("measured", path, colours.a, { lineStyle: { width: 2.2 } }),
+        ...mark(at, colours),
+      ],
+    }), () => table("Vertices of the achievable curve",
+      [{ title: "Threshold", numeric: true }, { title: "Recall", numeric: true }, { title: "Precision", numeric: true }],
+      vertices.map(([recall, precision, index]) =>
+        [score(hull.thresholds[index]), figure(recall), figure(precision)])));
+  }
+}
+
+/** ROC curve and its hull. */
+export class RocCard {
+  constructor(signal) {
+    this.card = new ChartCard(signal, {
+      id: "roc", title: "ROC", shape: "square",
+      keys: [["line a", "measured"], ["line hull", "hull"], ["dashed", "at random"]],
+      note: "Each corner of the hull is the best threshold for some ratio of costs.",
+    });
+    this.element = this.card.element;
+  }
+
+  draw({ curve, hull, positives, negatives, chosen }) {
+    const vertices = rocPath(hull, positives, negatives);
+    const at = chosen && [chosen.fp / negatives, chosen.tp / positives];
+    const label = `True positive rate against false positive rate; the hull has ${vertices.length} vertices.`;
+    return this.card.draw(label, (colours) => ({
+      grid: GRID,
+      xAxis: unitAxis(colours, "False positive rate", { nameGap: 28 }),
+      yAxis: unitAxis(colours, "True positive rate", { nameGap: 34 }),
+      tooltip: tooltip(colours, (found) => readOut(found, "False positive rate", "True positive rate")),
+      series: [
+        line("at random", [[0, 0], [1, 1]], colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
+        line("achievable", vertices, colours.hull, { lineStyle: { width: 1.6 } }),
+        dots("vertices", vertices, colours.hull, 5),
+        line("measured", rocPath(curve, positives, negatives), colours.a, { lineStyle: { width: 2.2 } }),
+        ...mark(at, colours),
+      ],
+    }), () => table("Vertices of the ROC hull",
+      [{ title: "Threshold", numeric: true }, { title: "FPR", numeric: true }, { title: "TPR", numeric: true },
+        { title: "FP", numeric: true }, { title: "TP", numeric: true }],
+      vertices.map(([fpr, tpr, index]) =>
+        [score(hull.thresholds[index]), figure(fpr), figure(tpr), count(hull.fp[index]), count(hull.tp[index])])));
+  }
+}
+
+function dots(name, data, colour, size) {
+  return {
+    name, data, type: "scatter", symbol: "circle", symbolSize: size, silent: true,
+    itemStyle: { color: colour }, tooltip: { show: false },
+  };
+}
+
+function mark(at, colours) {
+  if (!at) return [];
+  return [{
+    name: "threshold", data: [at], type: "scatter", symbol: "circle", symbolSize: 12, silent: true, z: 5,
+    itemStyle: { color: colours.surface, borderColor: colours.mark, borderWidth: 2.5 },
+  }];
+}
+
+function readOut(found, across, up) {
+  const lines = found.filter((each) => ["measured", "achievable", "A", "B"].includes(each.seriesName));
+  if (!lines.length) return "";
+  return [
+    `${across} ${figure(lines[0].value[0])}`,
+    ...lines.map((each) => `${up} ${figure(each.value[1])}  ${each.seriesName}`),
+  ].join("\n");
+}
+
+/** Two curves in one chart; sides are {curve, positives, negatives, skew}. */
+export class Overlay {
+  constructor(signal, { id, title, note }) {
+    this.card = new ChartCard(signal, {
+      id, title, note, shape: "square",
+      keys: [["line a", "A"], ["line dash b", "B"]],
+    });
+    this.element = this.card.element;
+  }
+
+  draw(sides, { across, up, path, floor }) {
+    const drawn = sides.map(path);
+    return this.card.draw(`${up} against ${across} of A and B.`, (colours) => ({
+      grid: GRID,
+      xAxis: unitAxis(colours, across, { nameGap: 28 }),
+      yAxis: unitAxis(colours, up, { nameGap: 34 }),
+      tooltip: tooltip(colours, (found) => readOut(found, across, up)),
+      series: [
+        line("at random", floor, colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
+        line("A", drawn[0], colours.a, { lineStyle: { width: 2.2 } }),
+        line("B", drawn[1], colours.b, { lineStyle: { width: 2.2, type: [8, 4] } }),
+      ],
+    }), () => table(`${up} at each tenth of ${across.toLowerCase()}`,
+      [{ title: across, numeric: true }, { title: "A", numeric: true }, { title: "B", numeric: true }],
+      Array.from({ length: 11 }, (_, index) => [
+        figure(index / 10, 1), ...drawn.map((each) => figure(nearest(each, index / 10)))])));
+  }
+}
+
+function nearest(path, at) {
+  let best = path[0];
+  for (const each of path) if (Math.abs(each[0] - at) < Math.abs(best[0] - at)) best = each;
+  return best?.[1];
+}

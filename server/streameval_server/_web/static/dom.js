@@ -1,0 +1,47 @@
+// Elements without HTML strings: what users sent is always text, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Make an element. Attributes: `class`, `on…` listeners, `style` as an object, booleans, strings. */
+export function h(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** Make an SVG element. */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(element.style, value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Replace an element's children. */
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Set text only where it changed, so that selections and screen readers are left alone. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** A table: columns are {title, numeric}, rows are arrays of text or elements. */
+export function table(caption, columns, rows) {
+  return h("table", { class: "data" },
+    h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, columns.map((column) =>
+      h("th", { scope: "col", class: column.numeric ? "number" : null }, column.title)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, index) =>
+      h("td", { class: columns[index].numeric ? "number" : null }, cell))))),
+  );
+}

@@ -1,0 +1,97 @@
+// Numbers, times and names as people read them: fixed widths, units, true minus signs.
+
+const COUNT = new Intl.NumberFormat("en-US");
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+const DAY = { month: "short", day: "numeric" };
+
+export const REASONS = {
+  UNDEFINED_REASON_EMPTY: "no labelled cases",
+  UNDEFINED_REASON_NO_POSITIVES: "no positive case yet",
+  UNDEFINED_REASON_NO_NEGATIVES: "no negative case yet",
+  UNDEFINED_REASON_TOO_FEW: "too few cases for an interval",
+  UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
+};
+
+export const METRICS = {
+  auc_pr: "AUC-PR",
+  auc_pr_hull: "AUC-PR, achievable",
+  auc_roc: "AUC-ROC",
+  auc_roc_hull: "AUC-ROC of the hull",
+  average_precision: "Average precision",
+  prevalence: "Prevalence",
+};
+
+/** 0.446; an en dash stands for what has no value. */
+export function figure(value, digits = 3) {
+  return value === undefined || value === null ? "–" : value.toFixed(digits).replace("-", "−");
+}
+
+/** +0.043 or −0.043. */
+export function signed(value, digits = 3) {
+  if (value === undefined || value === null) return "–";
+  return (value < 0 ? "" : "+") + figure(value, digits);
+}
+
+export function count(value) {
+  return value === undefined || value === null ? "–" : COUNT.format(value);
+}
+
+/** 92.0 %; small shares keep two significant digits. */
+export function percent(share) {
+  if (share === undefined || share === null) return "–";
+  const value = 100 * share;
+  const digits = value !== 0 && Math.abs(value) < 0.95 ? 2 : 1;
+  return `${value >= 99.95 && value < 100 ? "99.9" : value.toFixed(digits)} %`;
+}
+
+export function interval(limits, digits = 3) {
+  if (!limits || limits.lower === undefined) return null;
+  return `${figure(limits.lower, digits)} to ${figure(limits.upper, digits)}`;
+}
+
+/** Why an interval or a figure is absent, in words. */
+export function reason(message) {
+  return REASONS[message?.undefinedReason] ?? "not defined";
+}
+
+/** Five significant digits, for thresholds and scores. */
+export function score(value) {
+  if (value === Infinity) return "+∞";
+  if (value === -Infinity) return "−∞";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(3) : value.toPrecision(5);
+  return text.replace("-", "−");
+}
+
+export function pValue(value) {
+  if (value === undefined || value === null) return "–";
+  return value < 0.001 ? "< 0.001" : value.toFixed(3);
+}
+
+/** 90 s, 5 min, 1.5 h, 3 d. */
+export function span(seconds) {
+  const [size, unit] = UNITS.find(([each]) => Math.abs(seconds) >= each) ?? [1, "s"];
+  return `${Number((seconds / size).toPrecision(2))} ${unit}`;
+}
+
+export function clock(date) {
+  return date.toLocaleTimeString("en-GB", { ...TIME, second: "2-digit" });
+}
+
+/** 14:05 today, Nov 20, 14:05 on another day. */
+export function moment(date) {
+  const time = date.toLocaleTimeString("en-GB", TIME);
+  const today = date.toDateString() === new Date().toDateString();
+  return today ? time : `${date.toLocaleDateString("en-US", DAY)}, ${time}`;
+}
+
+export function zone() {
+  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+/** The value of a segment; the empty one and the rest have names of their own. */
+export function segmentValue(value) {
+  if (value === "") return "(no value)";
+  return value === "__other__" ? "(other values)" : value;
+}

@@ -1,0 +1,82 @@
+// Curves in count space, as a plot draws them. Counts are numbers here; all below 2^53 are exact.
+
+/** A Curve message as arrays of numbers. */
+export function points(curve) {
+  return {
+    fp: (curve?.fp ?? []).map(Number),
+    tp: (curve?.tp ?? []).map(Number),
+    thresholds: (curve?.thresholds ?? []).map(Number), // "Infinity" becomes Infinity
+  };
+}
+
+/** ROC points [FPR, TPR, index]. */
+export function rocPath({ fp, tp }, positives, negatives) {
+  return fp.map((each, index) => [each / negatives, tp[index] / positives, index]);
+}
+
+/** One point in PR space [recall, precision]; null where nothing is called positive. */
+export function prPoint(fp, tp, positives, skew = 1) {
+  const called = tp + skew * fp;
+  return called > 0 ? [tp / positives, tp / called] : null;
+}
+
+const STEPS = 120; // pieces of a curve from recall 0 to 1
+
+/**
+ * PR points of a curve, joined as Davis and Goadrich (2006) do: between two points false positives
+ * grow linearly with true positives, which is no straight line here. `skew` rescales FP to another
+ * prevalence. From (0, 0) precision is that of the first point.
+ */
+export function prPath({ fp, tp }, positives, skew = 1) {
+  const path = [];
+  for (let index = 1; index < fp.length; index += 1) {
+    const [fp0, tp0, fp1, tp1] = [fp[index - 1], tp[index - 1], fp[index], tp[index]];
+    if (tp0 === 0 && fp0 === 0 && tp1 > 0) path.push([0, prPoint(fp1, tp1, positives, skew)[1]]);
+    const pieces = Math.max(1, Math.ceil((STEPS * (tp1 - tp0)) / positives));
+    for (let step = 1; step <= pieces; step += 1) {
+      const share = step / pieces;
+      const at = prPoint(fp0 + share * (fp1 - fp0), tp0 + share * (tp1 - tp0), positives, skew);
+      if (at) path.push(at);
+    }
+  }
+  return path;
+}
+
+/** The vertices of the achievable PR curve: [recall, precision, index of the hull's vertex]. */
+export function prVertices({ fp, tp }, positives) {
+  return fp
+    .map((each, index) => [...(prPoint(each, tp[index], positives) ?? []), index])
+    .filter((each) => each.length === 3);
+}
+
+/** The least precision at each recall, which a ranking with all negatives first has (Boyd 2012). */
+export function leastPrecision(prevalence) {
+  return Array.from({ length: 51 }, (_, index) => {
+    const recall = index / 50;
+    const called = prevalence * recall + 1 - prevalence;
+    return [recall, called > 0 ? (prevalence * recall) / called : 1];
+  });
+}
+
+/**
+ * The vertex of the hull with the least costFp FP + costFn FN; of equals that with the highest
+ * threshold. Slopes fall along the hull, so the steps that pay come first.
+ */
+export function cheapestVertex({ fp, tp }, costFp, costFn) {
+  let best = 0;
+  while (best + 1 < fp.length
+    && costFn * (tp[best + 1] - tp[best]) > costFp * (fp[best + 1] - fp[best])) best += 1;
+  return best;
+}
+
+/** Index of the point of a threshold: the last one that is not below it. */
+export function pointAt({ thresholds }, threshold) {
+  let low = 0;
+  let high = thresholds.length - 1;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (thresholds[middle] >= threshold) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}

@@ -1,0 +1,89 @@
+// Where the scores of each class lie, as shares of the class, with the threshold between them.
+
+import { ChartCard } from "./card.js";
+import { table } from "./dom.js";
+import { count, percent, score } from "./format.js";
+import { axis, line, tooltip } from "./plot.js";
+
+export class HistogramCard {
+  constructor(signal) {
+    this.card = new ChartCard(signal, {
+      id: "histogram", title: "Scores by class", shape: "low",
+      keys: [["bar positive", "positives"], ["bar negative", "negatives"], ["upright", "threshold"]],
+      note: "Each class adds up to 100 %.",
+    });
+    this.element = this.card.element;
+  }
+
+  draw(histogram, threshold) {
+    const positives = histogram.positives.map(Number);
+    const negatives = histogram.negatives.map(Number);
+    const [ofPositives, ofNegatives] = [positives, negatives].map(shares);
+    const { edges } = histogram;
+    const label = `Histogram of the scores of ${count(sum(positives))} positives and `
+      + `${count(sum(negatives))} negatives in ${positives.length} bins. The table has the counts.`;
+    return this.card.draw(label, (colours) => ({
+      grid: { left: 48, right: 14, top: 12, bottom: 44 },
+      xAxis: axis(colours, "Score", {
+        type: "value", min: edges[0], max: edges.at(-1), nameLocation: "middle", nameGap: 28,
+        splitLine: { show: false },
+        axisLabel: {
+          color: colours.muted, fontSize: 11, hideOverlap: true,
+          formatter: (value) => String(Number(value.toPrecision(3))),
+        },
+      }),
+      yAxis: axis(colours, "Share of class", {
+        type: "value", min: 0, nameLocation: "middle", nameGap: 34, axisLine: { show: false }, splitNumber: 4,
+        axisLabel: { color: colours.muted, fontSize: 11, formatter: (value) => `${Math.round(100 * value)}%` },
+      }),
+      tooltip: tooltip(colours, (found) => told(edges, positives, negatives, found)),
+      series: [
+        steps("negatives", edges, ofNegatives, colours.negative, 0.35),
+        { ...steps("positives", edges, ofPositives, colours.positive, 0.25), ...marker(threshold, colours) },
+      ],
+    }), () => table("Scores by class",
+      [{ title: "From", numeric: true }, { title: "To", numeric: true },
+        { title: "Positives", numeric: true }, { title: "Share", numeric: true },
+        { title: "Negatives", numeric: true }, { title: "Share", numeric: true }],
+      positives.map((_, index) => [
+        score(edges[index]), score(edges[index + 1]),
+        count(positives[index]), percent(ofPositives[index]),
+        count(negatives[index]), percent(ofNegatives[index])])));
+  }
+}
+
+const sum = (counts) => counts.reduce((total, each) => total + each, 0);
+
+function shares(counts) {
+  const total = sum(counts);
+  return counts.map((each) => (total ? each / total : 0));
+}
+
+/** A histogram's outline: level within each bin. */
+function steps(name, edges, values, colour, opacity) {
+  const outline = [[edges[0], 0]];
+  values.forEach((value, index) => outline.push([edges[index], value], [edges[index + 1], value]));
+  outline.push([edges.at(-1), 0]);
+  return line(name, outline, colour, { lineStyle: { width: 1.4 }, areaStyle: { color: colour, opacity } });
+}
+
+function marker(threshold, colours) {
+  if (!Number.isFinite(threshold)) return {};
+  return {
+    markLine: {
+      symbol: "none", silent: true, animation: false, label: { show: false },
+      lineStyle: { color: colours.mark, width: 1.6, type: "solid" }, data: [{ xAxis: threshold }],
+    },
+  };
+}
+
+function told(edges, positives, negatives, found) {
+  const at = found[0]?.axisValue;
+  const bin = positives.findIndex((_, index) => at <= edges[index + 1]);
+  if (bin < 0) return "";
+  return [
+    `Score ${score(edges[bin])} to ${score(edges[bin + 1])}`,
+    `${count(positives[bin])} positives`,
+    `${count(negatives[bin])} negatives`,
+  ].join("\n");
+}

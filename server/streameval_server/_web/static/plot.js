@@ -1,0 +1,102 @@
+// One ECharts instance in an element: SVG, sized with it, drawn anew when the theme changes.
+
+let library;
+
+const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark"];
+
+/** The colours of the page, as CSS has them now. */
+function palette() {
+  const probe = document.createElement("i");
+  document.body.append(probe);
+  const colours = Object.fromEntries(NAMES.map((name) => {
+    probe.style.color = `var(--${name})`;
+    return [name, getComputedStyle(probe).color];
+  }));
+  probe.remove();
+  return colours;
+}
+
+export class Plot {
+  /** `signal` ends it. */
+  constructor(element, signal) {
+    this.element = element;
+    element.setAttribute("role", "img");
+    const again = () => this.paint();
+    const sized = new ResizeObserver(() => { this.chart?.resize(); again(); });
+    sized.observe(element);
+    document.addEventListener("theme", again, { signal });
+    signal.addEventListener("abort", () => {
+      sized.disconnect();
+      this.build = null;
+      this.chart?.dispose();
+    });
+  }
+
+  /** Draw what `build(colours, width)` returns, an ECharts option; `label` says it in words. */
+  async draw(label, build) {
+    this.build = build;
+    this.element.setAttribute("aria-label", label);
+    library ??= import("./vendor/echarts/echarts.esm.min.js");
+    const { init } = await library;
+    if (!this.build) return; // ended meanwhile
+    this.chart ??= init(this.element, null, { renderer: "svg" });
+    this.paint();
+  }
+
+  paint() {
+    if (!this.build || !this.chart || !this.element.clientWidth) return;
+    const colours = palette();
+    const option = this.build(colours, this.element.clientWidth);
+    this.chart.setOption({ ...common(colours), ...option }, { replaceMerge: ["series"] });
+  }
+}
+
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', sans-serif";
+
+function common(colours) {
+  return {
+    animation: false,
+    textStyle: { fontFamily: FONT, fontSize: 12, color: colours.ink },
+  };
+}
+
+/** A tooltip drawn as SVG text: what it shows is never markup. */
+export function tooltip(colours, formatter) {
+  return {
+    trigger: "axis",
+    renderMode: "richText",
+    confine: true,
+    formatter,
+    backgroundColor: colours.surface,
+    borderColor: colours.line,
+    textStyle: { fontFamily: FONT, fontSize: 12, lineHeight: 18, color: colours.ink },
+    axisPointer: { type: "line", lineStyle: { color: colours.muted, type: [2, 3] } },
+  };
+}
+
+/** What all axes share. */
+export function axis(colours, name, more = {}) {
+  return {
+    name,
+    nameTextStyle: { color: colours.muted },
+    axisLine: { show: true, lineStyle: { color: colours.line } },
+    axisTick: { show: false },
+    axisLabel: { color: colours.muted, fontSize: 11, hideOverlap: true },
+    splitLine: { show: true, lineStyle: { color: colours.line, width: 0.5 } },
+    ...more,
+  };
+}
+
+/** An axis from 0 to 1. */
+export function unitAxis(colours, name, more = {}) {
+  return axis(colours, name, { type: "value", min: 0, max: 1, interval: 0.2, nameLocation: "middle", ...more });
+}
+
+/** A line without symbols. */
+export function line(name, data, colour, more = {}) {
+  return {
+    name, data, type: "line", showSymbol: false, symbol: "none", silent: true,
+    lineStyle: { color: colour, width: 2, ...more.lineStyle }, itemStyle: { color: colour },
+    ...Object.fromEntries(Object.entries(more).filter(([key]) => key !== "lineStyle")),
+  };
+}

@@ -1,0 +1,91 @@
+// What is shown is in the URL's fragment: a link shows the same, and what it names stays off logs.
+//
+//   #/?window=24h&find=fraud&sort=auc_pr
+//   #/stream/fraud/v3?window=1h&segment=country:US&at=0.42&costs=1:10
+//   #/compare?a=fraud/v3&a.window=1h&b=fraud/v4&b.window=1h&metric=auc_pr
+
+export const DEFAULT_WINDOW = "24h";
+
+export const WINDOWS = [
+  ["15m", "15 min"], ["1h", "1 h"], ["6h", "6 h"], ["24h", "24 h"], ["7d", "7 d"], ["all", "All time"],
+];
+
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
+
+/** The view that the URL names: {view, stream, parameters}. */
+export function current() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const parameters = new URLSearchParams(query);
+  const stream = path.match(/^stream\/(.+)$/)?.[1];
+  if (stream) return { view: "stream", stream: decoded(stream), parameters };
+  return { view: path === "compare" ? "compare" : "streams", parameters };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function link(path, parameters) {
+  const kept = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== null && value !== "") kept.set(name, value);
+  }
+  const query = kept.toString().replaceAll("%2F", "/").replaceAll("%3A", ":");
+  return `#/${path}${query ? `?${query}` : ""}`;
+}
+
+export const toStreams = (parameters = {}) => link("", parameters);
+export const toStream = (name, parameters = {}) =>
+  link(`stream/${name.split("/").map(encodeURIComponent).join("/")}`, parameters);
+export const toCompare = (parameters = {}) => link("compare", parameters);
+
+/** Change the URL without leaving the view. */
+export function replace(href) {
+  if (href !== location.hash) history.replaceState(null, "", href);
+}
+
+/** Seconds of a window such as 15m; null where it is none of these. */
+export function seconds(window) {
+  const found = /^(\d+)([smhd])$/.exec(window);
+  return found ? Number(found[1]) * SECONDS[found[2]] : null;
+}
+
+/** [start, end] of a window such as 2026-11-21T10:00Z..2026-11-21T11:00Z; null for others. */
+export function between(window) {
+  const ends = window.split("..").map((text) => new Date(text));
+  return ends.length === 2 && ends.every((end) => !Number.isNaN(end.getTime())) ? ends : null;
+}
+
+export function windowBetween(start, end) {
+  const short = (date) => date.toISOString().replace(/:00\.000Z$/, "Z");
+  return `${short(start)}..${short(end)}`;
+}
+
+/** Split key:value; keys hold no colon. */
+export function segment(text) {
+  const at = text ? text.indexOf(":") : -1;
+  return at > 0 ? { key: text.slice(0, at), value: text.slice(at + 1) } : null;
+}
+
+export const segmentText = ({ key, value }) => `${key}:${value}`;
+
+/** A Selection's fields as query parameters, below a prefix such as "selection." or "a.". */
+export function selection(prefix, window, chosen) {
+  const fields = {};
+  const ends = between(window);
+  if (ends) {
+    fields[`${prefix}between.startTime`] = ends[0].toISOString();
+    fields[`${prefix}between.endTime`] = ends[1].toISOString();
+  } else if (seconds(window)) {
+    fields[`${prefix}last`] = `${seconds(window)}s`;
+  }
+  if (chosen) {
+    fields[`${prefix}segment.key`] = chosen.key;
+    fields[`${prefix}segment.value`] = chosen.value;
+  }
+  return fields;
+}

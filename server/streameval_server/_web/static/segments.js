@@ -1,0 +1,94 @@
+// Segments by how much worse each is than the rest of its window.
+
+import { fill, h, svg } from "./dom.js";
+import { count, figure, percent, pValue, reason, segmentValue, signed } from "./format.js";
+
+const SHOWN = 12;
+
+export class SegmentsCard {
+  /** `toSegment(segment)` is the link that shows one. */
+  constructor(toSegment) {
+    this.toSegment = toSegment;
+    this.body = h("div", { class: "scroll" });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.isWhole = true; this.show(); } });
+    this.element = h("section", { class: "card", id: "segments", "aria-labelledby": "segments-title" },
+      h("div", { class: "card-head" }, h("h2", { id: "segments-title" }, "Segments, the worst first")),
+      this.body, this.more,
+      h("p", { class: "note" }, "Each against the rest of the window, at the window's prevalence. "
+        + "p-values are adjusted for the number of segments (Holm). A line that stays left of the middle is surely worse."));
+  }
+
+  /** Without declared keys there is nothing to rank. */
+  undeclared(name) {
+    this.more.hidden = true;
+    fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model is worse:`),
+      h("pre", {}, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`)));
+  }
+
+  update(ranked, selected) {
+    Object.assign(this, { ranked, selected });
+    this.show();
+  }
+
+  show() {
+    const { ranked, selected } = this;
+    if (!ranked.length) {
+      this.more.hidden = true;
+      fill(this.body, h("p", { class: "empty" }, "No segment has labelled cases in this window."));
+      return;
+    }
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const shown = this.isWhole ? ranked : ranked.slice(0, SHOWN);
+    this.more.hidden = shown.length === ranked.length;
+    this.more.textContent = `Show all ${ranked.length}`;
+    const reach = reachOf(ranked);
+    fill(this.body, h("table", { class: "data ranked" },
+      h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
+      h("thead", {}, h("tr", {},
+        h("th", { scope: "col" }, "Segment"),
+        h("th", { scope: "col", class: "number" }, "AUC-PR"),
+        h("th", { scope: "col", class: "number" }, "Difference"),
+        h("th", { scope: "col" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
+        h("th", { scope: "col", class: "number" }, "95 % interval"),
+        h("th", { scope: "col", class: "number" }, "p"),
+        h("th", { scope: "col", class: "number" }, "Positives"),
+        h("th", { scope: "col", class: "number" }, "Labelled"))),
+      h("tbody", {}, shown.map((each) => this.row(each, reach, selected)))));
+    if (focused) [...this.body.querySelectorAll("a")].find((each) => each.getAttribute("href") === focused)?.focus();
+  }
+
+  row(each, reach, selected) {
+    const { key, value } = each.segment;
+    const isSelected = selected && selected.key === key && selected.value === value;
+    const limits = each.difference.interval;
+    return h("tr", { class: isSelected ? "selected" : null },
+      h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
+        h("span", { class: "key" }, key), " ", segmentValue(value))),
+      h("td", { class: "number" }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
+      h("td", { class: "number" }, signed(each.difference.value)),
+      h("td", {}, whisker(each.difference, reach)),
+      h("td", { class: "number" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
+      h("td", { class: "number" }, pValue(each.pValue)),
+      h("td", { class: "number" }, count(Number(each.numPositiveRef))),
+      h("td", { class: "number" }, percent(each.coverage?.labelledShare)));
+  }
+}
+
+function reachOf(ranked) {
+  const ends = ranked.flatMap(({ difference }) => [difference.value, difference.interval?.lower, difference.interval?.upper])
+    .filter((end) => end !== undefined).map(Math.abs);
+  return Math.min(1, Math.ceil(Math.max(0.05, ...ends) * 20) / 20);
+}
+
+/** A dot with its interval on an axis from -reach to +reach. */
+export function whisker(difference, reach) {
+  const at = (value) => 60 + 58 * Math.max(-1, Math.min(1, value / reach));
+  const limits = difference.interval;
+  const surely = limits?.lower === undefined ? "" : limits.upper < 0 ? "worse" : limits.lower > 0 ? "better" : "";
+  return svg("svg", { class: `whisker ${surely}`, viewBox: "0 0 120 16", width: 120, height: 16, "aria-hidden": true },
+    svg("line", { class: "middle", x1: 60, x2: 60, y1: 0, y2: 16 }),
+    limits?.lower === undefined ? null
+      : svg("line", { class: "reach", x1: at(limits.lower), x2: at(limits.upper), y1: 8, y2: 8 }),
+    difference.value === undefined ? null : svg("circle", { cx: at(difference.value), cy: 8, r: 3.5 }));
+}
+

@@ -1,0 +1,322 @@
+// All streams, the worst first.
+
+import { ApiError, get, metric, Refresher, watch } from "./api.js";
+import { fill, h, say, svg } from "./dom.js";
+import { count, figure, interval, percent, reason, span } from "./format.js";
+import { DEFAULT_WINDOW, replace, seconds, toStream, toStreams, WINDOWS } from "./route.js";
+import { emptyServer } from "./states.js";
+
+const PAGE = 50;
+const BATCH = 50;
+const STEPS = 24;
+const NAMES_GAP_MS = 3_000;
+const FIGURES_GAP_MS = 30_000;
+const FRESHNESS_MS = 1_000;
+
+const value = (name) => (entry) => metric(entry.snapshot, name)?.value;
+const coverage = (entry) => entry.snapshot.coverage?.labelledShare;
+
+// What each order puts first; streams without a value come last.
+const ORDERS = {
+  auc_pr: ["AUC-PR, the worst first", value("auc_pr"), 1],
+  auc_roc: ["AUC-ROC, the worst first", value("auc_roc"), 1],
+  coverage: ["Coverage, the lowest first", coverage, 1],
+  fresh: ["Freshness, the stalest first", (entry) => entry.newest, 1],
+  name: ["Name", (entry) => entry.snapshot.stream, 1],
+};
+
+export class StreamsView {
+  constructor(root, route, context) {
+    Object.assign(this, { root, context, signal: context.signal });
+    this.entries = new Map();
+    this.rows = new Map();
+    this.shown = PAGE;
+    this.build();
+    this.update(route);
+    this.names = new Refresher(() => this.loadNames(), NAMES_GAP_MS, this.signal, (error) => this.fail(error));
+    this.figures = new Refresher(() => this.loadFigures(), FIGURES_GAP_MS, this.signal, (error) => this.fail(error));
+    this.names.ask();
+    const timer = setInterval(() => this.tick(), FRESHNESS_MS);
+    this.signal.addEventListener("abort", () => clearInterval(timer));
+  }
+
+  build() {
+    this.search = h("input", {
+      type: "search", id: "find", placeholder: "Part of a name", autocomplete: "off", spellcheck: "false",
+      oninput: () => this.go({ find: this.search.value.trim() }),
+    });
+    this.order = h("select", { id: "order", onchange: () => this.go({ sort: this.order.value }) },
+      Object.entries(ORDERS).map(([key, [title]]) => h("option", { value: key }, title)));
+    this.window = h("select", { id: "window", onchange: () => this.go({ window: this.window.value }) },
+      WINDOWS.map(([key, title]) => h("option", { value: key }, title === "All time" ? title : `Last ${title}`)));
+    this.summary = h("p", { class: "summary", id: "summary", role: "status" });
+    this.list = h("div", { id: "streams" });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE; this.show(); this.listen(); } });
+    fill(this.root,
+      h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Streams"), this.summary),
+      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+        h("div", {}, h("label", { for: "find" }, "Search"), this.search),
+        h("div", {}, h("label", { for: "window" }, "Window"), this.window),
+        h("div", {}, h("label", { for: "order" }, "Order"), this.order)),
+      this.list, this.more);
+  }
+
+  update(route) {
+    const given = (name) => route.parameters.get(name);
+    const window = WINDOWS.some(([key]) => key === given("window")) ? given("window") : DEFAULT_WINDOW;
+    const isOther = this.state && this.state.window !== window;
+    this.state = { window, sort: ORDERS[given("sort")] ? given("sort") : "auc_pr", find: given("find") ?? "" };
+    if (this.search.value.trim() !== this.state.find) this.search.value = this.state.find;
+    this.order.value = this.state.sort;
+    this.window.value = window;
+    if (isOther) {
+      this.entries.clear();
+      this.figures.ask();
+    }
+    this.show();
+    this.listen();
+  }
+
+  go(change) {
+    const { window, sort, find } = { ...this.state, ...change };
+    replace(toStreams({ window: window === DEFAULT_WINDOW ? "" : window, sort: sort === "auc_pr" ? "" : sort, find }));
+    this.update(this.context.route());
+  }
+
+  fields() {
+    const last = seconds(this.state.window);
+    return {
+      metrics: ["auc_pr", "auc_roc", "prevalence"],
+      ...(last ? { last: `${last}s`, steps: STEPS } : {}),
+    };
+  }
+
+  async loadNames() {
+    const names = [];
+    let pageToken = "";
+    do {
+      const page = await get("v1/streams", { pageSize: 1000, pageToken }, this.signal);
+      names.push(...page.streams.map((each) => each.name));
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+    const isOther = !this.all || names.length !== this.all.length || names.some((name, index) => name !== this.all[index]);
+    this.all = names;
+    this.isBroken = false;
+    if (isOther) {
+      for (const name of this.entries.keys()) if (!names.includes(name)) this.entries.delete(name);
+      if (!names.length) this.server = await get("v1/server", {}, this.signal);
+      this.figures.ask();
+      this.show();
+    }
+    if (!names.length) this.context.connection("live");
+    this.names.ask();
+  }
+
+  async loadFigures() {
+    const [fields, { window }] = [this.fields(), this.state];
+    for (let start = 0; start < this.all.length; start += BATCH) {
+      const answer = await get("v1/streams:snapshots", { streams: this.all.slice(start, start + BATCH), ...fields }, this.signal);
+      if (this.state.window !== window) return; // another one was asked for meanwhile
+      this.take(answer);
+    }
+    this.show();
+    this.listen();
+    this.figures.ask();
+  }
+
+  take(answer) {
+    for (const found of answer.snapshots) {
+      const newest = found.newestPane ? Math.min(Date.now(), new Date(found.newestPane.endTime).getTime()) : undefined;
+      this.entries.set(found.snapshot.stream, { ...found, newest });
+    }
+  }
+
+  /** Listen to the streams that are shown, and to no others. */
+  listen() {
+    const names = this.visible().map((entry) => entry.snapshot.stream);
+    const key = JSON.stringify([names.toSorted(), this.fields()]);
+    if (!names.length || key === this.heardKey) return;
+    this.heardKey = key;
+    this.listening?.abort();
+    this.listening = new AbortController();
+    const signal = AbortSignal.any([this.listening.signal, this.signal]);
+    watch("v1/streams:watch", { streams: names.toSorted().slice(0, 100), ...this.fields() }, {
+      signal,
+      heard: (answer) => { this.take(answer); this.show(); },
+      state: (state, error) => {
+        this.context.connection(state);
+        if (state === "refused") this.fail(error);
+      },
+    });
+  }
+
+  visible() {
+    const wanted = this.state.find.toLowerCase();
+    const [, key] = ORDERS[this.state.sort];
+    const compare = (a, b) => {
+      const [x, y] = [key(a), key(b)];
+      if (x === y || (x === undefined && y === undefined)) return a.snapshot.stream < b.snapshot.stream ? -1 : 1;
+      if (x === undefined || y === undefined) return x === undefined ? 1 : -1;
+      return x < y ? -1 : 1;
+    };
+    this.found = [...this.entries.values()].filter((entry) => entry.snapshot.stream.toLowerCase().includes(wanted)).sort(compare);
+    return this.found.slice(0, this.shown);
+  }
+
+  show() {
+    if (this.isBroken) return;
+    if (this.all && !this.all.length) {
+      say(this.summary, "");
+      this.more.hidden = true;
+      this.table = null;
+      if (!this.list.querySelector("#empty-server")) {
+        fill(this.list, emptyServer({ host: location.hostname, port: this.server.grpcPort ?? 50051, needsToken: this.server.tokensRequired }));
+      }
+      return;
+    }
+    const entries = this.visible();
+    say(this.summary, this.summed());
+    this.more.hidden = this.found.length <= entries.length;
+    this.more.textContent = `Show more of ${count(this.found.length)}`;
+    if (!entries.length) {
+      this.table = null;
+      fill(this.list, h("p", { class: "empty" }, this.all && this.entries.size >= this.all.length
+        ? `No stream's name contains “${this.state.find}”.` : "Reading …"));
+      return;
+    }
+    if (!this.table) fill(this.list, this.makeTable());
+    this.place(entries);
+  }
+
+  summed() {
+    if (!this.all) return "";
+    if (this.entries.size < this.all.length) return `${count(this.entries.size)} of ${count(this.all.length)} streams read`;
+    return `${count(this.found.length)} ${this.found.length === 1 ? "stream" : "streams"}`;
+  }
+
+  makeTable() {
+    const cell = (title, kind) => h("th", { scope: "col", class: kind }, title);
+    this.table = h("tbody");
+    this.rows.clear();
+    return h("table", { class: "streams" },
+      h("caption", { class: "hidden" }, "Streams with their current figures"),
+      h("thead", {}, h("tr", {}, cell("Stream"), cell("AUC-PR", "number"), cell("95 % interval", "number"),
+        h("th", { scope: "col" }, h("span", { class: "scale" }, h("span", {}, "0"), h("span", {}, "1"))),
+        cell("Over the window"), cell("Prevalence", "number"), cell("Labelled", "number"), cell("Newest", "number"))),
+      this.table);
+  }
+
+  /** Put rows in order; a row that is there already is changed in place, so that focus stays. */
+  place(entries) {
+    const names = new Set(entries.map((entry) => entry.snapshot.stream));
+    for (const [name, row] of this.rows) if (!names.has(name)) { row.element.remove(); this.rows.delete(name); }
+    const focused = document.activeElement;
+    entries.forEach((entry, index) => {
+      const name = entry.snapshot.stream;
+      let row = this.rows.get(name);
+      if (!row) this.rows.set(name, row = new Row(name));
+      row.update(entry, this.state.window);
+      if (this.table.children[index] !== row.element) this.table.insertBefore(row.element, this.table.children[index] ?? null);
+    });
+    if (focused !== document.activeElement && this.table.contains(focused)) focused.focus();
+    this.tick();
+  }
+
+  tick() {
+    for (const row of this.rows.values()) row.tick();
+  }
+
+  fail(error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.isAway) this.context.connection("lost");
+    if (this.entries.size && error.isAway) {
+      this.names.ask();
+      return; // what is known stays, and the banner says that it is old
+    }
+    this.isBroken = true;
+    this.table = null;
+    this.heardKey = null;
+    fill(this.list, this.context.failure(error));
+    if (error.isAway) this.names.ask();
+  }
+}
+
+/** One stream of the list. */
+class Row {
+  constructor(name) {
+    const number = (title) => h("td", { class: "number", "data-title": title });
+    this.link = h("a", {}, name);
+    this.value = number("AUC-PR");
+    this.limits = number("95 % interval");
+    this.drawn = h("td", { class: "drawn" });
+    this.spark = h("td", { class: "spark" });
+    this.prevalence = number("Prevalence");
+    this.coverage = number("Labelled");
+    this.fresh = number("Newest");
+    this.element = h("tr", {}, h("th", { scope: "row" }, this.link), this.value, this.limits, this.drawn,
+      this.spark, this.prevalence, this.coverage, this.fresh);
+    this.name = name;
+  }
+
+  update(entry, window) {
+    this.newest = entry.newest;
+    this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
+    const found = metric(entry.snapshot, "auc_pr");
+    const isDefined = found.value !== undefined;
+    this.value.classList.toggle("reason", !isDefined);
+    say(this.value, isDefined ? figure(found.value) : why(entry, found));
+    say(this.limits, interval(found.interval) ?? "–");
+    fill(this.drawn, isDefined ? drawnInterval(found) : null);
+    fill(this.spark, sparkline(entry.series));
+    say(this.prevalence, percent(metric(entry.snapshot, "prevalence")?.value));
+    say(this.coverage, entry.snapshot.coverage ? percent(entry.snapshot.coverage.labelledShare) : "–");
+  }
+
+  tick() {
+    say(this.fresh, this.newest === undefined ? "–" : age(this.newest));
+  }
+}
+
+function why(entry, found) {
+  return Number(entry.snapshot.coverage?.pending ?? 0) ? "no label yet" : reason(found);
+}
+
+function age(time) {
+  const s = (Date.now() - time) / 1000;
+  return s < 60 ? "< 1 min" : span(s);
+}
+
+function drawnInterval(found) {
+  const at = (share) => 2 + 96 * share;
+  return svg("svg", { class: "whisker", viewBox: "0 0 100 16", width: 100, height: 16, "aria-hidden": true },
+    svg("line", { class: "middle", x1: 2, x2: 98, y1: 8, y2: 8 }),
+    found.interval?.lower === undefined ? null
+      : svg("line", { class: "reach", x1: at(found.interval.lower), x2: at(found.interval.upper), y1: 8, y2: 8 }),
+    svg("circle", { cx: at(found.value), cy: 8, r: 3.5 }));
+}
+
+const LEAST_RANGE = 0.1; // so that noise does not look like a change
+
+function sparkline(series) {
+  const values = series.map((each) => each.value);
+  const known = values.filter((each) => each !== undefined);
+  if (known.length < 2) return null;
+  const middle = (Math.max(...known) + Math.min(...known)) / 2;
+  const range = Math.max(LEAST_RANGE, Math.max(...known) - Math.min(...known));
+  const x = (index) => 3 + (index * 114) / (values.length - 1);
+  const y = (each) => 12 - (20 * (each - middle)) / range;
+  const runs = [];
+  values.forEach((each, index) => {
+    if (each === undefined) return;
+    if (index === 0 || values[index - 1] === undefined) runs.push([]);
+    runs.at(-1).push([x(index), y(each)]);
+  });
+  const last = values.findLastIndex((each) => each !== undefined);
+  const from = values.find((each) => each !== undefined);
+  return svg("svg", { class: "sparkline", viewBox: "0 0 120 24", width: 120, height: 24, role: "img",
+    "aria-label": `AUC-PR from ${figure(from)} to ${figure(values[last])}` },
+    runs.map((run) => (run.length > 1
+      ? svg("polyline", { points: run.map((each) => each.map((end) => end.toFixed(1)).join(",")).join(" ") })
+      : svg("circle", { class: "lone", cx: run[0][0], cy: run[0][1], r: 1.2 }))),
+    svg("circle", { cx: x(last), cy: y(values[last]), r: 2.5 }));
+}

@@ -1,0 +1,127 @@
+// The threshold: a slider over operating points, what it does, what it costs, what the hull would run.
+
+import { h, say } from "./dom.js";
+import { count, figure, percent, score } from "./format.js";
+import { cheapestVertex, pointAt } from "./geometry.js";
+
+const PER_CASE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+
+export class ThresholdCard {
+  /** `changed({at, costs})` is told what the user chose; `start` is what the URL says. */
+  constructor({ at, costs }, changed) {
+    this.changed = changed;
+    this.at = at;
+    this.costs = costs;
+    this.build();
+  }
+
+  build() {
+    this.slider = h("input", {
+      type: "range", id: "threshold-slider", min: 0, max: 1, step: 1, value: 0,
+      oninput: () => this.choose(this.curve.thresholds[this.slider.valueAsNumber]),
+    });
+    this.shown = h("output", { for: "threshold-slider", id: "threshold-value" });
+    this.costFp = this.costInput("cost-fp", this.costs[0]);
+    this.costFn = this.costInput("cost-fn", this.costs[1]);
+    this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
+    this.facts = Object.fromEntries([
+      ["precision", "Precision"], ["recall", "Recall"], ["fpr", "False positive rate"], ["cost", "Cost of errors"],
+    ].map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }) }]));
+    this.advice = h("p", { class: "advice", id: "advice" });
+    this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
+      "Use this threshold");
+    this.element = h("section", { class: "card", id: "threshold", "aria-labelledby": "threshold-title" },
+      h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold")),
+      h("div", { class: "slider" },
+        h("label", { for: "threshold-slider" }, "Call a case positive from a score of ", this.shown),
+        this.slider,
+        h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "none positive"), h("span", {}, "all positive"))),
+      h("div", { class: "decision" }, this.confusion(),
+        h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value }) => h("div", {}, h("dt", {}, title), value)))),
+      h("fieldset", { class: "costs" },
+        h("legend", {}, "What an error costs"),
+        h("label", {}, "False positive ", this.costFp),
+        h("label", {}, "Missed positive ", this.costFn)),
+      h("div", { class: "advice-row" }, this.advice, this.adopt));
+  }
+
+  confusion() {
+    const { tp, fp, fn, tn } = this.cells;
+    return h("table", { class: "confusion" },
+      h("caption", {}, "Cases at this threshold"),
+      h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, "are positive"), h("th", { scope: "col" }, "are negative"))),
+      h("tbody", {},
+        h("tr", {}, h("th", { scope: "row" }, "called positive"), tp, fp),
+        h("tr", {}, h("th", { scope: "row" }, "called negative"), fn, tn)));
+  }
+
+  costInput(id, value) {
+    return h("input", {
+      type: "number", id, min: 0, step: "any", inputmode: "decimal", value,
+      oninput: () => {
+        const costs = [this.costFp, this.costFn].map((input) => input.valueAsNumber);
+        if (costs.every((each) => each >= 0) && costs.some((each) => each > 0)) {
+          this.costs = costs;
+          this.changed(this);
+          this.show();
+        }
+      },
+    });
+  }
+
+  /** Take newer counts; the threshold stays, as near as operating points allow. */
+  update(curve, hull, positives, negatives) {
+    Object.assign(this, { curve, hull, positives, negatives });
+    this.slider.max = curve.thresholds.length - 1;
+    this.show();
+  }
+
+  choose(threshold) {
+    this.at = threshold;
+    this.show();
+    this.changed(this);
+  }
+
+  show() {
+    if (!this.curve) return;
+    const vertex = cheapestVertex(this.hull, ...this.costs);
+    this.best = { threshold: this.hull.thresholds[vertex], fp: this.hull.fp[vertex], tp: this.hull.tp[vertex] };
+    const index = pointAt(this.curve, this.at ?? this.best.threshold);
+    const threshold = this.curve.thresholds[index];
+    const [fp, tp] = [this.curve.fp[index], this.curve.tp[index]];
+    this.chosen = { threshold, fp, tp };
+    this.slider.value = index;
+    this.slider.setAttribute("aria-valuetext", `${score(threshold)}: precision ${percent(share(tp, tp + fp))}, recall ${percent(share(tp, this.positives))}`);
+    say(this.shown, score(threshold));
+    this.shown.dataset.value = threshold;
+    const shown = { tp, fp, fn: this.positives - tp, tn: this.negatives - fp };
+    for (const [name, value] of Object.entries(shown)) say(this.cells[name], count(value));
+    say(this.facts.precision.value, percent(share(tp, tp + fp)));
+    say(this.facts.recall.value, percent(share(tp, this.positives)));
+    say(this.facts.fpr.value, percent(share(fp, this.negatives)));
+    say(this.facts.cost.value, this.costText(fp, tp));
+    this.advise();
+  }
+
+  cost(fp, tp) {
+    return this.costs[0] * fp + this.costs[1] * (this.positives - tp);
+  }
+
+  costText(fp, tp) {
+    const cost = this.cost(fp, tp);
+    return `${PER_CASE.format(cost)}, ${figure(cost / (this.positives + this.negatives), 4)} a case`;
+  }
+
+  advise() {
+    const { threshold, fp, tp } = this.best;
+    const what = threshold === Infinity ? "call nothing positive"
+      : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
+    const ratio = this.costs[0] > 0 ? `${Number((this.costs[1] / this.costs[0]).toPrecision(3))} : 1` : "∞ : 1";
+    say(this.advice, `For missed to false positives at ${ratio} the hull says: ${what}. `
+      + `Cost ${this.costText(fp, tp)}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
+    this.advice.dataset.threshold = threshold;
+    this.adopt.disabled = this.chosen.fp === fp && this.chosen.tp === tp;
+  }
+}
+
+const share = (part, whole) => (whole > 0 ? part / whole : undefined);

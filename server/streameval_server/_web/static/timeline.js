@@ -1,0 +1,197 @@
+// AUC-PR over time with its interval, and beneath it how much of the truth has been seen.
+
+import { metric } from "./api.js";
+import { ChartCard } from "./card.js";
+import { h, table } from "./dom.js";
+import { count, figure, interval, moment, percent, reason, zone } from "./format.js";
+import { axis, line, tooltip } from "./plot.js";
+import { windowBetween } from "./route.js";
+
+const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800];
+const ROWS = 60;
+const FEW_ROWS = 12;
+
+/** The narrowest step that cuts a span into about 60 rows. */
+export function stepOf(seconds) {
+  return STEPS_S.find((step) => step >= seconds / ROWS) ?? STEPS_S.at(-1);
+}
+
+/** Rows from the first that counts anything, and whether a finer step would show more. */
+export function trimmed(snapshots, delayS, now) {
+  const rows = snapshots.map((each) => row(each, delayS, now));
+  const first = rows.findIndex((each) => !each.isEmpty);
+  const kept = first < 0 ? [] : rows.slice(first);
+  return { rows: kept, isShort: first > 0 && kept.length < FEW_ROWS };
+}
+
+// Immature: a tenth of its predictions still waits, and it is younger than nine labels of ten take.
+function row(snapshot, delayS, now) {
+  const start = new Date(snapshot.window.startTime);
+  const end = new Date(snapshot.window.endTime);
+  const coverage = snapshot.coverage;
+  const expected = coverage ? Number(coverage.predictions) - Number(coverage.retracted) : 0;
+  const ageS = (now - (start.getTime() + end.getTime()) / 2) / 1000;
+  return {
+    start, end, middle: (start.getTime() + end.getTime()) / 2,
+    value: metric(snapshot, "auc_pr"),
+    positives: Number(snapshot.numPositiveRef),
+    negatives: Number(snapshot.numNegativeRef),
+    coverage: expected > 0 ? coverage.labelledShare ?? 0 : null,
+    isImmature: expected > 0 && Number(coverage.pending) > expected / 10 && ageS < delayS,
+    isEmpty: snapshot.numPositiveRef === "0" && snapshot.numNegativeRef === "0" && !expected,
+  };
+}
+
+export class TimelineCard {
+  /** `toWindow(window)` is the link that shows one row. */
+  constructor(signal, toWindow) {
+    this.toWindow = toWindow;
+    this.card = new ChartCard(signal, { id: "timeline", title: "AUC-PR over time", shape: "wide" });
+    this.element = this.card.element;
+  }
+
+  draw(rows) {
+    const hasCoverage = rows.some((each) => each.coverage !== null);
+    const immature = rows.filter((each) => each.isImmature).length;
+    this.card.legend([
+      ["line a", "AUC-PR"], ["band", "95 % interval"],
+      ...(immature ? [["young", "immature: labels still on their way"]] : []),
+      ...(hasCoverage ? [["bar", "labelled share"]] : []),
+    ]);
+    this.card.note.textContent = `Times are ${zone()}. ` + (hasCoverage ? ""
+      : "These cases came with their labels, so there is nothing to wait for.");
+    const ends = [rows[0]?.start.getTime(), rows.at(-1)?.end.getTime()];
+    const label = `AUC-PR in ${rows.length} steps of time`
+      + (immature ? `, ${immature} of them immature` : "") + ". The table has the figures.";
+    this.card.plotted.classList.toggle("tall", hasCoverage);
+    return this.card.draw(label, (colours) => option(colours, rows, ends, hasCoverage),
+      () => this.table(rows));
+  }
+
+  table(rows) {
+    return table("AUC-PR over time, the newest first",
+      [{ title: "From" }, { title: "AUC-PR", numeric: true }, { title: "95 % interval", numeric: true },
+        { title: "Positives", numeric: true }, { title: "Negatives", numeric: true },
+        { title: "Labelled", numeric: true }, { title: "" }],
+      rows.toReversed().map((each) => [
+        h("a", { href: this.toWindow(windowBetween(each.start, each.end)) }, moment(each.start)),
+        each.value.value === undefined ? reason(each.value) : figure(each.value.value),
+        interval(each.value.interval) ?? "–",
+        count(each.positives), count(each.negatives), percent(each.coverage),
+        each.isImmature ? "immature" : ""]));
+  }
+}
+
+function option(colours, rows, ends, hasCoverage) {
+  const known = rows.filter((each) => each.value.value !== undefined);
+  const highest = Math.max(0.1, ...known.map((each) => each.value.interval?.upper ?? each.value.value));
+  const lowest = Math.min(1, ...known.map((each) => each.value.interval?.lower ?? each.value.value));
+  const main = { left: 48, right: 14, top: 12, height: 170 };
+  const time = { type: "time", min: ends[0], max: ends[1] };
+  const grids = [main];
+  const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { show: !hasCoverage, color: colours.muted, fontSize: 11, hideOverlap: true } })];
+  const yAxes = [axis(colours, "AUC-PR", {
+    type: "value", nameLocation: "middle", nameGap: 34, splitNumber: 4,
+    min: Math.max(0, Math.floor(lowest * 10) / 10), max: Math.min(1, Math.ceil(highest * 10) / 10),
+    axisLine: { show: false },
+  })];
+  const series = [
+    { ...shapes("immature", rows.filter((each) => each.isImmature), youngArea(colours)), z: 0 },
+    { ...shapes("interval", runs(rows), band(colours, rows)), z: 1 },
+    line("AUC-PR", rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
+      { showSymbol: true, symbol: "circle", symbolSize: rows.length > 80 ? 3 : 5, silent: false, z: 3 }),
+    {
+      name: "immature points", type: "scatter", symbol: "circle", symbolSize: 7, silent: true, z: 4,
+      data: rows.filter((each) => each.isImmature && each.value.value !== undefined)
+        .map((each) => [each.middle, each.value.value]),
+      itemStyle: { color: colours.surface, borderColor: colours.a, borderWidth: 1.8 },
+    },
+  ];
+  if (hasCoverage) {
+    grids.push({ left: 48, right: 14, top: 206, height: 54 });
+    xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false } }));
+    yAxes.push(axis(colours, "Labelled", {
+      type: "value", gridIndex: 1, min: 0, max: 1, interval: 0.5, nameLocation: "middle", nameGap: 34,
+      axisLine: { show: false },
+      axisLabel: { color: colours.muted, fontSize: 11, formatter: (value) => `${100 * value}%` },
+    }));
+    series.push({
+      ...shapes("labelled", rows.filter((each) => each.coverage !== null), bar(colours)),
+      xAxisIndex: 1, yAxisIndex: 1,
+    });
+  }
+  return {
+    grid: grids, xAxis: xAxes, yAxis: yAxes, series,
+    axisPointer: { link: [{ xAxisIndex: "all" }] },
+    tooltip: tooltip(colours, (found) => told(rows, found)),
+  };
+}
+
+function told(rows, found) {
+  const at = found[0]?.axisValue;
+  const each = rows.find((row) => row.start <= at && at < row.end);
+  if (!each) return "";
+  const limits = interval(each.value.interval);
+  return [
+    `${moment(each.start)} to ${moment(each.end)}`,
+    each.value.value === undefined ? `AUC-PR: ${reason(each.value)}`
+      : `AUC-PR ${figure(each.value.value)}${limits ? `, ${limits}` : ""}`,
+    `${count(each.positives)} positives, ${count(each.negatives)} negatives`,
+    ...(each.coverage === null ? [] : [`${percent(each.coverage)} labelled`]),
+    ...(each.isImmature ? ["immature: labels still on their way"] : []),
+  ].join("\n");
+}
+
+/** A custom series: each item is drawn by `draw(item, api)`. */
+function shapes(name, items, draw) {
+  return {
+    name, type: "custom", silent: true, clip: true,
+    data: items.map((_, index) => [index]),
+    encode: { x: -1, y: -1 },
+    renderItem: (parameters, api) => draw(items[parameters.dataIndex], api, parameters.coordSys),
+  };
+}
+
+/** Stretches of rows that have intervals, one after the other. */
+function runs(rows) {
+  const found = [];
+  let run = [];
+  for (const each of [...rows, null]) {
+    if (each?.value.interval?.lower !== undefined) run.push(each);
+    else if (run.length) { found.push(run); run = []; }
+  }
+  return found;
+}
+
+function band(colours) {
+  return (run, api) => {
+    const upper = run.map((each) => api.coord([each.middle, each.value.interval.upper]));
+    const lower = run.map((each) => api.coord([each.middle, each.value.interval.lower])).toReversed();
+    if (run.length === 1) {
+      const [[x, top], [, bottom]] = [upper[0], lower[0]];
+      return { type: "rect", shape: { x: x - 3, y: top, width: 6, height: bottom - top }, style: { fill: colours.a, opacity: 0.18 } };
+    }
+    return { type: "polygon", shape: { points: [...upper, ...lower] }, style: { fill: colours.a, opacity: 0.18 } };
+  };
+}
+
+function youngArea(colours) {
+  return (each, api, box) => {
+    const [left] = api.coord([each.start.getTime(), 0]);
+    const [right] = api.coord([each.end.getTime(), 0]);
+    return { type: "rect", shape: { x: left, y: box.y, width: right - left, height: box.height }, style: { fill: colours.region } };
+  };
+}
+
+function bar(colours) {
+  return (each, api) => {
+    const [left, top] = api.coord([each.start.getTime(), each.coverage]);
+    const [right, bottom] = api.coord([each.end.getTime(), 0]);
+    const gap = right - left > 4 ? 1 : 0;
+    return {
+      type: "rect", shape: { x: left, y: top, width: right - left - gap, height: bottom - top },
+      style: each.isImmature
+        ? { fill: colours.surface, stroke: colours.negative, lineWidth: 1 } : { fill: colours.negative },
+    };
+  };
+}
