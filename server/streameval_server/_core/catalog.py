@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval.v1 import stream_pb2
 from streameval_server._core.entries import Kind
 from streameval_server._core.rows import MergeRows
+from streameval_server._state.stream_file import StreamFile
 from streameval_server._state.stream_settings import DEFAULTS, StreamSettings, settings_of, updated
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def administered(known: Known | None, entry: Entry) -> Known | None:
     request = entry.request
     if isinstance(request, stream_pb2.CreateStreamRequest):
         return Known(settings=settings_of(request.stream.settings))
+    if isinstance(request, StreamFile):
+        return Known(request.total, request.settings, MappingProxyType(dict(request.sources)))
     if isinstance(request, stream_pb2.UpdateStreamRequest):
         assert known is not None
         return known._replace(settings=updated(known.settings, request))
@@ -70,7 +73,7 @@ def note(catalog: Catalog, entry: Entry) -> None:
     if rows is not None:
         known = catalog.get(name, NEW)
         catalog[name] = counted(known, rows.total, rows)
-    elif entry.kind in {Kind.CREATE_STREAM, Kind.UPDATE_STREAM}:
+    elif entry.kind in {Kind.CREATE_STREAM, Kind.UPDATE_STREAM, Kind.IMPORT_STREAM}:
         after = administered(catalog.get(name), entry)
         assert after is not None
         catalog[name] = after

@@ -171,11 +171,16 @@ class CheckpointWriter:
         What to write.
     before
         The current manifest, which has the parts that did not change.
+    base
+        The log's base, whose parts stay.
     """
 
-    def __init__(self, checkpoint: Checkpoint, before: Manifest | None) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, before: Manifest | None, base: Manifest | None = None
+    ) -> None:
         revision = checkpoint.revision
         old: Mapping[str, PartEntry] = {} if before is None else before.parts
+        kept: Mapping[str, PartEntry] = {} if base is None else base.parts
         parts = {name: old[name] for name in checkpoint.unchanged}
         self._pieces: deque[PartRow] = deque()
         for name, data in checkpoint.changed.items():
@@ -183,7 +188,9 @@ class CheckpointWriter:
             self._pieces.extend(pieces(name, revision, data))
         self._manifest = Manifest(revision, checkpoint.received_us, parts)
         self._superseded = [
-            (name, part.revision) for name, part in old.items() if parts.get(name) != part
+            (name, part.revision)
+            for name, part in old.items()
+            if parts.get(name) != part and kept.get(name) != part
         ]
 
     def step(self, storage: Storage) -> Manifest | None:

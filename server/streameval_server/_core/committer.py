@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.catalog import note
 from streameval_server._core.checkpoint import CheckpointWriter, Manifest
+from streameval_server._core.compaction import Compacted, Compaction, read_base
 from streameval_server._core.draft import Draft
-from streameval_server._core.entries import Outcome, Status
+from streameval_server._core.entries import Kind, Outcome, Status
 from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
 from streameval_server._core.failpoints import NOTED, failpoint
 from streameval_server._core.replay import entry_of
 from streameval_server._core.rows import LabelRows, PredictionRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval_server._core.applier import Applier
     from streameval_server._core.catalog import Catalog
@@ -96,6 +97,8 @@ class Committer:
         Of the last durable entry.
     manifest : Manifest or None
         The current checkpoint's.
+    base : Manifest or None
+        Where the log begins; None when it is whole.
     auto_create : bool
         Whether a batch for an unknown stream makes it.
     """
@@ -111,6 +114,7 @@ class Committer:
         revision: int,
         received_us: int,
         manifest: Manifest | None,
+        base: Manifest | None = None,
         auto_create: bool = True,
     ) -> None:
         self.marks = marks
@@ -122,7 +126,10 @@ class Committer:
         self._revision = revision
         self._received_us = received_us
         self._manifest = manifest
+        self._base = base
         self._writer: CheckpointWriter | None = None
+        self._compaction: Compaction | None = None
+        self._when_compacted: Callable[[Compacted | RequestError], None] | None = None
         self._state = State.SERVING
         self._error: StorageError | None = None
         self._queue: deque[Item] = deque()
@@ -155,6 +162,27 @@ class Committer:
         """Revision of the current checkpoint; 0 when there is none."""
         return 0 if self._manifest is None else self._manifest.revision
 
+    @property
+    def log_start(self) -> int:
+        """The revision at which the log begins; 0 when it is whole."""
+        return 0 if self._base is None else self._base.revision
+
+    @property
+    def compacting(self) -> bool:
+        """Whether the log is being compacted, or will be."""
+        return self._when_compacted is not None
+
+    def compact(self, done: Callable[[Compacted | RequestError], None]) -> None:
+        """Drop the log before the checkpoint that is current once none is pending.
+
+        Steps do it, between commits; to be called in the thread of `submit`, when
+        `compacting` is False. `done` is told what became of it, in the thread of
+        `step`: an error when the disk failed, and then rows below `log_start`
+        may be left.
+        """
+        self.check_serving()
+        self._when_compacted = done
+
     def check_serving(self) -> None:
         """Raise RequestError (UNAVAILABLE) unless it serves."""
         if self._state is not State.SERVING:
@@ -183,7 +211,7 @@ class Committer:
         engine = self._applier.engine
         if (
             limits.max_state_bytes
-            and item.rows is not None
+            and (item.rows is not None or item.kind == Kind.IMPORT_STREAM)
             and engine.memory_bytes > limits.max_state_bytes
         ):
             raise RequestError(
@@ -193,8 +221,8 @@ class Committer:
                 reason="STATE_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )
-        if engine.kept_ids > limits.max_pending_total and isinstance(
-            item.rows, PredictionRows | LabelRows
+        if engine.kept_ids > limits.max_pending_total and (
+            isinstance(item.rows, PredictionRows | LabelRows) or item.kind == Kind.IMPORT_STREAM
         ):
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
@@ -220,8 +248,14 @@ class Committer:
             self._commit(now_us, result)
         if self._state is State.SERVING:
             self._write_checkpoint(result)
+        if self._state is State.SERVING and self._when_compacted is not None:
+            self._compact(result)
         if self._state is State.SERVING:
-            result.more = self._writer is not None or (bool(self._queue) and not result.blocked)
+            result.more = (
+                self._writer is not None
+                or self._compaction is not None
+                or (bool(self._queue) and not result.blocked)
+            )
         return result
 
     def _wants_tick(self, now_us: int) -> bool:
@@ -295,7 +329,7 @@ class Committer:
                 checkpoint = self._applier.take_checkpoint()
                 if checkpoint is None:
                     return
-                self._writer = CheckpointWriter(checkpoint, self._manifest)
+                self._writer = CheckpointWriter(checkpoint, self._manifest, self._base)
                 failpoint("checkpoint.begin")
             manifest = self._writer.step(self._storage)
         except StorageError as error:
@@ -307,11 +341,40 @@ class Committer:
             self._applier.checkpoint_done(manifest.revision)
             failpoint("checkpoint.done")
 
+    def _compact(self, result: StepResult) -> None:
+        if self._compaction is None:
+            if self._writer is not None or self._applier.checkpoint_pending:
+                return
+            if self._manifest is None:  # nothing was ever logged
+                self._compacted(Compacted(0, 0))
+                return
+            self._compaction = Compaction(self._manifest, self._base)
+        try:
+            done = self._compaction.step(self._storage)
+        except StorageError as error:
+            self._fail(error, result)
+            return
+        # At once: the next checkpoint must leave the base's parts alone.
+        self._base = self._compaction.base
+        if done:
+            failpoint("compact.done")
+            self._compacted(self._compaction.result)
+
+    def _compacted(self, outcome: Compacted | RequestError) -> None:
+        done, self._when_compacted, self._compaction = self._when_compacted, None, None
+        if done is not None:
+            done(outcome)
+
+    def give_up_compaction(self) -> None:
+        """Leave the log as it is: the server stops. In the thread of `step`."""
+        self._compacted(_unavailable())
+
     def _fail(self, error: StorageError, result: StepResult) -> None:
         """Stop: what the storage holds is unknown until it was read back."""
         self._state = State.FAILED
         self._error = error
         self._writer = None
+        self._compacted(_unavailable())
         self._storage.close()
         while self._queue:
             item = self._queue.popleft()
@@ -340,6 +403,7 @@ class Committer:
             entries = [entry_of(row) for row in rows]
             manifest = self._storage.manifest()
             current = None if manifest is None else Manifest.from_bytes(manifest)
+            base = read_base(self._storage)
         except StorageError as error:
             self._error = error
             self._storage.close()
@@ -349,6 +413,7 @@ class Committer:
         failpoint("recover.read")
         self._advance(entries, sum(len(row.payload) for row in rows))
         self._manifest = current
+        self._base = base
         self._applier.checkpoint_done(self.checkpoint_revision)
         self._error = None
         self._state = State.SERVING

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from streameval_server._core.applier import Applier
 from streameval_server._core.checkpoint import Manifest
 from streameval_server._core.committer import Committer, State
+from streameval_server._core.compaction import engine_at_base, part_keys, read_base
 from streameval_server._core.engine import Engine
 from streameval_server._core.errors import CorruptLogError, StorageError
 from streameval_server._core.failpoints import failpoint
@@ -70,6 +71,7 @@ class Core:
         Outcomes are delivered. A storage that failed is closed as it is.
         """
         committer, applier = self.committer, self.applier
+        committer.give_up_compaction()
         self._settle(now_us)
         failpoint("stop.settled")
         applier.request_checkpoint()
@@ -94,7 +96,7 @@ class Core:
 def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> Core:
     """Open a storage and restore what it holds.
 
-    From the checkpoint and the log after it; from the whole log where the
+    From the checkpoint and the log after it; from the log's beginning where the
     checkpoint is damaged. O(bytes).
 
     Raises
@@ -114,6 +116,7 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
 
 
 def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
+    base = read_base(storage)
     engine, manifest, error = from_checkpoint(storage, limits)
     failpoint("start.restored")
     checkpoint_revision = engine.revision
@@ -127,7 +130,7 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     if engine.revision != last:
         raise CorruptLogError(f"the log ends at revision {engine.revision}, not at {last}")
     failpoint("start.replayed")
-    storage.prune({} if manifest is None else manifest.keys())
+    storage.prune(part_keys(manifest) | part_keys(base))
     failpoint("start.pruned")
     committer = Committer(
         storage,
@@ -138,6 +141,7 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
         revision=engine.revision,
         received_us=engine.received_us,
         manifest=manifest,
+        base=base,
         auto_create=auto_create,
     )
     recovery = Recovery(checkpoint_revision, error, replayed, engine.revision)
@@ -145,15 +149,22 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
 
 
 def from_checkpoint(storage: Storage, limits: Limits) -> tuple[Engine, Manifest | None, str | None]:
-    """Return the engine of the current checkpoint; an empty one when there is none."""
+    """Return the engine of the current checkpoint, or where the log begins when there is none.
+
+    Raises
+    ------
+    CorruptLogError
+        When neither is what was written.
+    """
+    base = read_base(storage)
     try:
         data = storage.manifest()
         if data is None:
-            return Engine(limits), None, None
+            return engine_at_base(storage, base, limits), base, None
         manifest = Manifest.from_bytes(data)
         parts = manifest.read(storage)
         engine = Engine.restore(limits, manifest.revision, manifest.received_us, parts)
     except CorruptLogError as error:
-        # The log is kept whole, so it says the same.
-        return Engine(limits), None, str(error)
+        # From its beginning on the log says the same.
+        return engine_at_base(storage, base, limits), base, str(error)
     return engine, manifest, None

@@ -26,6 +26,7 @@ from streameval_server._core.errors import Code, Refused, RefusedError, RequestE
 from streameval_server._core.failpoints import DRAFTED, failpoint
 from streameval_server._core.marks import Mark, Verdict, advanced, judge
 from streameval_server._core.rows import MergeRows
+from streameval_server._state.stream_file import StreamFile
 from streameval_server._state.stream_settings import DEFAULTS, check, settings_of, updated
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Draft:
         """Make, change or delete a stream. Raises RequestError when that cannot be."""
         name, request = item.stream, item.request
         known = self._known(name)
-        if isinstance(request, stream_pb2.CreateStreamRequest):
+        if isinstance(request, stream_pb2.CreateStreamRequest | StreamFile):
             if known is not None:
                 raise RequestError(
                     Code.ALREADY_EXISTS, f"there is a stream {name} already", reason="STREAM_EXISTS"
@@ -205,10 +206,8 @@ class Draft:
                     too_many_streams(self._limits),
                     reason="TOO_MANY_STREAMS",
                 )
-            settings = settings_of(request.stream.settings)
-            check(settings, self._limits)
+            self._new[name] = self._made(request)
             self._num_streams += 1
-            self._new[name] = Known(settings=settings)
         elif known is None:
             raise no_stream(name)
         elif isinstance(request, stream_pb2.UpdateStreamRequest):
@@ -219,6 +218,23 @@ class Draft:
             self._num_streams -= 1
             self._new[name] = None
         return True
+
+    def _made(self, request: stream_pb2.CreateStreamRequest | StreamFile) -> Known:
+        """Return what is known of a stream that is made now. Raises RequestError."""
+        if isinstance(request, StreamFile):
+            if request.time_us > self._received_us:
+                ahead_s = (request.time_us - self._received_us) / 1e6
+                raise RequestError(
+                    Code.FAILED_PRECONDITION,
+                    f"the stream was exported {ahead_s:.3f} s after this server's time: "
+                    "import it later, and look at both clocks",
+                    reason="EXPORT_IN_FUTURE",
+                    retry_after_s=ahead_s,
+                )
+            return Known(request.total, request.settings, dict(request.sources))
+        settings = settings_of(request.stream.settings)
+        check(settings, self._limits)
+        return Known(settings=settings)
 
     def _known(self, name: str) -> Known | None:
         new = self._new

@@ -23,6 +23,7 @@ from streameval_server._core.checkpoint import Checkpoint
 from streameval_server._core.entries import Kind
 from streameval_server._core.errors import CorruptLogError
 from streameval_server._core.marks import Marks
+from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import DEFAULTS
 from streameval_server._state.stream_state import NEVER, StreamState, split_part
@@ -132,6 +133,10 @@ class Engine:
             return state
         if entry.kind == Kind.CREATE_STREAM:
             return self._made(entry)
+        if isinstance(entry.request, StreamFile):
+            state = entry.request.restored(entry.stream, entry.revision, self._limits)
+            self._streams[entry.stream] = state
+            return state
         if entry.kind == Kind.UPDATE_STREAM:
             state = self._streams[entry.stream]
             known = administered(Known(settings=state.info.settings), entry)
@@ -243,6 +248,23 @@ class Engine:
         return StreamView(
             state.info, self._revision, self._received_us, state.frozen(), state.counters()
         )
+
+    def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
+        """Return what makes a stream's file; None when there is no such stream.
+
+        O(panes + ids); the callable, which gives the revision and the file, needs no lock.
+        """
+        state = self._streams.get(name)
+        if state is None:
+            return None
+        revision, now_us, ids = self._revision, self._received_us, state.kept_ids
+        noted = list(state.exported())
+
+        def export() -> tuple[int, bytes]:
+            parts = {part: data() for part, data in noted}
+            return revision, stream_to_bytes(name, revision, now_us, ids, parts)
+
+        return export
 
     def catalog(self) -> Catalog:
         """Return what a committer has to know of each stream. O(streams)."""

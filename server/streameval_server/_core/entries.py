@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from streameval.v1 import stream_pb2
     from streameval_server._core.errors import Refused, RequestError
     from streameval_server._core.rows import Rows
+    from streameval_server._state.stream_file import StreamFile
     from streameval_server._state.stream_settings import StreamSettings
 
-    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest
+    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest | StreamFile
 
 
 class Kind(enum.IntEnum):
@@ -38,6 +39,8 @@ class Kind(enum.IntEnum):
     """Lets time pass: what fell due by now happens."""
     MERGE = 7
     """Adds what somebody else counted."""
+    IMPORT_STREAM = 8
+    """Makes a stream of an exported one."""
 
 
 class Format(enum.IntEnum):
@@ -60,6 +63,8 @@ class Format(enum.IntEnum):
     MERGE = 8
     """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
     header, and a streameval.v1.MergeStates."""
+    STREAM_FILE = 9
+    """A stream as it was exported."""
 
 
 class LogRow(NamedTuple):
@@ -123,7 +128,7 @@ class Entry:
     rows : Rows or None
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
-    request : message or None
+    request : message, StreamFile or None
         What makes a stream, or changes its settings.
     refused : Refused or None
         Why a batch was refused; None for other kinds.

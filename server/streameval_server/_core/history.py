@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
+from streameval_server._core.compaction import engine_at_base, read_base
 from streameval_server._core.core import from_checkpoint
-from streameval_server._core.engine import Engine
 from streameval_server._core.errors import StorageError
 from streameval_server._core.limits import Limits
 from streameval_server._core.replay import replay
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from streameval_server._core.engine import Engine
     from streameval_server._core.entries import LogRow
     from streameval_server._core.storage import Storage
 
@@ -39,14 +40,15 @@ def replay_until(
     data_directory
         The server's.
     revision
-        From 0, which is before anything, to the log's last, which is the default.
+        From the log's first (0, which is before anything, unless it was compacted) to its
+        last, which is the default.
     limits
         Those of the server; its caps on cells decide what counts hold.
 
     Raises
     ------
     StorageError
-        When there is no such log, or it has not come so far.
+        When there is no such log, it has not come so far, or begins later.
     CorruptLogError
         When it is not what was written.
     """
@@ -66,9 +68,15 @@ def _replayed(storage: Storage, revision: int | None, limits: Limits) -> Engine:
     until = last if revision is None else revision
     if not 0 <= until <= last:
         raise StorageError(f"the log has revisions 0 to {last}, and none {until}")
+    base = read_base(storage)
+    if base is not None and until < base.revision:
+        raise StorageError(
+            f"the log was compacted and begins at revision {base.revision}: what was known at "
+            f"revision {until} is not there any more. A backup from before has it"
+        )
     engine, _, _ = from_checkpoint(storage, limits)
     if engine.revision > until:
-        engine = Engine(limits)
+        engine = engine_at_base(storage, base, limits)
     replay(_until(storage.read(engine.revision), until), Applier(engine, limits, keeps=False))
     return engine
 

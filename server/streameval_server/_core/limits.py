@@ -39,6 +39,9 @@ class Limits:
         A merge larger than this is refused.
     max_merge_sources : int
         How many sources may merge into one stream.
+    max_import_bytes : int
+        An exported stream larger than this cannot be imported. It is one row of
+        the log, which holds up the acks while it is written.
     max_inflight_bytes : int
         One Ingest stream is read no further while more than this waits for
         its ack.
@@ -82,6 +85,7 @@ class Limits:
     max_pending_total: int = 20_000_000
     max_merge_bytes: int = 64 * MIB
     max_merge_sources: int = 1_000
+    max_import_bytes: int = 256 * MIB
     max_inflight_bytes: int = 8 * MIB
     max_queue_bytes: int = 64 * MIB
     max_commit_bytes: int = 16 * MIB

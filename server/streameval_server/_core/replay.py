@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from streameval._errors import CorruptStateError
 from streameval._time.times import LAST_US
 from streameval.v1 import status_pb2, stream_pb2
 from streameval_server._core.batch import stored
 from streameval_server._core.entries import Entry, Format, Kind
 from streameval_server._core.errors import CorruptLogError, Refused, StorageError
 from streameval_server._core.merge import stored_merge
+from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +30,7 @@ _FORMATS = {
     Kind.UPDATE_STREAM: (Format.UPDATE_STREAM_REQUEST,),
     Kind.TICK: (Format.TICK,),
     Kind.MERGE: (Format.MERGE,),
+    Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
 }
 """What this version can replay."""
 
@@ -63,7 +66,9 @@ def entry_of(row: LogRow) -> Entry:
             request = stream_pb2.CreateStreamRequest.FromString(row.payload)
         elif row.kind == Kind.UPDATE_STREAM:
             request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
-    except (CorruptLogError, DecodeError, ValueError) as error:
+        elif row.kind == Kind.IMPORT_STREAM:
+            request = StreamFile.from_bytes(row.payload)
+    except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
         row.revision,

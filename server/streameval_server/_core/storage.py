@@ -8,7 +8,9 @@ from streameval_server._core.entries import LogRow, checksum
 from streameval_server._core.errors import CorruptLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+_DROPPED_AT_ONCE = 4
 
 PartKey = tuple[str, int]
 """A part's name, and the revision of the checkpoint that wrote it."""
@@ -83,8 +85,17 @@ class Storage(Protocol):
     def read_part(self, part: str, revision: int) -> bytes:
         """Return a part, its pieces joined; as much of it as there is."""
 
-    def prune(self, keep: Mapping[str, int]) -> None:
+    def prune(self, keep: Collection[PartKey]) -> None:
         """Drop all parts but these, which an abandoned checkpoint may have left."""
+
+    def base(self) -> bytes | None:
+        """Return the manifest of the log's base; None when the log is whole."""
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the log's base, and drop parts that only the base before needs."""
+
+    def drop(self, before: int) -> int:
+        """Drop some rows below a revision, the oldest; return how many: 0 when there are none."""
 
 
 def verified(row: LogRow, expected: int) -> LogRow:
@@ -111,6 +122,7 @@ class MemoryStorage:
         self.rows: list[LogRow] = []
         self.parts: dict[PartKey, dict[int, bytes]] = {}
         self._manifest: bytes | None = None
+        self._base: bytes | None = None
 
     def open(self) -> None:
         """Do nothing."""
@@ -128,7 +140,8 @@ class MemoryStorage:
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision."""
-        for expected, row in enumerate(self.rows[after:], after + 1):
+        rows = [row for row in self.rows if row.revision > after]
+        for expected, row in enumerate(rows, after + 1):
             yield verified(row, expected)
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
@@ -151,10 +164,26 @@ class MemoryStorage:
         pieces = self.parts.get((part, revision), {})
         return b"".join(pieces[piece] for piece in sorted(pieces))
 
-    def prune(self, keep: Mapping[str, int]) -> None:
+    def prune(self, keep: Collection[PartKey]) -> None:
         """Drop all parts but these."""
-        for key in [key for key in self.parts if key not in keep.items()]:
+        for key in [key for key in self.parts if key not in keep]:
             del self.parts[key]
+
+    def base(self) -> bytes | None:
+        """Return the base's manifest."""
+        return self._base
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the base."""
+        self._base = manifest
+        for key in superseded:
+            self.parts.pop(key, None)
+
+    def drop(self, before: int) -> int:
+        """Drop a few of the oldest rows."""
+        dropped = sum(row.revision < before for row in self.rows[:_DROPPED_AT_ONCE])
+        del self.rows[:dropped]
+        return dropped
 
 
 class NullStorage:
@@ -199,5 +228,16 @@ class NullStorage:
         """Return nothing."""
         raise CorruptLogError(f"part {part} of revision {revision} was not kept")
 
-    def prune(self, keep: Mapping[str, int]) -> None:
+    def prune(self, keep: Collection[PartKey]) -> None:
         """Do nothing."""
+
+    def base(self) -> bytes | None:
+        """Return None."""
+        return None
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Do nothing."""
+
+    def drop(self, before: int) -> int:  # noqa: ARG002 - there are no rows
+        """Drop nothing."""
+        return 0

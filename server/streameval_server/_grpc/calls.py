@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from streameval.v1 import ingest_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
 from streameval_server._core.admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._core.entries import Format, Item, Kind, Status
 from streameval_server._core.errors import Code, RequestError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streameval_server._core.limits import Limits
     from streameval_server._core.merge import MergeInbox
     from streameval_server._core.rows import MergeRows
+    from streameval_server._state.stream_file import StreamFile
 
 Response = (
     ingest_pb2.IngestBatchResponse
@@ -31,6 +32,7 @@ Response = (
     | stream_pb2.CreateStreamResponse
     | stream_pb2.UpdateStreamResponse
     | stream_pb2.DeleteStreamResponse
+    | admin_pb2.ImportStreamResponse
 )
 
 _FORMATS = {
@@ -119,6 +121,19 @@ class UnaryCall:
         item.settings = inbox.settings
         self._committer.submit(item)
 
+    def import_stream(self, name: str, payload: bytes, file: StreamFile) -> None:
+        """Submit an exported stream, of which `file` was read and found good.
+
+        Raises
+        ------
+        RequestError
+            As `Committer.submit`.
+        """
+        # It has a limit of its own and waits alone, so it takes nothing of the queue.
+        item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
+        item.request = file
+        self._committer.submit(item)
+
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.CreateStreamRequest, frame)
@@ -170,6 +185,8 @@ class UnaryCall:
             return stream_pb2.UpdateStreamResponse(stream=stream, revision=revision)
         if item.kind == Kind.DELETE_STREAM:
             return stream_pb2.DeleteStreamResponse(revision=revision)
+        if item.kind == Kind.IMPORT_STREAM:
+            return admin_pb2.ImportStreamResponse(revision=revision)
         duplicate = outcome.status is Status.DUPLICATE
         if item.kind == Kind.MERGE:
             return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)

@@ -68,6 +68,8 @@ class Gate(grpc.aio.ServerInterceptor):
         if not rule.open:
             try:
                 call.access = self._guard.authorise(bearer(headers.get(_TOKEN_HEADER)), rule.scope)
+                if rule.everything:
+                    call.access.need_everything()
             except RequestError as error:
                 return _like(handler, self._refusing(error), raw=True)
         if method not in self._handlers:

@@ -50,6 +50,9 @@ class OpenCalls:
             del self._wakes[key]
             self._note()
 
+    def __len__(self) -> int:
+        return len(self._wakes)
+
     def stop(self) -> None:
         """Turn new calls away, and wake all that are in progress, so that they end."""
         self.stopping = True

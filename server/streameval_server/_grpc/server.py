@@ -10,7 +10,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.gate import Gate
 from streameval_server._grpc.handlers import Decoding
 from streameval_server._grpc.ingest_service import IngestService
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in (
+        (admin_pb2, "AdminService"),
         (ingest_pb2, "IngestService"),
         (query_pb2, "QueryService"),
         (stream_pb2, "StreamService"),
@@ -81,6 +83,7 @@ class Server:
             IngestService(self.runtime, settings.limits),
             QueryService(self.runtime),
             StreamService(self.runtime),
+            AdminService(self.runtime, settings.limits),
         )
         self.methods = Methods()
         self._add_services_to(self.methods)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval.v1 import ingest_pb2, stream_pb2
+from streameval.v1 import stream_pb2
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.names import check_stream_name
 from streameval_server._grpc.calls import UnaryCall, counters_message, info_message
@@ -94,7 +94,12 @@ class StreamService:
 
     async def _logged(self, submit: Callable[[UnaryCall], None]) -> Administered:
         response = await self._runtime.settled(submit)
-        assert not isinstance(response, ingest_pb2.IngestBatchResponse | ingest_pb2.MergeResponse)
+        assert isinstance(
+            response,
+            stream_pb2.CreateStreamResponse
+            | stream_pb2.UpdateStreamResponse
+            | stream_pb2.DeleteStreamResponse,
+        )
         await self._runtime.visible(response.revision)
         return response
 

@@ -30,8 +30,9 @@ from streameval_server._core.storage import NullStorage
 from streameval_server._grpc.calls import UnaryCall
 from streameval_server._grpc.open_calls import OpenCalls, stopping_error
 from streameval_server._process.answering import QueryThreads, Visibility
+from streameval_server._process.backup import remove_leftovers
+from streameval_server._process.commit_times import MeasuredStorage
 from streameval_server._process.lock import DirectoryLock
-from streameval_server._process.sqlite_log import SqliteStorage
 from streameval_server._process.threads import Doorbell, FairLock
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server._core.committer import StepResult
+    from streameval_server._core.compaction import Compacted
     from streameval_server._core.limits import Limits
     from streameval_server._grpc.calls import Response
     from streameval_server._state.stream_info import StreamInfo
@@ -75,6 +77,8 @@ class Runtime:
     ----------
     core : Core
         Set by `start`.
+    directory : Path or None
+        Where the log is kept.
     calls : OpenCalls
         The calls in progress.
     queries : QueryThreads
@@ -91,7 +95,7 @@ class Runtime:
         self.visibility = Visibility(self.visible_revision)
         self._limits = limits
         self._auto_create = auto_create
-        self._directory = directory
+        self.directory = directory
         self._lock: DirectoryLock | None = None
         self._engine_turn = FairLock()
         self._commit_bell = Doorbell()
@@ -120,8 +124,9 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = self._loop.create_future()
         self._on_serving = on_serving
-        if self._directory is not None:
-            self._lock = DirectoryLock(self._directory)
+        if self.directory is not None:
+            self._lock = DirectoryLock(self.directory)
+            remove_leftovers(self.directory)
         try:
             self.core = await asyncio.to_thread(self._open)
         except BaseException:
@@ -143,7 +148,7 @@ class Runtime:
 
     def _open(self) -> Core:
         storage = (
-            NullStorage() if self._directory is None else SqliteStorage(self._directory / LOG_NAME)
+            NullStorage() if self.directory is None else MeasuredStorage(self.directory / LOG_NAME)
         )
         return open_core(storage, self._limits, auto_create=self._auto_create)
 
@@ -233,6 +238,42 @@ class Runtime:
             raise stopping_error()
         return call.response()
 
+    async def compact(self) -> Compacted:
+        """Take a checkpoint, drop the log before it, and return once that is done.
+
+        Raises
+        ------
+        RequestError
+            RESOURCE_EXHAUSTED when somebody does it already; UNAVAILABLE when the
+            disk fails, or the server stops.
+        """
+        committer = self.core.committer
+        if committer.compacting:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "the log is being compacted already: wait for it",
+                reason="COMPACTION_IN_PROGRESS",
+                retry_after_s=10.0,
+            )
+        outcome: asyncio.Future[Compacted | RequestError] = self._loop.create_future()
+
+        def settle(told: Compacted | RequestError) -> None:
+            if not outcome.done():  # its caller may have given up
+                outcome.set_result(told)
+
+        def done(told: Compacted | RequestError) -> None:
+            self._loop.call_soon_threadsafe(settle, told)
+
+        self.core.applier.request_checkpoint()
+        committer.compact(done)
+        self._apply_bell.ring()
+        self._commit_bell.ring()
+        with self.calls.call(lambda: settle(stopping_error())):
+            told = await outcome
+        if isinstance(told, RequestError):
+            raise told
+        return told
+
     def _commit(self) -> None:
         """Commit whatever is queued, until told to close."""
         committer = self.core.committer
@@ -293,7 +334,7 @@ class Runtime:
             applier.copy()
             if self.visibility.wanted(self.core.engine.revision):
                 self._loop.call_soon_threadsafe(self.visibility.announce)
-            if self._commit_blocked or applier.checkpoint_pending:
+            if self._commit_blocked or applier.checkpoint_pending or self.core.committer.compacting:
                 self._commit_bell.ring()
             if not more:
                 self._apply_bell.wait()
@@ -327,6 +368,26 @@ class Runtime:
         with self._engine_turn:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
+
+    def export(self, stream: str) -> tuple[int, bytes]:
+        """Return the revision and everything about a stream. For query threads, as `view`.
+
+        Raises
+        ------
+        RequestError
+            NOT_FOUND when there is no such stream.
+        """
+        with self._engine_turn:
+            exported = self.core.engine.export(stream)
+        if exported is None:
+            raise no_stream(stream)
+        return exported()
+
+    def state_hash(self) -> tuple[int, str]:
+        """Return the revision and the hash of the state. For query threads, as `view`. O(bytes)."""
+        with self._engine_turn:
+            engine = self.core.engine
+            return engine.revision, engine.state_hash()
 
     async def visible(self, min_revision: int) -> None:
         """Wait until answers include a revision.

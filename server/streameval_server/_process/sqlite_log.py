@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from bisect import bisect
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streameval_server._core.entries import LogRow
@@ -20,7 +22,7 @@ from streameval_server._core.failpoints import failpoint
 from streameval_server._core.storage import verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from streameval_server._core.storage import PartKey, PartRow
@@ -55,6 +57,10 @@ CREATE TABLE manifest (
 ) STRICT;
 """
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_BASE = ("base", 0)
+"""The key of the base's manifest; no part of a checkpoint is called so."""
+_MOST_DROPPED = 1_024
+_DROPPED_BYTES = 4 << 20
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
 
 
@@ -184,12 +190,12 @@ class SqliteStorage:
             found = self._opened().execute("SELECT DISTINCT part, revision FROM part")
             return [(str(part), int(revision)) for part, revision in found]
 
-    def prune(self, keep: Mapping[str, int]) -> None:
+    def prune(self, keep: Collection[PartKey]) -> None:
         """Drop all parts but these."""
         with self._errors("write to"):
             connection = self._opened()
             found = connection.execute("SELECT DISTINCT part, revision FROM part").fetchall()
-            stale = [key for key in found if keep.get(key[0]) != key[1]]
+            stale = [key for key in found if key not in keep and key != _BASE]
             if stale:
                 connection.execute("BEGIN IMMEDIATE")
                 failpoint("disk.prune.begin")
@@ -197,6 +203,46 @@ class SqliteStorage:
                 failpoint("disk.prune.delete")
                 connection.execute("COMMIT")
                 failpoint("disk.prune.commit")
+
+    def base(self) -> bytes | None:
+        """Return the base's manifest, which stands among the parts."""
+        return self.read_part(*_BASE) or None
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the log's base."""
+        with self._errors("write to"):
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            failpoint("disk.base.begin")
+            connection.execute(
+                "INSERT OR REPLACE INTO part VALUES (?, ?, 0, ?)", (*_BASE, manifest)
+            )
+            failpoint("disk.base.insert")
+            connection.executemany("DELETE FROM part WHERE part = ? AND revision = ?", superseded)
+            failpoint("disk.base.delete")
+            connection.execute("COMMIT")
+            failpoint("disk.base.commit")
+
+    def drop(self, before: int) -> int:
+        """Drop rows of a few MiB below a revision in one transaction; pages are used again."""
+        with self._errors("write to"):
+            connection = self._opened()
+            rows = connection.execute(
+                "SELECT revision, length(payload) FROM log WHERE revision < ?"
+                " ORDER BY revision LIMIT ?",
+                (before, _MOST_DROPPED),
+            ).fetchall()
+            if not rows:
+                return 0
+            sizes = accumulate(size for _, size in rows)
+            count = max(1, bisect(list(sizes), _DROPPED_BYTES))
+            connection.execute("BEGIN IMMEDIATE")
+            failpoint("disk.drop.begin")
+            connection.execute("DELETE FROM log WHERE revision <= ?", (rows[count - 1][0],))
+            failpoint("disk.drop.delete")
+            connection.execute("COMMIT")
+            failpoint("disk.drop.commit")
+            return count
 
     def _open(self) -> None:
         if self._read_only:

@@ -176,6 +176,17 @@ class Access:
                 Code.PERMISSION_DENIED, _forbidden(grant, stream), reason="STREAM_FORBIDDEN"
             )
 
+    def need_everything(self) -> None:
+        """Go on if the token is for all streams now. Raises as `need`."""
+        streams = self.streams
+        if streams is not None:
+            raise RequestError(
+                Code.PERMISSION_DENIED,
+                f"this is about all streams; the token {self.who} is for {', '.join(streams)} "
+                "and below",
+                reason="STREAM_FORBIDDEN",
+            )
+
     def forbids(self, stream: str) -> str | None:
         """Say why the token is not for a stream; None when it is. Raises as `need`."""
         if self._grant is None:

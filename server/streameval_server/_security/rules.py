@@ -1,6 +1,7 @@
 """What each method needs: a scope, and the streams that its request names.
 
-A method that does not stand here needs the scope admin: forgetting one closes it.
+A method that does not stand here needs the scope admin for all streams: forgetting one
+closes it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server._core.admission import parsed
 from streameval_server._security.tokens import Scope
 
@@ -34,6 +35,8 @@ class Rule:
         Of the requests, where `streams` are looked up in them.
     streams : tuple of str
         Paths of fields that name one stream or several; each must be one of the token's.
+    everything : bool
+        Whether only a token for all streams will do.
     open : bool
         Whether not even a token is needed.
     """
@@ -41,6 +44,7 @@ class Rule:
     scope: Scope | None = None
     request: type[Message] | None = None
     streams: tuple[str, ...] = ()
+    everything: bool = False
     open: bool = False
 
     def named(self, request: object) -> Iterator[str]:
@@ -66,6 +70,7 @@ class Rule:
 
 
 _SELECTION = ("selection.stream",)
+_WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 
 # Of Ingest and IngestBatch the session checks each batch, and refuses it by itself;
 # ListStreams shows what its token is for.
@@ -106,13 +111,22 @@ RULES: dict[str, Rule] = {
     "streameval.v1.StreamService/DeleteStream": Rule(
         Scope.ADMIN, stream_pb2.DeleteStreamRequest, ("name",)
     ),
+    "streameval.v1.AdminService/GetServerStatus": _WHOLE_SERVER,
+    "streameval.v1.AdminService/GetStateHash": _WHOLE_SERVER,
+    "streameval.v1.AdminService/Backup": _WHOLE_SERVER,
+    "streameval.v1.AdminService/CompactLog": _WHOLE_SERVER,
+    # What is imported is trusted, and could harm other streams.
+    "streameval.v1.AdminService/ImportStream": _WHOLE_SERVER,
+    "streameval.v1.AdminService/ExportStream": Rule(
+        Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",)
+    ),
     f"{reflection.SERVICE_NAME}/ServerReflectionInfo": Rule(),
     f"{health.SERVICE_NAME}/Check": Rule(open=True),
     f"{health.SERVICE_NAME}/Watch": Rule(open=True),
     f"{health.SERVICE_NAME}/List": Rule(open=True),
 }
 
-_OTHER = Rule(Scope.ADMIN)
+_OTHER = _WHOLE_SERVER
 
 
 def rule_of(method: str) -> Rule:

@@ -1,0 +1,187 @@
+"""AdminService over gRPC: looking after the server while it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from typing import TYPE_CHECKING
+
+from streameval.v1 import admin_pb2, admin_pb2_grpc
+from streameval_server._core.errors import Code, RequestError, StorageError
+from streameval_server._core.importing import ImportInbox
+from streameval_server._core.names import check_stream_name
+from streameval_server._grpc.open_calls import stopping_error
+from streameval_server._process.backup import LogCopy
+from streameval_server._process.runtime import now_us
+from streameval_server._process.server_status import server_status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from typing import Any
+
+    import grpc
+
+    from streameval_server._core.limits import Limits
+    from streameval_server._process.runtime import Runtime
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+
+PIECE_BYTES = 1 << 20
+"""Longest piece of what is sent."""
+
+
+class AdminService(admin_pb2_grpc.AdminServiceServicer):
+    """What an operator asks for."""
+
+    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+        self._runtime = runtime
+        self._limits = limits
+        self._start_us = now_us()
+        self._copying = False
+        self._importing = False
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service's methods."""
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self, server)
+
+    async def GetServerStatus(  # noqa: N802 - the contract's name
+        self, _request: admin_pb2.GetServerStatusRequest, _context: Context
+    ) -> admin_pb2.GetServerStatusResponse:
+        """Return how the server is."""
+        runtime = self._runtime
+        with runtime.calls.call():
+            return await runtime.queries.run(
+                "server status",
+                lambda: server_status(
+                    runtime, self._limits, start_us=self._start_us, now_us=now_us()
+                ),
+            )
+
+    async def GetStateHash(  # noqa: N802 - the contract's name
+        self, request: admin_pb2.GetStateHashRequest, _context: Context
+    ) -> admin_pb2.GetStateHashResponse:
+        """Return the hash of the state."""
+        runtime = self._runtime
+        with runtime.calls.call():
+            await runtime.visible(request.min_revision)
+            revision, digest = await runtime.queries.run("state hash", runtime.state_hash)
+        return admin_pb2.GetStateHashResponse(revision=revision, sha256=digest)
+
+    async def CompactLog(  # noqa: N802 - the contract's name
+        self, _request: admin_pb2.CompactLogRequest, _context: Context
+    ) -> admin_pb2.CompactLogResponse:
+        """Drop the log before a checkpoint of now."""
+        done = await self._runtime.compact()
+        return admin_pb2.CompactLogResponse(
+            log_start_revision=done.revision, dropped_rows=done.dropped
+        )
+
+    async def Backup(  # noqa: N802 - the contract's name
+        self, _request: admin_pb2.BackupRequest, _context: Context
+    ) -> AsyncIterator[admin_pb2.BackupResponse]:
+        """Yield a copy of the log in pieces."""
+        cancelled = threading.Event()
+        with self._runtime.calls.call(cancelled.set):
+            copy = await self._copied(cancelled)
+            try:
+                digest, sent = hashlib.sha256(), 0
+                while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
+                    if self._runtime.calls.stopping:
+                        raise stopping_error()
+                    sent += len(data)
+                    digest.update(data)
+                    yield admin_pb2.BackupResponse(
+                        revision=copy.revision,
+                        total_bytes=copy.size,
+                        data=data,
+                        sha256=digest.hexdigest() if sent == copy.size else "",
+                    )
+            finally:
+                copy.close()
+
+    async def ExportStream(  # noqa: N802 - the contract's name
+        self, request: admin_pb2.ExportStreamRequest, _context: Context
+    ) -> AsyncIterator[admin_pb2.ExportStreamResponse]:
+        """Yield everything about a stream in pieces."""
+        runtime, name = self._runtime, request.name
+        check_stream_name(name, "name")
+        with runtime.calls.call():
+            revision, data = await runtime.queries.run(
+                ("export", name), lambda: runtime.export(name)
+            )
+        for start in range(0, len(data), PIECE_BYTES):
+            yield admin_pb2.ExportStreamResponse(
+                revision=revision, total_bytes=len(data), data=data[start : start + PIECE_BYTES]
+            )
+
+    async def ImportStream(  # noqa: N802 - the contract's name
+        self, requests: AsyncIterator[admin_pb2.ImportStreamRequest], _context: Context
+    ) -> admin_pb2.ImportStreamResponse:
+        """Make a stream of what was exported; answer once it is durable and visible."""
+        runtime = self._runtime
+        if self._importing:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "a stream is being imported already: wait for it",
+                reason="IMPORT_IN_PROGRESS",
+                retry_after_s=1.0,
+            )
+        self._importing = True
+        try:
+            with runtime.calls.call():
+                inbox = ImportInbox(self._limits)
+                async for request in requests:
+                    inbox.feed(request)
+                # It is checked beside the event loop: there may be much of it.
+                name, file, payload = await asyncio.to_thread(inbox.finish)
+            response = await runtime.settled(lambda call: call.import_stream(name, payload, file))
+            assert isinstance(response, admin_pb2.ImportStreamResponse)
+            await runtime.visible(response.revision)
+        finally:
+            self._importing = False
+        return response
+
+    async def _copied(self, cancelled: threading.Event) -> LogCopy:
+        """Return a copy of the log; one is made at a time."""
+        directory = self._runtime.directory
+        if directory is None:
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                "this server keeps nothing on disk: there is nothing to back up",
+                reason="NOTHING_KEPT",
+            )
+        if self._copying:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "a backup is being made already: wait for it",
+                reason="BACKUP_IN_PROGRESS",
+                retry_after_s=10.0,
+            )
+        self._copying = True
+        making = asyncio.ensure_future(asyncio.to_thread(self._make, directory, cancelled))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            # The caller is gone; the thread notices soon, or has made what nobody wants.
+            cancelled.set()
+            making.add_done_callback(_close_unwanted)
+            raise
+        except StorageError as error:
+            if self._runtime.calls.stopping:
+                raise stopping_error() from None
+            raise RequestError(
+                Code.FAILED_PRECONDITION, str(error), reason="BACKUP_FAILED"
+            ) from error
+
+    def _make(self, directory: Path, cancelled: threading.Event) -> LogCopy:
+        try:
+            return LogCopy(directory, cancelled)
+        finally:
+            self._copying = False
+
+
+def _close_unwanted(making: asyncio.Future[LogCopy]) -> None:
+    if making.exception() is None:
+        making.result().close()

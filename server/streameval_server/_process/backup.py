@@ -1,0 +1,175 @@
+"""Copies of a log: consistent, of one revision, while a server writes to it.
+
+SQLite's own online backup reads within one transaction, so the copy is of one
+moment, and commits go on; the write-ahead log grows meanwhile by what they write.
+A copy that arrives from elsewhere is written beside its place, checked, synced
+and renamed: a file of that name is always whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streameval_server._core.errors import StorageError
+from streameval_server._core.history import LOG_NAME
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+_PAGES = 256
+"""So many pages (1 MiB) are copied before anybody looks whether it is still wanted."""
+_PREFIX = "backup-"
+
+
+class BackupStoppedError(StorageError):
+    """Nobody wants the copy any more."""
+
+
+def log_of(directory: Path) -> Path:
+    """Return the log in a data directory.
+
+    Raises
+    ------
+    StorageError
+        When there is none.
+    """
+    path = directory / LOG_NAME
+    if not path.is_file():
+        raise StorageError(f"there is no log at {path}")
+    return path
+
+
+def copy_log(source: Path, target: Path, cancelled: threading.Event | None = None) -> int:
+    """Copy a log as it is at one moment into a new file; return its last revision. O(bytes).
+
+    Raises
+    ------
+    StorageError
+        When either cannot be used, or the target's disk has no room.
+    BackupStoppedError
+        When `cancelled` was set.
+    """
+
+    def look(_status: int, _remaining: int, _total: int) -> None:
+        if cancelled is not None and cancelled.is_set():
+            raise BackupStoppedError("the backup was given up")
+
+    uri = f"{source.resolve().as_uri()}?mode=ro"
+    try:
+        with (
+            closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as log,
+            closing(sqlite3.connect(target, isolation_level=None)) as copy,
+        ):
+            # One transaction from the first page to the last: no restart when somebody commits.
+            log.execute("BEGIN")
+            (last,) = log.execute("SELECT max(revision) FROM log").fetchone()
+            (size,) = log.execute(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            ).fetchone()
+            free = shutil.disk_usage(target.parent).free
+            if size > free:
+                raise StorageError(
+                    f"a copy of {source} takes {size:,} bytes, "
+                    f"and {target.parent} has {free:,} left"
+                )
+            log.backup(copy, pages=_PAGES, progress=look)
+            # One file, and nothing beside it, whoever opens it; a server turns that back.
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise StorageError(f"cannot copy {source} to {target}: {error}") from error
+    return int(last or 0)
+
+
+class LogCopy:
+    """A copy of a directory's log in a file beside it, its owner's alone, until `close`.
+
+    Attributes
+    ----------
+    revision : int
+        The last in it.
+    size : int
+        Its length in bytes.
+
+    Raises
+    ------
+    StorageError
+        As `copy_log`.
+    """
+
+    def __init__(self, directory: Path, cancelled: threading.Event | None = None) -> None:
+        source = log_of(directory)
+        place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
+        try:
+            path = place / LOG_NAME
+            self.revision = copy_log(source, path, cancelled)
+            self.size = path.stat().st_size
+            self._file = path.open("rb")
+        except BaseException:
+            shutil.rmtree(place)
+            raise
+        self._place = place
+
+    def read(self, most: int) -> bytes:
+        """Return the next bytes; none at the end."""
+        return self._file.read(most)
+
+    def close(self) -> None:
+        """Remove it."""
+        self._file.close()
+        shutil.rmtree(self._place)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove copies that a killed server left in its directory."""
+    for place in directory.glob(f"{_PREFIX}*"):
+        shutil.rmtree(place)
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[Path]:
+    """Yield a name beside the target to write to; afterwards that file is the target, durably.
+
+    When the context raises, nothing is left. A target that is there is not touched.
+
+    Raises
+    ------
+    StorageError
+        When there is a file of the target's name, or of the other.
+    """
+    partial = target.with_name(target.name + ".partial")
+    for path in (target, partial):
+        if path.exists():
+            raise StorageError(f"{path} is there already: move it, or write to another name")
+    try:
+        # Before anything is in it: what it will hold is its owner's alone.
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        yield partial
+        _sync(partial)
+        partial.replace(target)
+        _sync(target.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return  # directories cannot be opened there
+    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's SHA-256, as hexadecimal digits. O(bytes)."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
