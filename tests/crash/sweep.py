@@ -1,0 +1,291 @@
+"""Kill a core at every failpoint, let the disk fail at each, kill it at random moments.
+
+    python tests/crash/sweep.py                 # each failpoint, at one of the times it is reached
+    python tests/crash/sweep.py --times 9999    # at all of these times
+    python tests/crash/sweep.py --random 1000   # and at so many random moments
+    python tests/crash/sweep.py --case "checkpoint.part.after=kill@3 | disk.prune.delete=kill"
+
+A case is the lives of one log, each a process of its own that works through
+`workload` until it is killed where the case says. The next life finds what it left:
+every acked revision, at most the one commit after it that was not acked, and
+exactly what those rounds count. The last life repeats what was durable, does all
+that is left, stops, and must leave the same bytes as a life without deaths.
+
+Prints how many of each were tried. What fails names its case, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from workload import LIMITS, Run, Workload, reopened
+
+from streameval_server._core import failpoints
+from streameval_server._core.committer import State
+from streameval_server._core.compaction import read_base
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.errors import StorageError
+from streameval_server._core.storage import MemoryStorage, PartRow, Storage
+from streameval_server._process.sqlite_log import SqliteStorage
+
+ABANDONED = "checkpoint.part.after=kill@9"
+SICK = (
+    "disk.append.insert=error@4;disk.append.commit=error@9;disk.parts.insert=error@5;"
+    "disk.manifest.delete=error@3"
+)
+SCENES: tuple[tuple[tuple[str, ...], str], ...] = (((), ""), ((ABANDONED,), ""), ((), SICK))
+"""Lives before, and errors besides: what some failpoints take to be reached."""
+
+COUNT = "close.before=count"
+"""Only counts; what is armed makes all failpoints count."""
+
+REVISION_BYTES = 8
+
+
+class Case:
+    """Lives of one log.
+
+    Parameters
+    ----------
+    specs
+        What is armed in each life; each is killed by it.
+    """
+
+    def __init__(self, workload: Workload, directory: Path, *specs: str) -> None:
+        self._workload = workload
+        self._path = directory / "log.db"
+        self._specs = specs
+        self._acked = 0
+        for each in directory.glob("log.db*"):
+            each.unlink()
+
+    def run(self) -> None:
+        """Live, die, check; then live to the end, and check that."""
+        for spec in self._specs:
+            ended = self.life(spec)
+            assert os.WIFSIGNALED(ended), f"{spec} was not reached"
+            assert os.WTERMSIG(ended) == signal.SIGKILL
+        self.check()
+
+    def run_with_errors(self, spec: str) -> int:
+        """Live to the end although the disk fails; return how many errors were borne."""
+        failpoints.arm(spec)
+        storage = SqliteStorage(self._path)
+        try:
+            core = open_core(storage, LIMITS)
+            errors = 0
+        except StorageError:
+            core = open_core(storage, LIMITS)  # as the next start of the server would
+            errors = 1
+        run = Run(core, self._workload, self._ack)
+        self._end(core, run)
+        failpoints.arm("")
+        return errors + run.failures + (core.committer.state is State.FAILED)
+
+    def run_killed_after(self, acks: int, delay_s: float) -> bool:
+        """Kill it so long after so many acks; return whether it was still alive."""
+        ended = self.life("", kill_after=(acks, delay_s))
+        self.check()
+        return os.WIFSIGNALED(ended)
+
+    def counts(self, spec: str) -> dict[str, int]:
+        """Return how often each failpoint is reached in a life that lasts."""
+        failpoints.arm(spec)
+        core = open_core(SqliteStorage(self._path), LIMITS)
+        run = Run(core, self._workload)
+        run.to_the_end()
+        core.drain(0)
+        found = failpoints.hits()
+        failpoints.arm("")
+        return found
+
+    def _ack(self, revision: int) -> None:
+        self._acked = max(self._acked, revision)
+
+    def life(self, spec: str, kill_after: tuple[int, float] | None = None) -> int:
+        """Work in a process of its own; return how it ended, having noted its acks."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(reading)
+            self._live(spec, writing)
+        os.close(writing)
+        acks = 0
+        with os.fdopen(reading, "rb") as pipe:
+            while data := pipe.read(REVISION_BYTES):
+                self._ack(int.from_bytes(data, "little"))
+                acks += 1
+                if kill_after is not None and acks == kill_after[0]:
+                    time.sleep(kill_after[1])
+                    os.kill(child, signal.SIGKILL)
+        return os.waitpid(child, 0)[1]
+
+    def _live(self, spec: str, acks: int) -> None:
+        """Be the child: work to the end, and end without tidying up after the parent."""
+        code = 1
+        try:
+            failpoints.arm(spec)
+            core = open_core(SqliteStorage(self._path), LIMITS)
+
+            def acked(revision: int) -> None:
+                os.write(acks, revision.to_bytes(REVISION_BYTES, "little"))
+
+            Run(core, self._workload, acked).to_the_end()
+            core.drain(0)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def check(self) -> None:
+        """Check what is left of the log, and what becomes of it."""
+        core = reopened(SqliteStorage(self._path))
+        self._workload.check(core)
+        revision, workload = core.committer.revision, self._workload
+        assert revision >= self._acked, f"revision {self._acked} was acked and is lost"
+        first, last = workload.next_round(self._acked), workload.next_round(revision)
+        more = sum(map(bool, workload.rounds[first:last]))  # an empty round is a tick, unasked
+        assert more <= 1, f"{more} commits that were not acked"
+        self._end(core, Run(core, workload, self._ack))
+
+    def _end(self, core: Core, run: Run) -> None:
+        """Work to the end and stop; start from the checkpoint, and from the log alone."""
+        workload = self._workload
+        run.to_the_end()
+        workload.check(core)
+        core.drain(0)
+        storage = SqliteStorage(self._path)
+        again = reopened(storage)
+        alone = log_alone(storage)
+        storage.close()
+        for each in (again, reopened(alone)):
+            assert each.committer.revision == workload.ends[-1]
+            assert each.engine.state_hash() == workload.hashes[workload.ends[-1]]
+        # Where the disk failed in the middle of the stop, there is no last checkpoint.
+        assert again.recovery.replayed == 0 or core.committer.state is State.FAILED
+
+
+def log_alone(storage: Storage) -> Storage:
+    """Return a log without its checkpoint: where it begins, and the rows from there on."""
+    log = MemoryStorage()
+    base = read_base(storage)
+    if base is not None:
+        for name, part in base.parts.items():
+            log.write_parts(
+                [PartRow(name, part.revision, 0, storage.read_part(name, part.revision))]
+            )
+        log.write_base(base.to_bytes(), ())
+        # Of the row at which it begins only the number is looked at.
+        log.rows.append(next(storage.read(base.revision - 1)))
+    log.append(list(storage.read(0 if base is None else base.revision)))
+    return log
+
+
+def chosen(hits: int, times: int, rng: random.Random) -> list[int]:
+    """Return at which of so many hits to act."""
+    return sorted(rng.sample(range(1, hits + 1), min(hits, times)))
+
+
+class Sweep:
+    """Cases of every kind, and how many there were of each."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._workload = Workload()
+        self._directory = directory
+        self._rng = random.Random(seed)
+        self.killed = self.failed = self.at_random = 0
+        self.names: set[str] = set()
+
+    def case(self, *specs: str) -> Case:
+        """Begin a case."""
+        return Case(self._workload, self._directory, *specs)
+
+    def try_case(self, *specs: str) -> None:
+        """Run a case of kills; the failpoints of its last life were reached."""
+        try:
+            self.case(*specs).run()
+        except BaseException:
+            print(f'failed: python tests/crash/sweep.py --case "{" | ".join(specs)}"')
+            raise
+        self.killed += 1
+
+    def kill_everywhere(self, times: int) -> None:
+        """Kill at each failpoint, in each scene that reaches it."""
+        for lives, errors in SCENES:
+            first = self.case(*lives)
+            for spec in lives:
+                first.life(spec)
+            for name, hits in sorted(first.counts(errors or COUNT).items()):
+                if name in self.names:
+                    continue
+                for at in chosen(hits, times, self._rng):
+                    spec = f"{name}=kill@{at}"
+                    self.try_case(*lives, ";".join(filter(None, (errors, spec))))
+                self.names.add(name)
+
+    def fail_everywhere(self, times: int) -> None:
+        """Let the disk fail at each of its failpoints, instead of a kill."""
+        for name, hits in sorted(self.case().counts(COUNT).items()):
+            if not name.startswith("disk."):
+                continue
+            for at in chosen(hits, times, self._rng):
+                errors = self.case().run_with_errors(f"{name}=error@{at}")
+                assert errors == 1, f"{name}=error@{at}: {errors} errors"
+                self.failed += 1
+
+    def kill_at_random(self, times: int) -> None:
+        """Kill at so many random moments."""
+        for _ in range(times):
+            acks, delay_s = self._rng.randrange(1, 60), self._rng.random() * 0.004
+            self.at_random += self.case().run_killed_after(acks, delay_s)
+
+
+def scratch() -> Iterator[Path]:
+    """Yield a directory: in memory where that can be had, for a kill loses no writes."""
+    memory = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
+
+
+def main() -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--times", type=int, default=1, metavar="N")
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", metavar="SPECS")
+    asked = parser.parse_args()
+    for directory in scratch():
+        sweep = Sweep(directory, asked.seed)
+        if asked.case:
+            sweep.try_case(*map(str.strip, asked.case.split("|")))
+            print("passed")
+            return 0
+        sweep.kill_everywhere(asked.times)
+        sweep.fail_everywhere(asked.times)
+        sweep.kill_at_random(asked.random)
+    missed = sorted(failpoints.NAMES - sweep.names)
+    print(
+        f"failpoints {len(sweep.names)} of {len(failpoints.NAMES)}, kills {sweep.killed}, "
+        f"disk errors {sweep.failed}, random kills {sweep.at_random}"
+    )
+    if missed:
+        print(f"never reached: {', '.join(missed)}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

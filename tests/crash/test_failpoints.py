@@ -1,0 +1,130 @@
+"""Killed at every failpoint, with every failing write: what was acked is there, once.
+
+`sweep.py` does the work in processes of its own, which it forks by the hundred.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streameval_server._core import failpoints
+from streameval_server._core.errors import StorageError
+
+ROOT = Path(__file__).parent
+SOURCES = Path(failpoints.__file__).parent.parent
+
+
+def swept(*options: str) -> dict[str, int]:
+    """Run the sweep; return its figures."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "sweep.py"), *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {
+        name: int(count) for name, count in re.findall(r"([a-z]+(?: [a-z]+)*) (\d+)", done.stdout)
+    }
+
+
+def test_killed_at_each_failpoint():
+    """Each name is reached, and ends the process there; the disk fails at each of its own."""
+    found = swept("--random", "10")
+    assert found["failpoints"] == found["kills"] == len(failpoints.NAMES)
+    disk = [name for name in failpoints.NAMES if name.startswith("disk.")]
+    # Pruning is for what an earlier life left.
+    assert found["disk errors"] == len([name for name in disk if "prune" not in name])
+    assert found["random kills"] > 3
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_killed_at_many_times_that_a_failpoint_is_reached():
+    """Hundreds of deaths, and as many disk errors; and at random moments."""
+    found = swept("--times", "6", "--random", "100", "--seed", "2")
+    assert found["failpoints"] == len(failpoints.NAMES)
+    assert found["kills"] > 250
+    assert found["disk errors"] > 40
+    assert found["random kills"] > 50
+
+
+def test_every_failpoint_stands_in_the_code_once():
+    """A name that is nowhere tests nothing; one that is not registered is never tried."""
+    named = set()
+    for path in SOURCES.rglob("*.py"):
+        text = path.read_text()
+        named |= set(re.findall(r'failpoint\("([^"]+)"\)', text))
+        for table in ("DRAFTED", "NOTED"):
+            if f"failpoint({table}[" in text:
+                named |= set(getattr(failpoints, table).values())
+    assert named == failpoints.NAMES
+
+
+@pytest.fixture
+def disarmed():
+    """Leave nothing armed."""
+    yield
+    failpoints.arm("")
+
+
+@pytest.mark.usefixtures("disarmed")
+def test_what_is_armed_happens_at_its_time():
+    """The third time, and only then; all others are counted."""
+    failpoints.arm("disk.append.begin=error@3")
+    for _ in range(2):
+        failpoints.failpoint("disk.append.begin")
+        failpoints.failpoint("commit.before")
+    with pytest.raises(StorageError, match=r"failpoint disk\.append\.begin"):
+        failpoints.failpoint("disk.append.begin")
+    failpoints.failpoint("disk.append.begin")
+    assert failpoints.hits() == {"disk.append.begin": 4, "commit.before": 2}
+    failpoints.arm("")
+    failpoints.failpoint("no name at all is looked at")
+    assert failpoints.hits() == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("commit=kill", "there is no failpoint 'commit'"),
+        ("commit.before", "there is no failpoint|cannot"),
+        ("commit.before=explode", "failpoint commit.before cannot 'explode'"),
+        ("commit.before=error", "failpoint commit.before cannot 'error'"),
+        ("commit.before=kill@0", "counts from 1, got '0'"),
+        ("commit.before=kill@x", "counts from 1, got 'x'"),
+    ],
+)
+@pytest.mark.usefixtures("disarmed")
+def test_what_cannot_be_armed_is_refused(text, said):
+    """In words, and nothing is armed by halves."""
+    failpoints.arm("commit.after=count")
+    with pytest.raises(ValueError, match=said):
+        failpoints.arm(f"mark.before=count;{text}")
+    failpoints.failpoint("mark.before")
+    assert failpoints.hits() == {"mark.before": 1}
+
+
+def test_a_server_is_armed_by_its_environment(start, disk, monkeypatch):
+    """It says so, dies there, and refuses what it does not know."""
+    command = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", str(disk))
+    monkeypatch.setenv(failpoints.VARIABLE, "start.replayed=kill")
+    code, errors = start(*command).ended()
+    assert code == -9
+    assert errors.endswith("failpoints are armed: start.replayed=kill\n")
+    monkeypatch.setenv(failpoints.VARIABLE, "start=kill")
+    code, errors = start(*command).ended()
+    assert code == 1
+    expected = "streameval_server: STREAMEVAL_FAILPOINTS: there is no failpoint 'start'\n"
+    assert errors == expected
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert start(*command).terminate() == (0, "")

@@ -1,0 +1,406 @@
+"""Work of every kind for a core that dies, and the truth about it, counted by hand.
+
+Rounds of operations come in one fixed order, and each round is one commit. So
+the log's last revision tells which rounds are durable, and what the state must
+be, needs no record of what was sent: it is counted anew from those rounds.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import Counter
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from streameval import Evaluator
+from streameval.v1 import ingest_pb2 as pb
+from streameval.v1 import stream_pb2
+from streameval_server._core import checkpoint
+from streameval_server._core.committer import State
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.errors import RequestError
+from streameval_server._core.limits import Limits
+from streameval_server._core.merge import MergeInbox
+from streameval_server._core.session import IngestSession
+from streameval_server._core.storage import MemoryStorage, Storage
+from streameval_server._grpc.calls import UnaryCall
+from streameval_server._state.stream_file import StreamFile
+
+START_US = 1_800_000_000_000_000
+ROUND_US = 15_000_000  # longer than what a tick waits for
+LIMITS = Limits(checkpoint_bytes=1 << 30)  # they are asked for
+PRODUCERS = ("p", "q")
+ROUNDS = 12
+checkpoint.PIECE_BYTES = 2_048  # of some states it takes two steps to write them
+KEPT = ("a", "ids", "due")
+"""Streams that are there in the end; "gone" is made, filled and deleted."""
+
+
+class Rows(NamedTuple):
+    """What one operation adds to a stream."""
+
+    stream: str
+    cases: tuple[tuple[float, bool], ...] = ()
+    misses: int = 0
+    predictions: tuple[tuple[str, float], ...] = ()
+    labels: tuple[tuple[str, bool], ...] = ()
+    retractions: tuple[str, ...] = ()
+
+
+class Operation(NamedTuple):
+    """One request: a producer's batch, a single batch, a merge, an import, or a stream's fate.
+
+    `rows` is None where nothing is counted: of a batch that is refused, for instance.
+    """
+
+    verb: str
+    who: str = ""
+    number: int = 0
+    rows: Rows | None = None
+
+
+def rounds(seed: int) -> list[list[Operation]]:
+    """Return all operations, by rounds."""
+    rng = random.Random(seed)
+    numbers = dict.fromkeys(PRODUCERS, 0)
+
+    def batch(rows: Rows | None, producer: str = "") -> Operation:
+        producer = producer or rng.choice(PRODUCERS)
+        numbers[producer] += 1
+        return Operation("batch", producer, numbers[producer], rows)
+
+    def some(stream: str) -> Rows:
+        cases = tuple(
+            (rng.randrange(50) / 64, rng.random() < 0.3) for _ in range(rng.randrange(1, 12))
+        )
+        return Rows(stream, cases=cases)
+
+    found = [[Operation("create", "due"), batch(some("a"), "p"), batch(None, "p")]]
+    for number in range(1, ROUNDS):
+        if number % 6 == 5:
+            found.append([])  # time passes, and what fell due happens
+            continue
+        ids = [f"{number}-{row}" for row in range(4)]
+        early = [f"{number - 1}-{row}" for row in range(4)]
+        chosen = [
+            batch(some("a")),
+            batch(Rows("ids", predictions=tuple((each, rng.random()) for each in ids))),
+            batch(Rows("ids", labels=tuple((each, rng.random() < 0.4) for each in early[:3]))),
+        ]
+        match number % 6:
+            case 0:
+                chosen.append(batch(Rows("ids", retractions=(ids[0], early[1]))))
+                chosen.append(Operation("merge", "edge", number, some("a")))
+            case 1:
+                chosen.append(batch(None))
+                chosen.append(Operation("single", rows=some("a")))
+            case 2:
+                chosen.append(Operation("create", "gone"))
+                chosen.append(batch(some("gone")))
+            case 3:
+                chosen.append(batch(Rows("a", misses=rng.randrange(1, 4))))
+                chosen.append(batch(Rows("due", predictions=tuple((each, 0.5) for each in ids))))
+                chosen.append(Operation("update", "due", number))
+            case 4:
+                chosen.append(Operation("delete", "gone"))
+                chosen.append(Operation("import", rows=some(f"copy/{number}")))
+        found.append(chosen)
+    return found
+
+
+class Truth:
+    """Streams, counted by hand."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, list[tuple[float, bool]]] = {}
+        self.misses: Counter[str] = Counter()
+        self.scores: dict[str, dict[str, float]] = {}
+        self.labels: dict[str, dict[str, bool]] = {}
+
+    def add(self, operation: Operation) -> None:
+        """Count an operation."""
+        if operation.verb == "create":
+            self.cases[operation.who] = []
+        elif operation.verb == "delete":
+            for kept in (self.cases, self.misses, self.scores, self.labels):
+                kept.pop(operation.who, None)
+        rows = operation.rows
+        if rows is None:
+            return
+        self.cases.setdefault(rows.stream, []).extend(rows.cases)
+        self.misses[rows.stream] += rows.misses
+        scores = self.scores.setdefault(rows.stream, {})
+        labels = self.labels.setdefault(rows.stream, {})
+        scores.update(rows.predictions)
+        labels.update(rows.labels)
+        for each in rows.retractions:
+            scores.pop(each, None)
+            labels.pop(each, None)
+
+    def check(self, core: Core) -> None:
+        """Compare every stream, score by score."""
+        assert [info.name for info in core.engine.streams()] == sorted(self.cases)
+        for name, cases in self.cases.items():
+            view = core.engine.view(name)
+            assert view is not None
+            labels = self.labels.get(name, {})
+            joined = [
+                (score, labels[each])
+                for each, score in self.scores.get(name, {}).items()
+                if each in labels
+            ]
+            expected = Evaluator()
+            rows = cases + joined
+            expected.add_cases(labels=[row[1] for row in rows], scores=[row[0] for row in rows])
+            expected.add_misses(self.misses[name])
+            points, wanted = view.evaluator.operating_points(), expected.operating_points()
+            assert points.thresholds.tolist() == wanted.thresholds.tolist(), name
+            assert points.tp.tolist() == wanted.tp.tolist(), name
+            assert points.fp.tolist() == wanted.fp.tolist(), name
+
+
+class Workload:
+    """All rounds, and what the log and the state are after each of them."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.rounds = rounds(seed)
+        self.ends: list[int] = []
+        """The log's revision after each round."""
+        self.hashes = {}
+        """The state's hash at each of these revisions."""
+        storage = MemoryStorage()
+        core = open_core(storage, LIMITS)
+        self.hashes[0] = core.engine.state_hash()
+        run = Run(core, self)
+        for at in range(ROUNDS):
+            run.round(at)
+            assert core.committer.revision == core.engine.revision
+            self.ends.append(core.committer.revision)
+            self.hashes[self.ends[-1]] = core.engine.state_hash()
+
+    def next_round(self, revision: int) -> int:
+        """Return the first round that a log of this revision lacks."""
+        return next((at for at, end in enumerate(self.ends) if end > revision), ROUNDS)
+
+    def check(self, core: Core) -> None:
+        """Compare a state with that of the rounds that the log has: both counts and bytes."""
+        revision = core.committer.revision
+        assert core.engine.revision == revision
+        assert revision in self.hashes, f"revision {revision} is the end of no round"
+        truth = Truth()
+        sequences = dict.fromkeys(PRODUCERS, 0)
+        for operations in self.rounds[: self.next_round(revision)]:
+            for operation in operations:
+                truth.add(operation)
+                if operation.verb == "batch":
+                    sequences[operation.who] = operation.number
+        truth.check(core)
+        for producer, last in sequences.items():
+            assert core.committer.marks.last_sequence(producer, 1) == last
+        assert core.engine.state_hash() == self.hashes[revision]
+
+
+class Run:
+    """One life of a core at work.
+
+    Parameters
+    ----------
+    core
+        As it was opened.
+    acked
+        Called with a revision that was acked, at the moment of the ack.
+    """
+
+    def __init__(self, core: Core, workload: Workload, acked=lambda _revision: None) -> None:
+        self.core = core
+        self._workload = workload
+        self._acked = acked
+        self._sessions: dict[str, IngestSession] = {}
+        self.failures = 0
+
+    def to_the_end(self) -> None:
+        """Repeat the last durable round, which must change nothing, and do all that follow."""
+        committer = self.core.committer
+        at = self._workload.next_round(committer.revision)
+        self._repeat(at - 1)
+        while at < ROUNDS:
+            self.round(at)
+            at += 1
+            if committer.state is not State.SERVING:
+                self._recover()
+                at = self._workload.next_round(committer.revision)
+                self._repeat(at - 1)
+
+    def round(self, at: int) -> None:
+        """Submit a round's operations and commit them as one; apply; write a checkpoint."""
+        self._submit(at, self._workload.rounds[at])
+        if at % 4 == 1:
+            self.core.applier.request_checkpoint()
+        if at % 5 == 3 and not self.core.committer.compacting:
+            self.core.applier.request_checkpoint()
+            self.core.committer.compact(lambda _told: None)
+        self._work(at)
+
+    def _repeat(self, at: int) -> None:
+        if at < 0:
+            return
+        before = self.core.committer.revision
+        safe = [each for each in self._workload.rounds[at] if each.verb in {"batch", "merge"}]
+        self._submit(at, safe)
+        self._work(at)
+        assert self.core.committer.revision == before or self.failures
+
+    def _submit(self, at: int, operations: list[Operation]) -> None:
+        now = START_US + at * ROUND_US
+        for operation in operations:
+            if operation.verb == "batch":
+                session = self._session(operation.who, now)
+                frame = pb.IngestRequest(batch=message(operation))
+                session.feed(frame.SerializeToString(), now)
+            else:
+                self._call(operation, now)
+
+    def _session(self, producer: str, now: int) -> IngestSession:
+        if producer not in self._sessions:
+            session = IngestSession(self.core.committer, LIMITS)
+            opened = pb.IngestRequest(open=pb.Open(producer=producer, epoch=1))
+            session.feed(opened.SerializeToString(), now)
+            session.replies()
+            self._sessions[producer] = session
+        return self._sessions[producer]
+
+    def _call(self, operation: Operation, now: int) -> None:
+        committer = self.core.committer
+        call = UnaryCall(committer, LIMITS, lambda: self._settled(call))
+        if operation.verb == "single":
+            call.ingest_batch(
+                pb.IngestBatchRequest(batch=message(operation)).SerializeToString(), now
+            )
+        elif operation.verb == "merge":
+            inbox = merge_inbox(operation)
+            call.merge(inbox, inbox.finish(now, inbox.settings_in(committer.catalog)))
+        elif operation.verb == "import":
+            file = exported(operation)
+            call.import_stream(operation.rows.stream, file, StreamFile.from_bytes(file))
+        else:
+            getattr(call, f"{operation.verb}_stream")(request(operation).SerializeToString())
+
+    def _settled(self, call: UnaryCall) -> None:
+        try:
+            self._acked(call.response().revision)
+        except RequestError:
+            assert self.core.committer.state is State.FAILED
+
+    def _work(self, at: int) -> None:
+        committer, applier = self.core.committer, self.core.applier
+        now = START_US + at * ROUND_US
+        more = True
+        while more:
+            result = committer.step(now)
+            result.deliver()
+            self._listen()
+            applier.finish()
+            more = committer.state is State.SERVING and (
+                result.more or applier.checkpoint_pending or committer.compacting
+            )
+
+    def _listen(self) -> None:
+        for session in self._sessions.values():
+            for reply in session.replies():
+                if reply.HasField("ack"):
+                    self._acked(reply.ack.revision)
+
+    def _recover(self) -> None:
+        self.failures += 1
+        self._sessions.clear()
+        committer = self.core.committer
+        for _ in range(3):
+            committer.recover()
+            if committer.state is not State.FAILED:
+                break
+        assert committer.state is State.SERVING, committer.error
+        self.core.applier.finish()
+        self._workload.check(self.core)
+
+
+def reopened(storage: Storage) -> Core:
+    """Open a log that somebody left behind."""
+    core = open_core(storage, LIMITS)
+    assert core.recovery.checkpoint_error is None
+    return core
+
+
+def message(operation: Operation) -> pb.Batch:
+    """Return an operation's batch; it is refused if it has no rows."""
+    sequence, rows = operation.number, operation.rows
+    if rows is None:
+        bad = pb.Cases(scores=[float("nan")], positives=[True])
+        return pb.Batch(sequence=sequence, stream="a", cases=bad)
+    made = pb.Batch(sequence=sequence, stream=rows.stream)
+    if rows.cases:
+        scores, positives = zip(*rows.cases)
+        made.cases.CopyFrom(pb.Cases(scores=scores, positives=positives))
+    elif rows.predictions:
+        ids, scores = zip(*rows.predictions)
+        made.predictions.CopyFrom(pb.Predictions(ids=ids, scores=scores))
+    elif rows.labels:
+        ids, positives = zip(*rows.labels)
+        made.labels.CopyFrom(pb.Labels(ids=ids, positives=positives))
+    elif rows.retractions:
+        made.retractions.CopyFrom(pb.Retractions(ids=rows.retractions))
+    else:
+        made.misses.positives = rows.misses
+    return made
+
+
+def exported(operation: Operation) -> bytes:
+    """Return what an import brings: a stream that another server counted."""
+    assert operation.rows is not None
+    core = open_core(MemoryStorage(), LIMITS)
+    call = UnaryCall(core.committer, LIMITS)
+    single = pb.IngestBatchRequest(batch=message(operation))
+    call.ingest_batch(single.SerializeToString(), START_US)
+    core.committer.step(START_US).deliver()
+    core.applier.finish()
+    export = core.engine.export(operation.rows.stream)
+    assert export is not None
+    return export()[1]
+
+
+def merge_inbox(operation: Operation) -> MergeInbox:
+    """Return a merge of which everything has come."""
+    assert operation.rows is not None
+    evaluator = Evaluator()
+    for score, label in operation.rows.cases:
+        evaluator.add_case(label, score)
+    states = pb.MergeStates(states=[pb.PaneState(evaluator=evaluator.to_bytes())])
+    data = states.SerializeToString()
+    header = pb.MergeHeader(
+        stream=operation.rows.stream,
+        source=operation.who,
+        epoch=operation.number,
+        total_bytes=len(data),
+        crc32=zlib.crc32(data),
+    )
+    inbox = MergeInbox(LIMITS)
+    inbox.feed(pb.MergeRequest(header=header))
+    inbox.feed(pb.MergeRequest(data=data))
+    return inbox
+
+
+def request(operation: Operation) -> Message:
+    """Return the request that makes, changes or deletes a stream."""
+    made = stream_pb2.Stream(name=operation.who)
+    if operation.verb == "delete":
+        return stream_pb2.DeleteStreamRequest(name=operation.who)
+    if operation.who == "due":
+        made.settings.label_ttl.seconds = 20
+        made.settings.relabel_ttl.seconds = 20
+    if operation.verb == "create":
+        return stream_pb2.CreateStreamRequest(stream=made)
+    made.settings.retention.seconds = 20 * 86_400 + operation.number
+    changed = stream_pb2.UpdateStreamRequest(stream=made)
+    changed.update_mask.paths.append("settings.retention")
+    return changed
