@@ -1,0 +1,85 @@
+"""What the log of version 2 is checked by: everything that a core says of its streams."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from streameval_server._core.limits import Limits
+
+if TYPE_CHECKING:
+    from streameval import Evaluator
+    from streameval_server._core.core import Core
+    from streameval_server._state.coverage import PaneCoverage
+    from streameval_server._state.views import SliceView, StreamView
+
+LIMITS = Limits(max_cells=100, max_segment_values=3)
+PRODUCERS = ("edge ü", "unary")
+FIGURES = ("auc_roc", "auc_pr", "average_precision")
+
+_FLOATING = {"state_bytes"}
+"""About memory: not part of what a log means."""
+
+
+def facts(core: Core) -> dict[str, Any]:
+    """Return what the core holds, by stream, and where its producers are."""
+    streams = {}
+    for info in core.engine.streams():
+        view = core.engine.view(info.name)
+        assert view is not None
+        streams[info.name] = _stream(view) | {"sources": _sources(core, info.name)}
+    marks = {}
+    for name in PRODUCERS:
+        mark = core.committer.marks.get(name)
+        assert mark is not None
+        marks[name] = list(mark[:3])
+    return {"revision": core.engine.revision, "streams": streams, "marks": marks}
+
+
+def _sources(core: Core, name: str) -> dict[str, int]:
+    return dict(core.committer.catalog[name].sources)
+
+
+def _stream(view: StreamView) -> dict[str, Any]:
+    settings = asdict(view.info.settings)
+    settings["segment_keys"] = list(settings["segment_keys"])
+    slices = {"": _slice(view.whole)}
+    for key in view.info.settings.segment_keys:
+        for value in view.segments(key):
+            found = view.slice((key, value))
+            assert found is not None
+            slices[f"{key}={value}"] = _slice(found)
+    counters = {name: n for name, n in asdict(view.counters).items() if name not in _FLOATING}
+    return {
+        "create_us": view.info.create_us,
+        "create_revision": view.info.create_revision,
+        "settings": settings,
+        "counters": counters,
+        "slices": slices,
+    }
+
+
+def _slice(part: SliceView) -> dict[str, Any]:
+    return {
+        "all_time": _counts(part.all_time) | _coverage(part.coverage),
+        "panes": [
+            {"start_us": pane.start_us, "end_us": pane.end_us}
+            | _counts(pane.evaluator)
+            | _coverage(pane.coverage)
+            for pane in part.panes
+        ],
+    }
+
+
+def _counts(evaluator: Evaluator) -> dict[str, Any]:
+    return {
+        "num_cases": evaluator.num_cases,
+        "num_positive_ref": evaluator.num_positive_ref,
+        "num_negative_ref": evaluator.num_negative_ref,
+        "resolution": evaluator.resolution,
+    } | {name: repr(getattr(evaluator, name)()) for name in FIGURES}
+
+
+def _coverage(coverage: PaneCoverage) -> dict[str, Any]:
+    quantiles = [coverage.delays.quantile_us(at) for at in (0.5, 0.99)]
+    return {"coverage": asdict(coverage.counts), "delays": list(map(repr, quantiles))}

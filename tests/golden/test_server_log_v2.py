@@ -1,0 +1,116 @@
+"""A log with event time, ids, slices, merges, ticks and changed settings replays to what it said.
+
+`data/server_log_v2/log.db` was written by make_server_log_v2.py at version 0.1 and is
+never written again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from streameval_server._core.core import open_core
+from streameval_server._core.entries import Kind
+from streameval_server._process.sqlite_log import SqliteStorage
+
+DATA = Path(__file__).parent / "data" / "server_log_v2"
+
+
+def _beside(name: str) -> ModuleType:
+    """Import a file of this directory, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+said = _beside("server_log_facts")
+STATE_HASH = "e76cac24c4a7f4fe74cc947e33f9a1451e1b0ec9983ce6643833f0b9021c754a"
+"""Of the state that this version makes of that log, as for version 1's."""
+
+KINDS = {kind for kind in Kind if kind <= Kind.MERGE}
+"""Kinds of this log: all that there were."""
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    path = tmp_path / "log.db"
+    shutil.copy(DATA / "log.db", path)
+    return path
+
+
+def same(found: object, wanted: object, where: str = "") -> None:
+    """Compare what JSON holds: figures within rounding, all else exactly."""
+    if isinstance(wanted, Mapping):
+        assert isinstance(found, Mapping)
+        assert set(found) == set(wanted), where
+        for name, value in wanted.items():
+            if name in said.FIGURES:
+                close = pytest.approx(float(value), rel=1e-12, nan_ok=True)
+                assert float(found[name]) == close, f"{where}/{name}"
+            else:
+                same(found[name], value, f"{where}/{name}")
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), where
+        for at, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            same(one, other, f"{where}[{at}]")
+    else:
+        assert found == wanted, where
+
+
+def test_the_log_has_every_kind(log):
+    """What the script meant to write is there."""
+    with sqlite3.connect(log) as connection:
+        kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM log")}
+        parts = {part for (part,) in connection.execute("SELECT DISTINCT part FROM part")}
+    connection.close()
+    assert kinds == KINDS
+    assert {part.partition("/")[0] for part in parts} >= {"stream", "slice", "pane", "join"}
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_the_log_of_version_2_replays(log, checkpoint):
+    """From its checkpoint and from its first row: every count, slice, pane and waiting id."""
+    if not checkpoint:
+        with sqlite3.connect(log) as connection:
+            connection.execute("DELETE FROM manifest")
+        connection.close()
+    expected = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+    core = open_core(SqliteStorage(log), said.LIMITS)
+    assert core.recovery.checkpoint_error is None
+    assert (core.recovery.checkpoint_revision > 0) == checkpoint
+    found = json.loads(json.dumps(said.facts(core)))
+    same(found, expected)
+    (refusal,) = core.committer.marks.get(said.PRODUCERS[0]).refusals
+    assert refusal.refused.message == "id must not be empty at index 0"
+    assert core.engine.state_hash() == STATE_HASH
+    core.storage.close()
+
+
+def test_the_figures_are_not_trivial():
+    """The log holds what it is there to guard: slices, panes, waiting ids, merges, late truth."""
+    streams = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))["streams"]
+    assert set(streams) == {"few", "fraud/v4", "gone", "probabilities"}
+    fraud = streams["fraud/v4"]
+    assert {"country=US", "country=__other__", "country=", "plan=pro"} <= set(fraud["slices"])
+    assert fraud["sources"] == {"edge-1": 3}
+    whole = fraud["slices"][""]
+    assert len(whole["panes"]) > 2
+    covered = whole["all_time"]["coverage"]
+    assert all(covered[name] for name in ("predictions", "labelled", "expired", "retracted"))
+    assert covered["orphans"]
+    for name in ("duplicate_predictions", "relabelled", "unknown_retractions", "other_values"):
+        assert fraud["counters"][name], name
+    assert fraud["counters"]["kept_ids"]
+    assert streams["few"]["counters"]["expired_early"]
+    assert streams["probabilities"]["slices"][""]["all_time"]["coverage"]["expired"]
+    assert streams["gone"]["create_revision"] > 10
