@@ -1,6 +1,7 @@
 # make demo    environment, server, a real model's predictions, live AUC-PR
 # make test    every test, against the built wheel
 # make check   lint, types, proto, stubs
+# make docs    the site, in docs/_build/html
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -11,7 +12,7 @@ SOURCES := $(shell find streameval server -name '*.py' -o -name '*.pyi' -o -name
            pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
 
-.PHONY: demo test test-heavy check stubs bench wheel clean
+.PHONY: demo test test-heavy check docs stubs bench wheel clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "streameval needs Python >= 3.11; set PYTHON=")'
@@ -52,6 +53,10 @@ check: $(VENV)/.check
 	$(VENV)/bin/mypy
 	cd proto && ../$(VENV)/bin/buf lint
 	tools/stubs.sh --check
+
+docs: $(VENV)/.check
+	$(PY) -m pip install -q --group docs
+	$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 stubs:
 	tools/stubs.sh

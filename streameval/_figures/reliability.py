@@ -47,7 +47,7 @@ class ReliabilityTable:
 
     @property
     def calibration_error(self) -> float:
-        """Mean of |mean score - observed rate| over cases ("ECE"); nan without cases.
+        """Mean of `|mean score - observed rate|` over cases ("ECE"); nan without cases.
 
         It belongs to these bins: other bins give another number, and it rises
         with their count. ``brier_decomposition().miscalibration`` needs no bins.
@@ -59,7 +59,7 @@ class ReliabilityTable:
 
     @property
     def largest_calibration_error(self) -> float:
-        """Largest |mean score - observed rate| of any bin; nan without cases."""
+        """Largest `|mean score - observed rate|` of any bin; nan without cases."""
         if not self.counts.size:
             return math.nan
         return float(np.max(np.abs(self.mean_score - self.observed_rate)))

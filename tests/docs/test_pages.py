@@ -1,0 +1,134 @@
+"""Every page of the documentation: its links lead somewhere, its examples run.
+
+A page's examples run in their order, in one namespace and one folder, with a server
+in memory behind the address that the pages use. Python blocks at a prompt must print
+what they show; so must console blocks, where `...` stands for what varies. A block
+whose second word is a library's name needs that library and is run elsewhere
+(test_pages of tests/golden, test_adapter_examples).
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streameval_server import Settings
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+ADDRESS = "127.0.0.1:50051"
+BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield language, text and line of the blocks that need no library by name."""
+    text = page.read_text()
+    for match in BLOCK.finditer(text):
+        language, library, code = match.groups()
+        if not library:
+            yield language, code, text.count("\n", 0, match.start()) + 1
+
+
+HAVE_EXAMPLES = [
+    page
+    for page in PAGES
+    if {language for language, _, _ in blocks(page)} & {"python", "pycon", "console"}
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each relative link and image of a page is a file that is there."""
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    generated = {"reference-commands.md"}
+    assert not [
+        link for link in links if link not in generated and not (page.parent / link).exists()
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run in an empty folder, with the command on the path and nothing set for it."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    command = commands / "streameval"
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom streameval.cli import main\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    for name in os.environ:
+        if name.startswith("STREAMEVAL_") and name != "STREAMEVAL_TEST_REQUIRE":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "100")
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+@pytest.mark.parametrize("page", HAVE_EXAMPLES, ids=page_name)
+def test_examples(page: Path, folder: Path) -> None:
+    """What a page shows is what happens."""
+    names: dict[str, Any] = {"__name__": "page"}
+    with running_server(Settings(listen="127.0.0.1:0", memory=True)) as address:
+        for language, shown, line in blocks(page):
+            code = shown.replace(ADDRESS, address)
+            where = f"{page_name(page)}, line {line}"
+            if language == "console":
+                _console(code, where, folder)
+            elif language in {"python", "pycon"} and ">>> " in code:
+                _prompt(code, where, names)
+            elif language == "python":
+                exec(compile(code, where, "exec"), names)
+
+
+def _prompt(code: str, where: str, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(code, {}, where, where, 0)
+    test.globs = names
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    failed, _ = runner.run(test, out=report.append, clear_globs=False)
+    assert not failed, "".join(report)
+
+
+def _console(code: str, where: str, folder: Path) -> None:
+    for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        command, expected = _parted(step)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, f"{where}: {command}\n{done.stdout}"
+        if expected.strip():
+            same = doctest.OutputChecker().check_output(expected, done.stdout, OPTIONS)
+            assert same, f"{where}: {command}\nprinted\n{done.stdout}\nthe page shows\n{expected}"
+
+
+def _parted(step: str) -> tuple[str, str]:
+    """Return a command, with the lines that a backslash joins to it, and what it prints."""
+    lines = step.splitlines(keepends=True)
+    end = next(k for k, line in enumerate(lines, 1) if not line.endswith("\\\n"))
+    return "".join(lines[:end]), "".join(lines[end:])
