@@ -20,6 +20,7 @@ from streameval_server._core.entries import LogRow
 from streameval_server._core.errors import CorruptLogError, StorageError
 from streameval_server._core.failpoints import failpoint
 from streameval_server._core.storage import verified
+from streameval_server._process.wal_copier import WalCopier
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -83,6 +84,7 @@ class SqliteStorage:
         self._path = path
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
+        self._copier = WalCopier(path)
 
     def open(self) -> None:
         """Open the file, and make durable whatever of it is visible.
@@ -103,6 +105,7 @@ class SqliteStorage:
         """Close the file."""
         if self._connection is not None:
             failpoint("close.before")
+            self._copier.close()
             connection, self._connection = self._connection, None
             try:
                 connection.close()
@@ -128,6 +131,7 @@ class SqliteStorage:
             failpoint("disk.append.insert")
             connection.execute("COMMIT")
             failpoint("disk.append.commit")
+            self._copier.wrote(sum(len(row.payload) for row in rows))
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision, oldest first, each one verified."""
@@ -263,6 +267,7 @@ class SqliteStorage:
             raise StorageError(f"{self._path}: SQLite cannot keep a write-ahead log there")
         failpoint("disk.open.wal")
         connection.execute("PRAGMA synchronous = FULL")
+        self._copier.take_over(connection)
         self._check_format(connection)
         failpoint("disk.open.schema")
         # After a failed sync, pages that never reached the disk may still be
