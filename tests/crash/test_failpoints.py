@@ -24,7 +24,7 @@ def swept(*options: str) -> dict[str, int]:
     """Run the sweep; return its figures."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "sweep.py"), *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
