@@ -3,8 +3,9 @@
 AUC-ROC inverts a score test: the limits are the t that solve
 |est - t| = q sqrt(r V(t)), where V is Newcombe's method 5 (Newcombe 2006,
 Statistics in Medicine 25:559) and r corrects it to the variance that was seen.
-Areas in precision-recall space are symmetric on the logit scale. Both have
-Student's t. A proportion has Wilson's interval. All stay inside [0, 1] and are
+Areas in precision-recall space are symmetric on the logit scale, but reach no
+farther towards 1/2 than a share of as many positives would (Wilson 1927). Both
+have Student's t. A proportion has Wilson's interval. All stay inside [0, 1] and are
 proper at a figure of 0 or 1, where plug-in variances are 0.
 
 Near 1 a variance rests on the few cases that were ranked wrongly, and is too
@@ -89,9 +90,16 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
     binomial = estimate * (1 - estimate)
     effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
     shrunk = (effective * figure.variance + _PRIOR * binomial / P) / (effective + _PRIOR)
+    variance = max(figure.variance, shrunk)
     centre = math.log(estimate / (1 - estimate))
-    half = quantile * math.sqrt(max(figure.variance, shrunk)) / binomial
-    return _logistic(centre - half), _logistic(centre + half)
+    half = quantile * math.sqrt(variance) / binomial
+    lower, upper = _logistic(centre - half), _logistic(centre + half)
+    # Near 0 and 1 a standard error says nothing about what is far away on the logit
+    # scale; P cases with the larger of the two variances do.
+    inner = _score_limits(estimate, min(P, binomial / variance), quantile)
+    if estimate > 0.5:
+        return max(lower, inner[0]), upper
+    return lower, min(upper, inner[1])
 
 
 def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
@@ -103,10 +111,15 @@ def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) ->
     """
     total = figure.positives + figure.negatives
     quantile = anytime_quantile(alpha, total) if anytime else normal_quantile(alpha / 2)
-    square = quantile**2 / total
-    centre = figure.estimate + square / 2
-    half = math.sqrt(square * (figure.estimate * (1 - figure.estimate) + square / 4))
-    return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
+    return _score_limits(figure.estimate, total, quantile)
+
+
+def _score_limits(share: float, cases: float, quantile: float) -> Limits:
+    """Return the shares t with |share - t| <= quantile * sqrt(t (1 - t) / cases) (Wilson 1927)."""
+    square = quantile**2
+    centre = (cases * share + square / 2) / (cases + square)
+    half = quantile * math.sqrt(cases * share * (1 - share) + square / 4) / (cases + square)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _quantile(cases: float, alpha: float, *, anytime: bool) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -410,10 +409,29 @@ def test_holm_refuses_what_is_no_probability(p_values):
         holm(p_values)
 
 
-def test_the_page_runs():
-    """The examples of docs/intervals.md give what it shows."""
-    page = Path(__file__).parents[2] / "docs" / "intervals.md"
-    assert doctest.testfile(str(page), module_relative=False).failed == 0
+@pytest.mark.parametrize("name", ["auc_pr", "average_precision"])
+@pytest.mark.parametrize(("P", "N"), [(20, 1_000), (200, 2_000), (1_000, 20_000)])
+def test_one_swapped_pair_is_nearly_perfect(name, P, N):
+    """Limits of nearly perfect rankings are near those of a perfect one, bounded or not."""
+    scores = np.arange(P + N, 0, -1.0)
+    perfect = Evaluator()
+    perfect.add_cases(labels=np.arange(P + N) < P, scores=scores)
+    swapped = np.arange(P + N) < P
+    swapped[[P - 1, P]] = False, True
+    for resolution in (None, 12):
+        ev = Evaluator(resolution=resolution)
+        ev.add_cases(labels=swapped, scores=scores)
+        best = perfect.interval(name).lower
+        assert best - 0.5 * (1 - best) < ev.interval(name).lower <= best
+
+
+def test_no_use_and_few_positives_is_no_reason_for_an_upper_limit_of_one():
+    """20 positives among 100,000 in random order: nobody would believe 0.99."""
+    random = np.random.default_rng(1)
+    ev = Evaluator()
+    ev.add_cases(labels=np.arange(100_000) < 20, scores=random.normal(size=100_000))
+    assert ev.auc_pr() < 0.01
+    assert ev.interval("auc_pr").upper < 0.25
 
 
 @pytest.mark.parametrize("name", ["intervals", "compare", "limits"])
