@@ -141,7 +141,7 @@ class Answers:
     ) -> list[str]:
         """Return what to know before trusting figures that were made of a resolution."""
         typical_us = None
-        if coverage is not None and coverage.predictions:
+        if coverage is not None and coverage.pending:
             typical_us = self._typical_delays.get(
                 (of.selected.stream, of.selected.segment),
                 [of.slice.coverage],

@@ -79,11 +79,16 @@ export function clock(date) {
   return date.toLocaleTimeString("en-GB", { ...TIME, second: "2-digit" });
 }
 
+/** 14:05. */
+export const hour = (date) => date.toLocaleTimeString("en-GB", TIME);
+
+/** Nov 20. */
+export const day = (date) => date.toLocaleDateString("en-US", DAY);
+
 /** 14:05 today, Nov 20, 14:05 on another day. */
 export function moment(date) {
-  const time = date.toLocaleTimeString("en-GB", TIME);
-  const today = date.toDateString() === new Date().toDateString();
-  return today ? time : `${date.toLocaleDateString("en-US", DAY)}, ${time}`;
+  const isToday = date.toDateString() === new Date().toDateString();
+  return isToday ? hour(date) : `${day(date)}, ${hour(date)}`;
 }
 
 export function zone() {

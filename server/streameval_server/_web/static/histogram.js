@@ -28,7 +28,7 @@ export class HistogramCard {
         type: "value", min: edges[0], max: edges.at(-1), nameLocation: "middle", nameGap: 28,
         splitLine: { show: false },
         axisLabel: {
-          color: colours.muted, fontSize: 11, hideOverlap: true,
+          color: colours.muted, fontSize: 11, hideOverlap: true, showMinLabel: false, showMaxLabel: false,
           formatter: (value) => String(Number(value.toPrecision(3))),
         },
       }),

@@ -189,7 +189,7 @@ export class StreamView {
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
     this.showInstead(snapshot, isEmpty, hasBoth);
-    this.body.hidden = isEmpty;
+    this.body.hidden = this.figures.hidden = isEmpty;
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
     this.decide.classList.toggle("pair", hasBoth);
     if (hasBoth) this.refreshers.curve.ask();
@@ -245,8 +245,10 @@ export class StreamView {
     // Where cases came only lately a finer step shows more of them.
     if (found?.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
     if (!found) return;
-    this.timeline.element.hidden = found.rows.length < 2;
-    if (found.rows.length >= 2) this.timeline.draw(found.rows);
+    // One point is no course of time.
+    const isDrawn = found.rows.filter((each) => each.value.value !== undefined).length > 1;
+    this.timeline.element.hidden = !isDrawn;
+    if (isDrawn) this.timeline.draw(found.rows);
   }
 
   async loadRows(start, end, typicalS) {
@@ -300,7 +302,7 @@ export class StreamView {
     const hull = metric(snapshot, "auc_pr_hull");
     if (hull.value !== undefined) this.cells.auc_pr.more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);
     const [positives, negatives] = [this.positives, this.negatives];
-    this.put("prevalence", percent(metric(snapshot, "prevalence").value), "what a random order reaches as AUC-PR");
+    this.put("prevalence", percent(metric(snapshot, "prevalence").value), "AUC-PR of a random order");
     this.put("counts", count(positives + negatives), `${count(positives)} positive, ${count(negatives)} negative${missesOf(snapshot)}`);
     const { coverage } = snapshot;
     this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "came with their cases");

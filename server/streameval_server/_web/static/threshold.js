@@ -4,7 +4,7 @@ import { h, say } from "./dom.js";
 import { count, figure, percent, score } from "./format.js";
 import { cheapestVertex, pointAt } from "./geometry.js";
 
-const PER_CASE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+const COST = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 
 export class ThresholdCard {
   /** `changed({at, costs})` is told what the user chose; `start` is what the URL says. */
@@ -18,14 +18,15 @@ export class ThresholdCard {
   build() {
     this.slider = h("input", {
       type: "range", id: "threshold-slider", min: 0, max: 1, step: 1, value: 0,
-      oninput: () => this.choose(this.curve.thresholds[this.slider.valueAsNumber]),
+      oninput: () => this.choose(this.curve.thresholds[this.slider.max - this.slider.value]),
     });
     this.shown = h("output", { for: "threshold-slider", id: "threshold-value" });
     this.costFp = this.costInput("cost-fp", this.costs[0]);
     this.costFn = this.costInput("cost-fn", this.costs[1]);
     this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
     this.facts = Object.fromEntries([
-      ["precision", "Precision"], ["recall", "Recall"], ["fpr", "False positive rate"], ["cost", "Cost of errors"],
+      ["precision", "Precision"], ["recall", "Recall"], ["fpr", "False positive rate"],
+      ["cost", "Cost of errors"], ["each", "Cost a case"],
     ].map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }) }]));
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
@@ -35,7 +36,7 @@ export class ThresholdCard {
       h("div", { class: "slider" },
         h("label", { for: "threshold-slider" }, "Call a case positive from a score of ", this.shown),
         this.slider,
-        h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "none positive"), h("span", {}, "all positive"))),
+        h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all positive"), h("span", {}, "none positive"))),
       h("div", { class: "decision" }, this.confusion(),
         h("dl", { class: "facts" }, Object.values(this.facts).map(({ title, value }) => h("div", {}, h("dt", {}, title), value)))),
       h("fieldset", { class: "costs" },
@@ -90,7 +91,7 @@ export class ThresholdCard {
     const threshold = this.curve.thresholds[index];
     const [fp, tp] = [this.curve.fp[index], this.curve.tp[index]];
     this.chosen = { threshold, fp, tp };
-    this.slider.value = index;
+    this.slider.value = this.slider.max - index; // higher scores to the right
     this.slider.setAttribute("aria-valuetext", `${score(threshold)}: precision ${percent(share(tp, tp + fp))}, recall ${percent(share(tp, this.positives))}`);
     say(this.shown, score(threshold));
     this.shown.dataset.value = threshold;
@@ -99,17 +100,13 @@ export class ThresholdCard {
     say(this.facts.precision.value, percent(share(tp, tp + fp)));
     say(this.facts.recall.value, percent(share(tp, this.positives)));
     say(this.facts.fpr.value, percent(share(fp, this.negatives)));
-    say(this.facts.cost.value, this.costText(fp, tp));
+    say(this.facts.cost.value, COST.format(this.cost(fp, tp)));
+    say(this.facts.each.value, figure(this.cost(fp, tp) / (this.positives + this.negatives)));
     this.advise();
   }
 
   cost(fp, tp) {
     return this.costs[0] * fp + this.costs[1] * (this.positives - tp);
-  }
-
-  costText(fp, tp) {
-    const cost = this.cost(fp, tp);
-    return `${PER_CASE.format(cost)}, ${figure(cost / (this.positives + this.negatives), 4)} a case`;
   }
 
   advise() {
@@ -118,7 +115,7 @@ export class ThresholdCard {
       : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
     const ratio = this.costs[0] > 0 ? `${Number((this.costs[1] / this.costs[0]).toPrecision(3))} : 1` : "∞ : 1";
     say(this.advice, `For missed to false positives at ${ratio} the hull says: ${what}. `
-      + `Cost ${this.costText(fp, tp)}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
+      + `Cost ${COST.format(this.cost(fp, tp))}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
     this.advice.dataset.threshold = threshold;
     this.adopt.disabled = this.chosen.fp === fp && this.chosen.tp === tp;
   }

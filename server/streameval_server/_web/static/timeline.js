@@ -3,7 +3,7 @@
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
 import { h, table } from "./dom.js";
-import { count, figure, interval, moment, percent, reason, zone } from "./format.js";
+import { count, day, figure, hour, interval, moment, percent, reason, zone } from "./format.js";
 import { axis, line, tooltip } from "./plot.js";
 import { windowBetween } from "./route.js";
 
@@ -86,13 +86,15 @@ function option(colours, rows, ends, hasCoverage) {
   const known = rows.filter((each) => each.value.value !== undefined);
   const highest = Math.max(0.1, ...known.map((each) => each.value.interval?.upper ?? each.value.value));
   const lowest = Math.min(1, ...known.map((each) => each.value.interval?.lower ?? each.value.value));
+  const tick = highest - lowest > 0.5 ? 0.2 : 0.1;
   const main = { left: 48, right: 14, top: 12, height: 170 };
   const time = { type: "time", min: ends[0], max: ends[1] };
+  const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
   const grids = [main];
-  const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { show: !hasCoverage, color: colours.muted, fontSize: 11, hideOverlap: true } })];
+  const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
   const yAxes = [axis(colours, "AUC-PR", {
-    type: "value", nameLocation: "middle", nameGap: 34, splitNumber: 4,
-    min: Math.max(0, Math.floor(lowest * 10) / 10), max: Math.min(1, Math.ceil(highest * 10) / 10),
+    type: "value", nameLocation: "middle", nameGap: 34, interval: tick,
+    min: tick * Math.floor(lowest / tick), max: Math.min(1, tick * Math.ceil(highest / tick)),
     axisLine: { show: false },
   })];
   const series = [
@@ -109,7 +111,7 @@ function option(colours, rows, ends, hasCoverage) {
   ];
   if (hasCoverage) {
     grids.push({ left: 48, right: 14, top: 206, height: 54 });
-    xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false } }));
+    xAxes.push(axis(colours, "", { ...time, gridIndex: 1, splitLine: { show: false }, axisLabel: hours }));
     yAxes.push(axis(colours, "Labelled", {
       type: "value", gridIndex: 1, min: 0, max: 1, interval: 0.5, nameLocation: "middle", nameGap: 34,
       axisLine: { show: false },
@@ -125,6 +127,13 @@ function option(colours, rows, ends, hasCoverage) {
     axisPointer: { link: [{ xAxisIndex: "all" }] },
     tooltip: tooltip(colours, (found) => told(rows, found)),
   };
+}
+
+/** The hour, and the day where one begins. */
+function tickOf(time) {
+  const date = new Date(time);
+  const isMidnight = date.getHours() === 0 && date.getMinutes() === 0;
+  return isMidnight ? day(date) : hour(date);
 }
 
 function told(rows, found) {
