@@ -416,7 +416,7 @@ class ImportStreamHeader(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name of the stream to make; it need not be the exported one's."""
+    """Name of the stream to make; empty means the one that it had."""
     total_bytes: _builtins.int
     """Length of the pieces together."""
     def __init__(
@@ -440,16 +440,20 @@ class ImportStreamResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REVISION_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that includes it."""
+    name: _builtins.str
+    """Its name."""
     def __init__(
         self,
         *,
         revision: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
