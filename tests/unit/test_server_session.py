@@ -241,6 +241,20 @@ def test_a_repeat_of_what_is_refused_in_the_same_commit_is_refused(core):
     assert counted(core) == 2
 
 
+def test_a_repeat_is_not_acked_before_the_refusals_ahead_of_it(core):
+    """Durable already, but the stream has yet to hear what became of those before it."""
+    session, _ = opened(core)
+    session.feed(frame(1, scores=[0.5, math.nan]), NOW)
+    session.feed(frame(2), NOW)
+    result = core.committer.step(NOW)
+    session.feed(frame(2), NOW)
+    assert session.replies() == []
+    result.deliver()
+    refused, ack = session.replies()
+    assert refused.refused.sequence == 1
+    assert ack.ack == pb.Ack(last_sequence=2, revision=2)
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [

@@ -124,6 +124,7 @@ class IngestSession:
         self._producer, self._epoch = producer, epoch
         self._next = last + 1
         self._acked = self._sent_ack = last
+        self._ack_revision = revision
         limits = self._limits
         self._replies.append(
             ingest_pb2.IngestResponse(
@@ -144,15 +145,15 @@ class IngestSession:
         """Take a batch out of order: a repeat is answered as before, or else an error."""
         if sequence > self._next or sequence < 1:
             raise gap(sequence, self._next)
-        # Read in this order, the revision includes the sequence.
-        mark = self._committer.marks.get(self._producer)
-        revision = self._committer.revision
-        if mark is not None and mark.epoch == self._epoch and sequence <= mark.last_sequence:
-            refusal = mark.refusal(sequence)
+        # Not by the marks: one that is durable may stand behind refusals of which this
+        # stream has not heard yet, and its ack would cover them.
+        if sequence <= self._acked:
+            mark = self._committer.marks.get(self._producer)
+            refusal = None
+            if mark is not None and mark.epoch == self._epoch:
+                refusal = mark.refusal(sequence)
             if refusal is not None:
                 self._replies.append(ingest_pb2.IngestResponse(refused=refusal.to_message()))
-            self._acked = max(self._acked, sequence)
-            self._ack_revision = max(self._ack_revision, revision)
             self._sent_ack = min(self._sent_ack, sequence - 1)
             self._wake()
         # Otherwise it is on its way, and the ack of the first one covers it.
