@@ -312,6 +312,342 @@ class GetCurveResponse(_message.Message):
 Global___GetCurveResponse: _TypeAlias = GetCurveResponse  # noqa: Y015
 
 @_typing.final
+class GetHistogramRequest(_message.Message):
+    """Asks for the distribution of scores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    BINS_FIELD_NUMBER: _builtins.int
+    LOWER_FIELD_NUMBER: _builtins.int
+    UPPER_FIELD_NUMBER: _builtins.int
+    bins: _builtins.int
+    """Into how many bins of equal width, at most 500; 0 means 40."""
+    lower: _builtins.float
+    """Where the first one begins; absent means at the lowest score."""
+    upper: _builtins.float
+    """Where the last one ends; absent means at the highest score."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which cases."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        bins: _builtins.int = ...,
+        lower: _builtins.float | None = ...,
+        upper: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "lower", b"lower", "selection", b"selection", "upper", b"upper"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lower", b"_lower", "_upper", b"_upper", "bins", b"bins", "lower", b"lower", "selection", b"selection", "upper", b"upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lower: _TypeAlias = _typing.Literal["lower"]  # noqa: Y015
+    _WhichOneofArgType__lower: _TypeAlias = _typing.Literal["_lower", b"_lower"]  # noqa: Y015
+    _WhichOneofReturnType__upper: _TypeAlias = _typing.Literal["upper"]  # noqa: Y015
+    _WhichOneofArgType__upper: _TypeAlias = _typing.Literal["_upper", b"_upper"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lower) -> _WhichOneofReturnType__lower | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__upper) -> _WhichOneofReturnType__upper | None: ...
+
+Global___GetHistogramRequest: _TypeAlias = GetHistogramRequest  # noqa: Y015
+
+@_typing.final
+class GetHistogramResponse(_message.Message):
+    """The distribution of scores. With a half-life all of it counts weighted cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    EDGES_FIELD_NUMBER: _builtins.int
+    POSITIVES_FIELD_NUMBER: _builtins.int
+    NEGATIVES_FIELD_NUMBER: _builtins.int
+    POSITIVES_BELOW_FIELD_NUMBER: _builtins.int
+    NEGATIVES_BELOW_FIELD_NUMBER: _builtins.int
+    POSITIVES_ABOVE_FIELD_NUMBER: _builtins.int
+    NEGATIVES_ABOVE_FIELD_NUMBER: _builtins.int
+    NUM_MISSES_FIELD_NUMBER: _builtins.int
+    NUM_NEGATIVE_MISSES_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    positives_below: _builtins.int
+    """Positives below the first bin."""
+    negatives_below: _builtins.int
+    """Negatives below the first bin."""
+    positives_above: _builtins.int
+    """Positives above the last bin."""
+    negatives_above: _builtins.int
+    """Negatives above the last bin."""
+    num_misses: _builtins.int
+    """Positive references that were never scored."""
+    num_negative_misses: _builtins.int
+    """Negative references that were never scored."""
+    resolution: _builtins.int
+    """Significant bits of a score that are kept; absent when the state is exact."""
+    @_builtins.property
+    def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Where bins begin, and where the last one ends: one more than there are
+        bins. A bin holds what is not below its edge and below the next one; the
+        last holds its upper edge, too. Empty without cases and limits.
+        """
+
+    @_builtins.property
+    def positives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Positives in each bin. Where few bits of scores are kept, a case counts at
+        the lower edge of its cell.
+        """
+
+    @_builtins.property
+    def negatives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Negatives in each bin."""
+
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time that is covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels; absent when there were none."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        edges: _abc.Iterable[_builtins.float] | None = ...,
+        positives: _abc.Iterable[_builtins.int] | None = ...,
+        negatives: _abc.Iterable[_builtins.int] | None = ...,
+        positives_below: _builtins.int = ...,
+        negatives_below: _builtins.int = ...,
+        positives_above: _builtins.int = ...,
+        negatives_above: _builtins.int = ...,
+        num_misses: _builtins.int = ...,
+        num_negative_misses: _builtins.int = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
+        resolution: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "resolution", b"resolution", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_resolution", b"_resolution", "coverage", b"coverage", "edges", b"edges", "negatives", b"negatives", "negatives_above", b"negatives_above", "negatives_below", b"negatives_below", "num_misses", b"num_misses", "num_negative_misses", b"num_negative_misses", "positives", b"positives", "positives_above", b"positives_above", "positives_below", b"positives_below", "resolution", b"resolution", "revision", b"revision", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
+    _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
+
+Global___GetHistogramResponse: _TypeAlias = GetHistogramResponse  # noqa: Y015
+
+@_typing.final
+class GetDecisionRequest(_message.Message):
+    """Asks what a threshold does, or for a threshold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SELECTION_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    COSTS_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    RECALL_FIELD_NUMBER: _builtins.int
+    FPR_FIELD_NUMBER: _builtins.int
+    threshold: _builtins.float
+    """This one: cases are called positive at this score and above."""
+    precision: _builtins.float
+    """The one with the largest recall of those with this precision or more."""
+    recall: _builtins.float
+    """The highest one with this recall or more."""
+    fpr: _builtins.float
+    """The lowest one with this false positive rate or less."""
+    @_builtins.property
+    def selection(self) -> _types_pb2.Selection:
+        """Which cases."""
+
+    @_builtins.property
+    def costs(self) -> Global___Costs:
+        """The cheapest one: a vertex of the ROC hull."""
+
+    def __init__(
+        self,
+        *,
+        selection: _types_pb2.Selection | None = ...,
+        threshold: _builtins.float = ...,
+        costs: Global___Costs | None = ...,
+        precision: _builtins.float = ...,
+        recall: _builtins.float = ...,
+        fpr: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["costs", b"costs", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "selection", b"selection", "threshold", b"threshold", "wanted", b"wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_wanted: _TypeAlias = _typing.Literal["threshold", "costs", "precision", "recall", "fpr"]  # noqa: Y015
+    _WhichOneofArgType_wanted: _TypeAlias = _typing.Literal["wanted", b"wanted"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_wanted) -> _WhichOneofReturnType_wanted | None: ...
+
+Global___GetDecisionRequest: _TypeAlias = GetDecisionRequest  # noqa: Y015
+
+@_typing.final
+class Costs(_message.Message):
+    """What errors cost. Only the ratio matters."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FALSE_POSITIVE_FIELD_NUMBER: _builtins.int
+    FALSE_NEGATIVE_FIELD_NUMBER: _builtins.int
+    false_positive: _builtins.float
+    """One false positive; 0 or more."""
+    false_negative: _builtins.float
+    """One false negative; 0 or more. Not both are 0."""
+    def __init__(
+        self,
+        *,
+        false_positive: _builtins.float = ...,
+        false_negative: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["false_negative", b"false_negative", "false_positive", b"false_positive"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Costs: _TypeAlias = Costs  # noqa: Y015
+
+@_typing.final
+class GetDecisionResponse(_message.Message):
+    """What a threshold does. With a half-life its counts are of weighted cases."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    THRESHOLD_FIELD_NUMBER: _builtins.int
+    UNDEFINED_REASON_FIELD_NUMBER: _builtins.int
+    TP_FIELD_NUMBER: _builtins.int
+    FP_FIELD_NUMBER: _builtins.int
+    FN_FIELD_NUMBER: _builtins.int
+    TN_FIELD_NUMBER: _builtins.int
+    PRECISION_FIELD_NUMBER: _builtins.int
+    RECALL_FIELD_NUMBER: _builtins.int
+    FPR_FIELD_NUMBER: _builtins.int
+    F_MEASURE_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    threshold: _builtins.float
+    """Cases are called positive at this score and above; +inf calls none
+    positive, and -inf the misses, too. Absent, as all that follows from it,
+    when no threshold does what is wanted.
+    """
+    undefined_reason: _types_pb2.UndefinedReason.ValueType
+    """Why there is none; unspecified when what is wanted is out of reach."""
+    tp: _builtins.int
+    """Positives that are called positive."""
+    fp: _builtins.int
+    """Negatives that are called positive."""
+    fn: _builtins.int
+    """Positives that are called negative, misses included."""
+    tn: _builtins.int
+    """Negatives that are called negative, misses included."""
+    precision: _builtins.float
+    """TP/(TP+FP); 1 where nothing is called positive."""
+    recall: _builtins.float
+    """TP/P; absent without positives."""
+    fpr: _builtins.float
+    """FP/N; absent without negatives."""
+    f_measure: _builtins.float
+    """2 TP/(P+TP+FP); absent without positives."""
+    resolution: _builtins.int
+    """Significant bits of a score that are kept; absent when the state is exact."""
+    @_builtins.property
+    def window(self) -> _types_pb2.TimeRange:
+        """The time that is covered, in whole panes; absent for all time."""
+
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels; absent when there were none."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in Snapshot."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+        threshold: _builtins.float | None = ...,
+        undefined_reason: _types_pb2.UndefinedReason.ValueType = ...,
+        tp: _builtins.int | None = ...,
+        fp: _builtins.int | None = ...,
+        fn: _builtins.int | None = ...,
+        tn: _builtins.int | None = ...,
+        precision: _builtins.float | None = ...,
+        recall: _builtins.float | None = ...,
+        fpr: _builtins.float | None = ...,
+        f_measure: _builtins.float | None = ...,
+        window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
+        resolution: _builtins.int | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "window", b"window"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure", "_fn", b"_fn", "_fp", b"_fp", "_fpr", b"_fpr", "_precision", b"_precision", "_recall", b"_recall", "_resolution", b"_resolution", "_threshold", b"_threshold", "_tn", b"_tn", "_tp", b"_tp", "coverage", b"coverage", "f_measure", b"f_measure", "fn", b"fn", "fp", b"fp", "fpr", b"fpr", "precision", b"precision", "recall", b"recall", "resolution", b"resolution", "revision", b"revision", "threshold", b"threshold", "tn", b"tn", "tp", b"tp", "undefined_reason", b"undefined_reason", "warnings", b"warnings", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__f_measure: _TypeAlias = _typing.Literal["f_measure"]  # noqa: Y015
+    _WhichOneofArgType__f_measure: _TypeAlias = _typing.Literal["_f_measure", b"_f_measure"]  # noqa: Y015
+    _WhichOneofReturnType__fn: _TypeAlias = _typing.Literal["fn"]  # noqa: Y015
+    _WhichOneofArgType__fn: _TypeAlias = _typing.Literal["_fn", b"_fn"]  # noqa: Y015
+    _WhichOneofReturnType__fp: _TypeAlias = _typing.Literal["fp"]  # noqa: Y015
+    _WhichOneofArgType__fp: _TypeAlias = _typing.Literal["_fp", b"_fp"]  # noqa: Y015
+    _WhichOneofReturnType__fpr: _TypeAlias = _typing.Literal["fpr"]  # noqa: Y015
+    _WhichOneofArgType__fpr: _TypeAlias = _typing.Literal["_fpr", b"_fpr"]  # noqa: Y015
+    _WhichOneofReturnType__precision: _TypeAlias = _typing.Literal["precision"]  # noqa: Y015
+    _WhichOneofArgType__precision: _TypeAlias = _typing.Literal["_precision", b"_precision"]  # noqa: Y015
+    _WhichOneofReturnType__recall: _TypeAlias = _typing.Literal["recall"]  # noqa: Y015
+    _WhichOneofArgType__recall: _TypeAlias = _typing.Literal["_recall", b"_recall"]  # noqa: Y015
+    _WhichOneofReturnType__resolution: _TypeAlias = _typing.Literal["resolution"]  # noqa: Y015
+    _WhichOneofArgType__resolution: _TypeAlias = _typing.Literal["_resolution", b"_resolution"]  # noqa: Y015
+    _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
+    _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__tn: _TypeAlias = _typing.Literal["tn"]  # noqa: Y015
+    _WhichOneofArgType__tn: _TypeAlias = _typing.Literal["_tn", b"_tn"]  # noqa: Y015
+    _WhichOneofReturnType__tp: _TypeAlias = _typing.Literal["tp"]  # noqa: Y015
+    _WhichOneofArgType__tp: _TypeAlias = _typing.Literal["_tp", b"_tp"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__f_measure) -> _WhichOneofReturnType__f_measure | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fn) -> _WhichOneofReturnType__fn | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fp) -> _WhichOneofReturnType__fp | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fpr) -> _WhichOneofReturnType__fpr | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__precision) -> _WhichOneofReturnType__precision | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recall) -> _WhichOneofReturnType__recall | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resolution) -> _WhichOneofReturnType__resolution | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tn) -> _WhichOneofReturnType__tn | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tp) -> _WhichOneofReturnType__tp | None: ...
+
+Global___GetDecisionResponse: _TypeAlias = GetDecisionResponse  # noqa: Y015
+
+@_typing.final
 class GetStateRequest(_message.Message):
     """Asks for the state."""
 
@@ -808,3 +1144,91 @@ class WatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class WatchSnapshotsRequest(_message.Message):
+    """Asks to be told of many streams."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAMS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    MIN_INTERVAL_FIELD_NUMBER: _builtins.int
+    level: _builtins.float
+    """Nominal coverage of intervals; 0 means 0.95."""
+    steps: _builtins.int
+    """As in BatchGetSnapshotsRequest."""
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in BatchGetSnapshotsRequest."""
+
+    @_builtins.property
+    def last(self) -> _duration_pb2.Duration:
+        """As in BatchGetSnapshotsRequest."""
+
+    @_builtins.property
+    def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in GetSnapshotRequest."""
+
+    @_builtins.property
+    def min_interval(self) -> _duration_pb2.Duration:
+        """As in WatchRequest."""
+
+    def __init__(
+        self,
+        *,
+        streams: _abc.Iterable[_builtins.str] | None = ...,
+        last: _duration_pb2.Duration | None = ...,
+        metrics: _abc.Iterable[_builtins.str] | None = ...,
+        level: _builtins.float = ...,
+        steps: _builtins.int = ...,
+        min_interval: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "min_interval", b"min_interval"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "level", b"level", "metrics", b"metrics", "min_interval", b"min_interval", "steps", b"steps", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchSnapshotsRequest: _TypeAlias = WatchSnapshotsRequest  # noqa: Y015
+
+@_typing.final
+class WatchSnapshotsResponse(_message.Message):
+    """The newest figures of those that moved."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """Log revision that the answer includes."""
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSnapshot]:
+        """All of them in the first answer, then those that moved since the last one,
+        in the order of the request.
+        """
+
+    @_builtins.property
+    def gone(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Streams of the last answers that are gone, or that were not there in the
+        first one.
+        """
+
+    def __init__(
+        self,
+        *,
+        snapshots: _abc.Iterable[Global___StreamSnapshot] | None = ...,
+        gone: _abc.Iterable[_builtins.str] | None = ...,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gone", b"gone", "revision", b"revision", "snapshots", b"snapshots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchSnapshotsResponse: _TypeAlias = WatchSnapshotsResponse  # noqa: Y015

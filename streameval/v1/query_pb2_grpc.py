@@ -50,6 +50,16 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetCurveRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.GetCurveResponse.FromString,
                 _registered_method=True)
+        self.GetHistogram = channel.unary_unary(
+                '/streameval.v1.QueryService/GetHistogram',
+                request_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
+                _registered_method=True)
+        self.GetDecision = channel.unary_unary(
+                '/streameval.v1.QueryService/GetDecision',
+                request_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.GetDecisionResponse.FromString,
+                _registered_method=True)
         self.GetState = channel.unary_stream(
                 '/streameval.v1.QueryService/GetState',
                 request_serializer=streameval_dot_v1_dot_query__pb2.GetStateRequest.SerializeToString,
@@ -75,6 +85,11 @@ class QueryServiceStub(object):
                 request_serializer=streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
                 response_deserializer=streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.WatchSnapshots = channel.unary_stream(
+                '/streameval.v1.QueryService/WatchSnapshots',
+                request_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.SerializeToString,
+                response_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer(object):
@@ -97,6 +112,20 @@ class QueryServiceServicer(object):
 
     def GetCurve(self, request, context):
         """The points of a curve, reduced to what a plot needs if asked to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetHistogram(self, request, context):
+        """How the scores of each class are distributed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDecision(self, request, context):
+        """What a threshold does, or the threshold that does what is wanted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,6 +167,13 @@ class QueryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchSnapshots(self, request, context):
+        """The same of many streams: all of them at once, and then those that moved.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -155,6 +191,16 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetCurve,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.GetCurveRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.GetCurveResponse.SerializeToString,
+            ),
+            'GetHistogram': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHistogram,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.GetHistogramRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.GetHistogramResponse.SerializeToString,
+            ),
+            'GetDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDecision,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.GetDecisionRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.GetDecisionResponse.SerializeToString,
             ),
             'GetState': grpc.unary_stream_rpc_method_handler(
                     servicer.GetState,
@@ -180,6 +226,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=streameval_dot_v1_dot_query__pb2.WatchRequest.FromString,
                     response_serializer=streameval_dot_v1_dot_query__pb2.WatchResponse.SerializeToString,
+            ),
+            'WatchSnapshots': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchSnapshots,
+                    request_deserializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.FromString,
+                    response_serializer=streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -264,6 +315,60 @@ class QueryService(object):
             '/streameval.v1.QueryService/GetCurve',
             streameval_dot_v1_dot_query__pb2.GetCurveRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.GetCurveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHistogram(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/GetHistogram',
+            streameval_dot_v1_dot_query__pb2.GetHistogramRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.GetHistogramResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/streameval.v1.QueryService/GetDecision',
+            streameval_dot_v1_dot_query__pb2.GetDecisionRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.GetDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -399,6 +504,33 @@ class QueryService(object):
             '/streameval.v1.QueryService/Watch',
             streameval_dot_v1_dot_query__pb2.WatchRequest.SerializeToString,
             streameval_dot_v1_dot_query__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/streameval.v1.QueryService/WatchSnapshots',
+            streameval_dot_v1_dot_query__pb2.WatchSnapshotsRequest.SerializeToString,
+            streameval_dot_v1_dot_query__pb2.WatchSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

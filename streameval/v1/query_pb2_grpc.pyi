@@ -39,6 +39,10 @@ class QueryServiceStub:
     """The figures of many streams, with a short series: what a list of them shows."""
     GetCurve: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]
     """The points of a curve, reduced to what a plot needs if asked to."""
+    GetHistogram: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]
+    """How the scores of each class are distributed."""
+    GetDecision: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]
+    """What a threshold does, or the threshold that does what is wanted."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]
@@ -51,6 +55,8 @@ class QueryServiceStub:
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers moves; the latest only, never a queue of old ones.
     """
+    WatchSnapshots: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]
+    """The same of many streams: all of them at once, and then those that moved."""
 
 @_typing.type_check_only
 class QueryServiceAsyncStub(QueryServiceStub):
@@ -63,6 +69,10 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """The figures of many streams, with a short series: what a list of them shows."""
     GetCurve: _aio.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]  # type: ignore[assignment]
     """The points of a curve, reduced to what a plot needs if asked to."""
+    GetHistogram: _aio.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]  # type: ignore[assignment]
+    """How the scores of each class are distributed."""
+    GetDecision: _aio.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]  # type: ignore[assignment]
+    """What a threshold does, or the threshold that does what is wanted."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _aio.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]  # type: ignore[assignment]
@@ -75,6 +85,8 @@ class QueryServiceAsyncStub(QueryServiceStub):
     """A snapshot at once, and then whenever the stream or the time that the
     selection covers moves; the latest only, never a queue of old ones.
     """
+    WatchSnapshots: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]  # type: ignore[assignment]
+    """The same of many streams: all of them at once, and then those that moved."""
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Live questions. Every answer says which log revision it includes."""
@@ -102,6 +114,22 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetCurveResponse, _abc.Awaitable[_query_pb2.GetCurveResponse]]:
         """The points of a curve, reduced to what a plot needs if asked to."""
+
+    @_abc_1.abstractmethod
+    def GetHistogram(
+        self,
+        request: _query_pb2.GetHistogramRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.GetHistogramResponse, _abc.Awaitable[_query_pb2.GetHistogramResponse]]:
+        """How the scores of each class are distributed."""
+
+    @_abc_1.abstractmethod
+    def GetDecision(
+        self,
+        request: _query_pb2.GetDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.GetDecisionResponse, _abc.Awaitable[_query_pb2.GetDecisionResponse]]:
+        """What a threshold does, or the threshold that does what is wanted."""
 
     @_abc_1.abstractmethod
     def GetState(
@@ -144,5 +172,13 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         """A snapshot at once, and then whenever the stream or the time that the
         selection covers moves; the latest only, never a queue of old ones.
         """
+
+    @_abc_1.abstractmethod
+    def WatchSnapshots(
+        self,
+        request: _query_pb2.WatchSnapshotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchSnapshotsResponse], _abc.AsyncIterator[_query_pb2.WatchSnapshotsResponse]]:
+        """The same of many streams: all of them at once, and then those that moved."""
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -15,8 +15,9 @@ from streameval_server._core.errors import Code, RequestError
 from streameval_server._grpc.open_calls import OpenCalls
 from streameval_server._process.answering import QueryThreads, Visibility
 from streameval_server._queries.answers import Answers
+from streameval_server._queries.overview import overview_asked
 from streameval_server._queries.snapshots import snapshot_asked
-from streameval_server._queries.watching import interval_s, watched
+from streameval_server._queries.watching import interval_s, watched, watched_many
 
 from .conftest import MINUTE, NOW, Event, View, invalid_field
 
@@ -46,15 +47,19 @@ class Runtime:
             raise RequestError(Code.NOT_FOUND, f"no stream {name}", reason="STREAM_NOT_FOUND")
         return self.views[name]
 
-    def move(self, events: list[Event] | None = None) -> None:
-        """Apply an entry: events of this stream, or something else."""
+    def move(self, events: list[Event] | None = None, name: str = "s") -> None:
+        """Apply an entry: events of a stream, or something else."""
         self.revision += 1
-        view = self.views["s"]
+        view = self.views.get(name) or View([], stream=name)
         if events is not None:
-            view = View([*view.events, *events], revision=self.revision)
+            view = View([*view.events, *events], stream=name, revision=self.revision)
         view.revision = self.revision
-        self.views["s"] = view
+        self.views[name] = view
         self.visibility.announce()
+
+    def watch_many(self, *names: str, pause_s: float = 0.001, **fields):
+        request = query_pb2.WatchSnapshotsRequest(streams=names, metrics=["auc_pr"], **fields)
+        return aclosing(watched_many(self, self.answers, overview_asked(request), pause_s=pause_s))
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
         request = query_pb2.WatchRequest(
@@ -225,6 +230,67 @@ def test_readers_that_leave_are_forgotten() -> None:
         await asyncio.wait_for(runtime.calls.ended(5.0), 1.0)
         assert len(asyncio.all_tasks()) <= 2
         assert not runtime.visibility.wanted(1 << 62)
+
+    run(scenario)
+
+
+def told(answer: query_pb2.WatchSnapshotsResponse) -> tuple[dict[str, int], list[str]]:
+    """Return the positives of each stream that moved, and what is gone."""
+    moved = {each.snapshot.stream: each.snapshot.num_positive_ref for each in answer.snapshots}
+    return moved, list(answer.gone)
+
+
+def test_many_are_told_of_those_that_moved() -> None:
+    """All at once, then only what is another; the newest of each, however late it is read."""
+
+    async def scenario(runtime: Runtime) -> None:
+        runtime.move([Event(True, 0.5, NOW), Event(True, 0.6, NOW)], "t")
+        async with runtime.watch_many("s", "t") as stream:
+            assert told(await anext(stream)) == ({"s": 1, "t": 2}, [])
+            coming = await nothing_comes(stream)
+            runtime.move([Event(False, 0.1, NOW)], "other")
+            await asyncio.sleep(0.05)
+            assert not coming.done()
+            runtime.move([Event(True, 0.9, NOW)], "t")
+            answer = await coming
+            assert told(answer) == ({"t": 3}, [])
+            assert answer.revision == runtime.revision
+            for i in range(5):
+                runtime.move([Event(True, i / 9, NOW)], "t")
+            runtime.move([Event(True, 0.9, NOW)])
+            assert told(await anext(stream)) == ({"s": 2, "t": 8}, [])
+            await leave(await nothing_comes(stream))
+
+    run(scenario)
+
+
+def test_many_that_go_and_come() -> None:
+    """A stream that is not there is said to be gone, once; it may come again."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch_many("s", "t") as stream:
+            assert told(await anext(stream)) == ({"s": 1}, ["t"])
+            coming = await nothing_comes(stream)
+            runtime.move([Event(True, 0.5, NOW)], "t")
+            assert told(await coming) == ({"t": 1}, [])
+            del runtime.views["s"]
+            runtime.move(name="other")
+            assert told(await anext(stream)) == ({}, ["s"])
+            await leave(await nothing_comes(stream))
+
+    run(scenario)
+
+
+def test_many_that_are_not_there() -> None:
+    """None of them is an answer, too, and the server's end is told."""
+
+    async def scenario(runtime: Runtime) -> None:
+        async with runtime.watch_many("x") as stream:
+            assert told(await anext(stream)) == ({}, ["x"])
+            coming = await nothing_comes(stream)
+            runtime.calls.stop()
+            with pytest.raises(RequestError, match="the server is stopping"):
+                await coming
 
     run(scenario)
 

@@ -14,12 +14,14 @@ from streameval_server._process.runtime import now_us
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.comparison import compare_asked, comparison
 from streameval_server._queries.curve_state import curve, curve_asked, state
+from streameval_server._queries.decision import decision, decision_asked
+from streameval_server._queries.histogram import histogram, histogram_asked
 from streameval_server._queries.overview import overview, overview_asked
 from streameval_server._queries.ranking import rank_asked, ranking
 from streameval_server._queries.selection import selected
 from streameval_server._queries.series import series, series_asked
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
-from streameval_server._queries.watching import interval_s, watched
+from streameval_server._queries.watching import interval_s, watched, watched_many
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -69,6 +71,22 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             request.selection.min_revision, lambda: curve_asked(request), curve
         )
 
+    async def GetHistogram(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetHistogramRequest, _context: Context
+    ) -> query_pb2.GetHistogramResponse:
+        """Return how scores are distributed."""
+        return await self._answer(
+            request.selection.min_revision, lambda: histogram_asked(request), histogram
+        )
+
+    async def GetDecision(  # noqa: N802 - the contract's name
+        self, request: query_pb2.GetDecisionRequest, _context: Context
+    ) -> query_pb2.GetDecisionResponse:
+        """Return what a threshold does."""
+        return await self._answer(
+            request.selection.min_revision, lambda: decision_asked(request), decision
+        )
+
     async def GetState(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetStateRequest, _context: Context
     ) -> AsyncIterator[query_pb2.GetStateResponse]:
@@ -114,6 +132,15 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             min_revision=request.selection.min_revision,
         ):
             yield query_pb2.WatchResponse(snapshot=found)
+
+    async def WatchSnapshots(  # noqa: N802 - the contract's name
+        self, request: query_pb2.WatchSnapshotsRequest, _context: Context
+    ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
+        """Yield the newest figures of those that moved."""
+        async for found in watched_many(
+            self._runtime, self._answers, overview_asked(request), pause_s=interval_s(request)
+        ):
+            yield found
 
     async def _answer(
         self, min_revision: int, check: Callable[[], Q], compute: Callable[[Answers, Q], T]

@@ -1,4 +1,4 @@
-"""BatchGetSnapshots: many streams at a glance, each with its figures and a short series.
+"""BatchGetSnapshots and WatchSnapshots: many streams at a glance, with their figures and series.
 
 One question instead of two for each row of a list. Streams that were deleted
 since they were listed are left out: a list is never refused for one of them.
@@ -32,7 +32,7 @@ MOST_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class OverviewAsked:
-    """A BatchGetSnapshotsRequest that was checked. Equal ones ask for the same.
+    """A request for the figures of many streams that was checked. Equal ones ask for the same.
 
     Attributes
     ----------
@@ -51,7 +51,9 @@ class OverviewAsked:
     steps: int
 
 
-def overview_asked(request: query_pb2.BatchGetSnapshotsRequest) -> OverviewAsked:
+def overview_asked(
+    request: query_pb2.BatchGetSnapshotsRequest | query_pb2.WatchSnapshotsRequest,
+) -> OverviewAsked:
     """Check a request.
 
     Raises
@@ -79,23 +81,35 @@ def overview_asked(request: query_pb2.BatchGetSnapshotsRequest) -> OverviewAsked
 
 def overview(answers: Answers, asked: OverviewAsked) -> query_pb2.BatchGetSnapshotsResponse:
     """Return the streams that exist."""
-    response = query_pb2.BatchGetSnapshotsResponse()
-    for name in asked.streams:
-        try:
-            of = answers.applied(Selected(name, asked.span))
-        except RequestError as error:
-            if error.code is not Code.NOT_FOUND:
-                raise
-            continue
-        found = response.snapshots.add(
-            snapshot=answers.snapshot(of, asked.figures, hull=False),
-            series=_series(answers, of, asked),
-        )
-        if of.view.whole.panes:
-            newest = of.view.whole.panes[-1]
-            found.newest_pane.start_time.FromMicroseconds(newest.start_us)
-            found.newest_pane.end_time.FromMicroseconds(newest.end_us)
-    return response
+    applied = (applied_if_there(answers, name, asked) for name in asked.streams)
+    return query_pb2.BatchGetSnapshotsResponse(
+        snapshots=[stream_snapshot(answers, of, asked) for of in applied if of is not None]
+    )
+
+
+def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> Applied | None:
+    """Return what is covered of one of the streams; None when there is no such stream."""
+    try:
+        return answers.applied(Selected(name, asked.span))
+    except RequestError as error:
+        if error.code is not Code.NOT_FOUND:
+            raise
+        return None
+
+
+def stream_snapshot(
+    answers: Answers, of: Applied, asked: OverviewAsked
+) -> query_pb2.StreamSnapshot:
+    """Return one stream's figures and its series."""
+    found = query_pb2.StreamSnapshot(
+        snapshot=answers.snapshot(of, asked.figures, hull=False),
+        series=_series(answers, of, asked),
+    )
+    if of.view.whole.panes:
+        newest = of.view.whole.panes[-1]
+        found.newest_pane.start_time.FromMicroseconds(newest.start_us)
+        found.newest_pane.end_time.FromMicroseconds(newest.end_us)
+    return found
 
 
 def _series(answers: Answers, of: Applied, asked: OverviewAsked) -> Iterator[types_pb2.Metric]:

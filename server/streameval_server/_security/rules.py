@@ -87,6 +87,12 @@ RULES: dict[str, Rule] = {
         Scope.QUERY, query_pb2.BatchGetSnapshotsRequest, ("streams",)
     ),
     "streameval.v1.QueryService/GetCurve": Rule(Scope.QUERY, query_pb2.GetCurveRequest, _SELECTION),
+    "streameval.v1.QueryService/GetHistogram": Rule(
+        Scope.QUERY, query_pb2.GetHistogramRequest, _SELECTION
+    ),
+    "streameval.v1.QueryService/GetDecision": Rule(
+        Scope.QUERY, query_pb2.GetDecisionRequest, _SELECTION
+    ),
     "streameval.v1.QueryService/GetState": Rule(Scope.QUERY, query_pb2.GetStateRequest, _SELECTION),
     "streameval.v1.QueryService/ListWindows": Rule(
         Scope.QUERY, query_pb2.ListWindowsRequest, _SELECTION
@@ -98,6 +104,9 @@ RULES: dict[str, Rule] = {
         Scope.QUERY, query_pb2.RankSegmentsRequest, _SELECTION
     ),
     "streameval.v1.QueryService/Watch": Rule(Scope.QUERY, query_pb2.WatchRequest, _SELECTION),
+    "streameval.v1.QueryService/WatchSnapshots": Rule(
+        Scope.QUERY, query_pb2.WatchSnapshotsRequest, ("streams",)
+    ),
     "streameval.v1.StreamService/GetStream": Rule(
         Scope.QUERY, stream_pb2.GetStreamRequest, ("name",)
     ),

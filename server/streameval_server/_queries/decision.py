@@ -1,0 +1,131 @@
+"""GetDecision: what a threshold does, and which threshold does what is wanted.
+
+Cost: O(log(cells)) after the operating points or the hull, which are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval._errors import InvalidInputError
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server._queries.answers import range_message
+from streameval_server._queries.figures import reason_value
+from streameval_server._queries.selection import Selected, invalid, selected
+
+if TYPE_CHECKING:
+    from streameval._time.window import Window
+    from streameval_server._queries.answers import Answers
+
+_FIELDS = {
+    "cost_fp": "costs.false_positive",
+    "cost_fn": "costs.false_negative",
+}
+"""From the library's names to the message's, where they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionAsked:
+    """A GetDecisionRequest that was checked. Equal ones ask for the same.
+
+    Attributes
+    ----------
+    chosen : Selected
+    kind : str
+        ``threshold``, ``costs``, ``precision``, ``recall`` or ``fpr``.
+    values : tuple of float
+        One, or the two costs.
+    """
+
+    chosen: Selected
+    kind: str
+    values: tuple[float, ...]
+
+
+def decision_asked(request: query_pb2.GetDecisionRequest) -> DecisionAsked:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    kind = request.WhichOneof("wanted")
+    if kind is None:
+        raise invalid("threshold", "set one of threshold, costs, precision, recall and fpr")
+    if kind == "costs":
+        values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
+    else:
+        values = (getattr(request, kind),)
+    return DecisionAsked(selected(request.selection), kind, values)
+
+
+def decision(answers: Answers, asked: DecisionAsked) -> query_pb2.GetDecisionResponse:
+    """Return the threshold and what it does.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT for a threshold, rate or cost that is none.
+    """
+    of = answers.applied(asked.chosen)
+    window, coverage = answers.window(of), answers.coverage(of)
+    response = query_pb2.GetDecisionResponse(
+        revision=of.view.revision,
+        window=range_message(of),
+        coverage=coverage,
+        resolution=window.resolution,
+        warnings=answers.warnings(of, window.resolution, coverage),
+    )
+    try:
+        threshold = _threshold(window, asked)
+        if math.isnan(threshold):
+            response.undefined_reason = _reason(window, asked.kind)
+        else:
+            _judge(response, window, threshold)
+    except InvalidInputError as error:
+        field = error.field or asked.kind
+        raise invalid(_FIELDS.get(field, field), str(error)) from error
+    return response
+
+
+def _threshold(window: Window, asked: DecisionAsked) -> float:
+    """Return what is asked for; nan when there is none."""
+    (first, *rest) = asked.values
+    match asked.kind:
+        case "threshold":
+            return window.confusion_at(first).threshold
+        case "costs":
+            return window.best_threshold(cost_fp=first, cost_fn=rest[0])
+        case "precision":
+            return window.threshold_for(precision=first)
+        case "recall":
+            return window.threshold_for(recall=first)
+        case _:
+            return window.threshold_for(fpr=first)
+
+
+def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
+    """Return why there is no threshold; unspecified when none reaches what is wanted."""
+    positives, negatives = window.num_positive_ref, window.num_negative_ref
+    needed = {"costs": (positives, negatives), "fpr": (negatives,)}.get(kind, (positives,))
+    if all(needed):
+        return types_pb2.UndefinedReason.UNDEFINED_REASON_UNSPECIFIED
+    return reason_value(window)
+
+
+def _judge(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+    found = window.confusion_at(threshold)
+    response.threshold = found.threshold
+    response.tp, response.fp, response.fn, response.tn = found.tp, found.fp, found.fn, found.tn
+    rates = {
+        "precision": found.precision,
+        "recall": found.recall,
+        "fpr": found.fpr,
+        "f_measure": found.f_measure(),
+    }
+    for name, rate in rates.items():
+        if not math.isnan(rate):
+            setattr(response, name, rate)

@@ -1,0 +1,134 @@
+"""GetHistogram: how the scores of each class are distributed, in exact counts.
+
+Cost: O(cells + bins log(cells)).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.v1 import query_pb2
+from streameval_server._queries.answers import range_message
+from streameval_server._queries.selection import Selected, invalid, selected
+
+if TYPE_CHECKING:
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval_server._queries.answers import Answers
+
+DEFAULT_BINS = 40
+MOST_BINS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramAsked:
+    """A GetHistogramRequest that was checked. Equal ones ask for the same.
+
+    Attributes
+    ----------
+    chosen : Selected
+    bins : int
+    lower, upper : float or None
+        None means at the lowest, at the highest score.
+    """
+
+    chosen: Selected
+    bins: int
+    lower: float | None
+    upper: float | None
+
+
+def histogram_asked(request: query_pb2.GetHistogramRequest) -> HistogramAsked:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    if request.bins > MOST_BINS:
+        raise invalid("bins", f"bins must be at most {MOST_BINS}, got {request.bins}")
+    limits: dict[str, float | None] = {"lower": None, "upper": None}
+    for name in limits:
+        if request.HasField(name):  # type: ignore[arg-type]  # one of its fields
+            limits[name] = value = getattr(request, name)
+            if not math.isfinite(value):
+                raise invalid(name, f"{name} must be finite, got {value}")
+    lower, upper = limits["lower"], limits["upper"]
+    if lower is not None and upper is not None and lower >= upper:
+        raise invalid("upper", f"upper must be above lower, got {lower:g} and {upper:g}")
+    return HistogramAsked(selected(request.selection), request.bins or DEFAULT_BINS, lower, upper)
+
+
+def histogram(answers: Answers, asked: HistogramAsked) -> query_pb2.GetHistogramResponse:
+    """Return the counts of each bin."""
+    of = answers.applied(asked.chosen)
+    window = answers.window(of)
+    points, coverage = window.operating_points(), answers.coverage(of)
+    # Rising scores; the first point is (0, 0), and the last one has the misses.
+    scored = np.isfinite(points.thresholds)[::-1]
+    scores = points.thresholds[::-1][scored]
+    positives = np.diff(points.tp, prepend=0)[::-1][scored]
+    negatives = np.diff(points.fp, prepend=0)[::-1][scored]
+    response = query_pb2.GetHistogramResponse(
+        revision=of.view.revision,
+        num_misses=window.num_misses,
+        num_negative_misses=window.num_negative_misses,
+        window=range_message(of),
+        coverage=coverage,
+        resolution=window.resolution,
+        warnings=answers.warnings(of, window.resolution, coverage),
+    )
+    edges = _edges(scores, asked)
+    if edges is not None:
+        response.edges.extend(edges.tolist())
+        _count(response, "positives", positives, scores, edges)
+        _count(response, "negatives", negatives, scores, edges)
+    return response
+
+
+def _edges(scores: FloatArray, asked: HistogramAsked) -> FloatArray | None:
+    """Return where bins begin and end; None when nothing says where."""
+    lower, upper = asked.lower, asked.upper
+    if scores.size == 0 and (lower is None or upper is None):
+        return None
+    # A limit that was given may lie beyond all scores.
+    first = lower if lower is not None else min(float(scores[0]), _below(upper))
+    last = upper if upper is not None else max(float(scores[-1]), _above(lower))
+    if first == last:
+        first, last = _below(first), _above(last)
+    # Halved, because the difference of two finite numbers may be infinite.
+    edges = 2 * np.linspace(first / 2, last / 2, asked.bins + 1)
+    edges[0], edges[-1] = first, last
+    return edges
+
+
+def _below(limit: float | None) -> float:
+    """Return a little less than a limit: half a unit, or as much as it takes and there is."""
+    if limit is None:
+        return math.inf
+    return max(min(limit - 0.5, math.nextafter(limit, -math.inf)), -sys.float_info.max)
+
+
+def _above(limit: float | None) -> float:
+    return -math.inf if limit is None else -_below(-limit)
+
+
+def _count(
+    response: query_pb2.GetHistogramResponse,
+    name: str,
+    counts: IntArray,
+    scores: FloatArray,
+    edges: FloatArray,
+) -> None:
+    """Put a class's counts into the answer. Integers from end to end."""
+    before = np.concatenate(([0], np.cumsum(counts)))
+    at = np.searchsorted(scores, edges)
+    at[-1] = np.searchsorted(scores, edges[-1], side="right")
+    getattr(response, name).extend(np.diff(before[at]).tolist())
+    setattr(response, f"{name}_below", int(before[at[0]]))
+    setattr(response, f"{name}_above", int(before[-1] - before[at[-1]]))
