@@ -1,0 +1,165 @@
+"""What producers wait for their acks, and what queries take while others ingest.
+
+    python bench/latency.py [--quick]
+
+Acks: 1,000-case batches are offered at 1 M cases/s, on a timetable that does not
+wait for acks, in turn to our server and to a bare one that drops them (bench/load.py).
+How long the disk takes to append 4 KiB and sync them stands above: our ack includes
+that, the bare one does not.
+
+Queries: whole snapshots of a stream of 100,000 cases in 60 panes, once unchanged and
+once right after a case was added to it, as its reader waits for it (`min_revision`).
+Rounds alternate between an idle server and one that ingests on another stream, from
+another process, at half of the rate that it has just reached at its fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+from load import Work, ingest, percentiles_ms, served_beside_bare, sync_seconds
+
+from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OFFERED = Work("acks at 1 M cases/s offered", 1_000, rate=1e6)
+BUDGET_MS = (1.5, 6.0)
+STREAM = "bench/asked"
+CASES = 100_000
+BETWEEN_S = 0.005
+"""Between two queries."""
+
+
+def pushed(address: str, work: Work, seconds: float) -> tuple[float, list[float]]:
+    """Run a load; in a process of its own."""
+    return asyncio.run(ingest(address, work, seconds))
+
+
+# --- Acks ---------------------------------------------------------------------------------------
+
+
+def acks(addresses: dict[str, str], rounds: int, seconds: float) -> None:
+    """Print what acks took: the median over rounds, and the best round."""
+    times: dict[str, list[list[float]]] = {key: [] for key in addresses}
+    for _ in range(rounds):
+        for key, address in addresses.items():
+            times[key].append(pushed(address, OFFERED, seconds)[1])
+    print(f"{OFFERED.label:<44}{'p50':>8}{'p99':>8}{'best round p50 / p99, ms':>28}")
+    for key, runs in times.items():
+        each = [np.percentile(run, [50, 99]) * 1e3 for run in runs]
+        p50, p99 = (statistics.median(column) for column in zip(*each, strict=True))
+        best = percentiles_ms(min(runs, key=lambda run: float(np.percentile(run, 99))))
+        print(f"{'  ' + key:<44}{p50:8.2f}{p99:8.2f}{best:>28}")
+    print(f"{'  budget of ours':<44}{BUDGET_MS[0]:8.2f}{BUDGET_MS[1]:8.2f}", flush=True)
+
+
+# --- Queries ------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Asks for one stream's last hour."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+        self._query = query_pb2_grpc.QueryServiceStub(channel)
+        self._revision = 0
+
+    def fill(self) -> None:
+        """Spread the stream's cases over its panes."""
+        rng = np.random.default_rng(0)
+        labels = rng.random(CASES) < 0.05
+        scores = rng.logistic(size=CASES) + 2.0 * labels
+        now_us = time.time_ns() // 1000
+        times = now_us - rng.integers(0, 60 * 60_000_000, CASES)
+        for rows in np.array_split(np.arange(CASES), CASES // 10_000):
+            cases = ingest_pb2.Cases(
+                scores=scores[rows].tolist(),
+                positives=labels[rows].tolist(),
+                event_times_us=times[rows].tolist(),
+            )
+            self._add(ingest_pb2.Batch(stream=STREAM, cases=cases))
+
+    def _add(self, batch: ingest_pb2.Batch) -> None:
+        request = ingest_pb2.IngestBatchRequest(batch=batch)
+        self._revision = self._ingest.IngestBatch(request).revision
+
+    def change(self) -> None:
+        """Add a case."""
+        cases = ingest_pb2.Cases(scores=[0.5], positives=[True])
+        self._add(ingest_pb2.Batch(stream=STREAM, cases=cases))
+
+    def ask(self) -> None:
+        """Ask for a snapshot that includes what was added."""
+        chosen = types_pb2.Selection(
+            stream=STREAM, last=Duration(seconds=3600), min_revision=self._revision
+        )
+        self._query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=chosen))
+
+    def times(self, count: int, before: Callable[[], None]) -> list[float]:
+        """Return what so many queries took, each after something was done."""
+        taken = []
+        for _ in range(count):
+            before()
+            begin = time.perf_counter()
+            self.ask()
+            taken.append(time.perf_counter() - begin)
+            time.sleep(BETWEEN_S)
+        return taken
+
+
+def queries(address: str, rounds: int, count: int) -> None:
+    """Print what queries took on an idle server and on one that ingests."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool, grpc.insecure_channel(address) as line:
+        peak, _ = pool.submit(pushed, address, Work("peak", 1_000), 2.0).result()
+        half = Work("half", 1_000, rate=peak / 2)
+        reader = Reader(line)
+        reader.fill()
+        works = {"unchanged": lambda: None, "after a case was added": reader.change}
+        idle: dict[str, list[float]] = {name: [] for name in works}
+        busy: dict[str, list[float]] = {name: [] for name in works}
+        rates: list[float] = []
+        for _ in range(rounds):
+            for name, before in works.items():
+                idle[name] += reader.times(count, before)
+                load = pool.submit(pushed, address, half, 0.02 * count)
+                time.sleep(0.3)  # until it is under way
+                while not load.done():
+                    busy[name] += reader.times(10, before)
+                rates.append(load.result()[0])
+    print(f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}")
+    print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
+    for name in works:
+        ratio = np.percentile(busy[name], 99) / np.percentile(idle[name], 99)
+        print(
+            f"{'  ' + name:<44}{percentiles_ms(idle[name]):>16}{percentiles_ms(busy[name]):>18}"
+            f"{ratio:6.1f}x"
+        )
+    print(f"{'  budget':<44}{'':>34}{5:6.1f}x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="half a minute in all")
+    arguments = parser.parse_args()
+    rounds, seconds, count = (3, 1.0, 100) if arguments.quick else (9, 2.0, 300)
+    with served_beside_bare() as (servers, directory):
+        syncs = percentiles_ms(sync_seconds(directory))
+        print(f"append 4 KiB and fdatasync, p50 / p99 ms: {syncs}")
+        acks({key: each.address for key, each in servers.items()}, rounds, seconds)
+        queries(servers["ours"].address, min(rounds, 3), count)
+
+
+if __name__ == "__main__":
+    main()

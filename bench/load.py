@@ -1,0 +1,285 @@
+"""Servers as processes, and a load of batches that were encoded beforehand.
+
+What `ingest.py`, `latency.py`, `recovery.py` and `soak.py` share. The peer is a
+grpc.aio server that parses each batch into arrays, acknowledges it and forgets
+it: what is left when validation, the log, the sync to disk and the counting are
+taken away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+
+from streameval.v1 import ingest_pb2
+from streameval_server._process.serve import new_event_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INGEST = "/streameval.v1.IngestService/Ingest"
+BODIES = 64
+BARE_INFLIGHT = 8 << 20
+
+
+# --- The peer -----------------------------------------------------------------------------------
+
+
+async def _drop(
+    requests: grpc.aio.StreamStreamMultiCallable, context: grpc.aio.ServicerContext
+) -> None:
+    async for raw in requests:
+        message = ingest_pb2.IngestRequest.FromString(raw)
+        if message.HasField("open"):
+            reply = ingest_pb2.IngestResponse(
+                resume=ingest_pb2.Resume(max_inflight_bytes=BARE_INFLIGHT)
+            )
+        else:
+            cases = message.batch.cases
+            np.array(cases.scores)
+            np.array(cases.positives)
+            np.frombuffer(cases.scores_f64le)
+            np.unpackbits(np.frombuffer(cases.positives_bits, np.uint8))
+            reply = ingest_pb2.IngestResponse(
+                ack=ingest_pb2.Ack(last_sequence=message.batch.sequence)
+            )
+        await context.write(reply.SerializeToString())
+
+
+async def _bare_server() -> None:
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(_drop)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("streameval.v1.IngestService", {"Ingest": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"listening on 127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+# --- Processes ----------------------------------------------------------------------------------
+
+
+class Process:
+    """A server process and where it listens."""
+
+    def __init__(self, *command: str) -> None:
+        arguments = [sys.executable, *command]
+        self.popen = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        if not line:
+            raise SystemExit(f"{' '.join(command)} did not start")
+        self.address = line.split()[-1]
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.popen.pid
+
+    def stop(self) -> float:
+        """Ask it to stop, and return the seconds that it took."""
+        begin = time.perf_counter()
+        self.popen.terminate()
+        self.popen.wait(60)
+        return time.perf_counter() - begin
+
+
+def serve(data: Path) -> Process:
+    """Start our server on a data directory."""
+    return Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", str(data))
+
+
+@contextmanager
+def served_beside_bare() -> Iterator[tuple[dict[str, Process], Path]]:
+    """Start our server and the peer, and stop them; yield them and a directory on the disk."""
+    with scratch() as directory, ExitStack() as stack:
+        servers = {"ours": serve(directory / "data"), "bare": Process(__file__)}
+        for server in servers.values():
+            stack.callback(server.stop)
+        yield servers, directory
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Make a directory here, where the disk is a disk, and remove it."""
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
+        yield Path(name)
+
+
+# --- Batches ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Work:
+    """A load.
+
+    Attributes
+    ----------
+    rows : int
+        Cases in a batch.
+    packed : bool
+        Whether columns travel as bytes, as bulk loaders send them.
+    rate : float or None
+        Cases offered a second; None is as many as acks allow.
+    segments : int
+        Segment keys of 10 values each.
+    """
+
+    label: str
+    rows: int
+    streams: int = 1
+    packed: bool = False
+    rate: float | None = None
+    segments: int = 0
+
+    def stream(self, number: int) -> str:
+        """Return the name of one of its streams."""
+        return f"bench/{self.segments}/{number}"
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def bodies(work: Work, stream: str) -> list[bytes]:
+    """Encode batches of random cases, without their sequence numbers."""
+    rng = np.random.default_rng(work.rows)
+    encoded = []
+    for _ in range(BODIES):
+        scores, labels = rng.normal(size=work.rows), rng.random(work.rows) < 0.05
+        if work.packed:
+            bits = np.packbits(labels, bitorder="little").tobytes()
+            cases = ingest_pb2.Cases(scores_f64le=scores.tobytes(), positives_bits=bits)
+        else:
+            cases = ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist())
+        for key in range(work.segments):
+            cases.segments.add(
+                key=f"key-{key}",
+                values=[f"value-{value}" for value in range(10)],
+                codes=rng.integers(0, 10, work.rows).tolist(),
+            )
+        encoded.append(ingest_pb2.Batch(stream=stream, cases=cases).SerializeToString())
+    return encoded
+
+
+def frame(body: bytes, sequence: int) -> bytes:
+    """Put a sequence number before an encoded batch: fields may come in any order."""
+    number = b"\x08" + _varint(sequence)
+    return b"\x12" + _varint(len(number) + len(body)) + number + body
+
+
+# --- The client ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    """What one Ingest stream saw."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    ack_seconds: list[float] = field(default_factory=list)
+
+
+async def _ingest(channel: grpc.aio.Channel, work: Work, name: str, seconds: float) -> Run:
+    """Send batches on one stream for a while."""
+    rows = work.rows
+    rate = work.rate and work.rate / work.streams
+    encoded = bodies(work, name)
+    call = channel.stream_stream(INGEST)()
+    producer = ingest_pb2.Open(producer=f"{name}-{time.monotonic_ns()}", epoch=1)
+    await call.write(ingest_pb2.IngestRequest(open=producer).SerializeToString())
+    resume = ingest_pb2.IngestResponse.FromString(await call.read()).resume
+    window = max(1, resume.max_inflight_bytes // len(encoded[0]) - 1)
+    run = Run()
+    sent_at: deque[float] = deque()
+    sent = acked = 0
+    moved = asyncio.Event()
+
+    async def read_acks() -> None:
+        nonlocal acked
+        while (raw := await call.read()) is not grpc.aio.EOF:
+            message = ingest_pb2.IngestResponse.FromString(raw)
+            if not message.HasField("ack"):
+                raise SystemExit(f"unexpected answer: {message}")
+            now = time.perf_counter()
+            for _ in range(message.ack.last_sequence - acked):
+                run.ack_seconds.append(now - sent_at.popleft())
+            acked = message.ack.last_sequence
+            moved.set()
+
+    reader = asyncio.create_task(read_acks())
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        if rate is not None and sent * rows > rate * elapsed:
+            await asyncio.sleep(rows / rate / 2)
+            continue
+        while sent - acked >= window and not reader.done():
+            moved.clear()
+            await moved.wait()
+        sent += 1
+        sent_at.append(time.perf_counter())
+        await call.write(frame(encoded[sent % BODIES], sent))
+    await call.done_writing()
+    await reader
+    run.seconds = time.perf_counter() - start
+    run.cases = acked * rows
+    if acked != sent:
+        raise SystemExit(f"{sent} batches were sent and {acked} acknowledged")
+    return run
+
+
+async def ingest(address: str, work: Work, seconds: float) -> tuple[float, list[float]]:
+    """Return cases a second over all streams, and every batch's time to its ack."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        runs = await asyncio.gather(
+            *(_ingest(channel, work, work.stream(i), seconds) for i in range(work.streams))
+        )
+    cases = sum(run.cases for run in runs)
+    return cases / max(run.seconds for run in runs), [t for run in runs for t in run.ack_seconds]
+
+
+# --- Figures ------------------------------------------------------------------------------------
+
+
+def sync_seconds(directory: Path) -> list[float]:
+    """Return how long it takes to append 4 KiB to a file and sync it, again and again."""
+    times = []
+    with (directory / "sync").open("wb", buffering=0) as file:
+        for _ in range(200):
+            start = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return times
+
+
+def percentiles_ms(seconds: list[float]) -> str:
+    """Return p50 / p99 in milliseconds."""
+    if not seconds:
+        return "-"
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+    return f"{p50:.2f} / {p99:.2f}"
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_bare_server())

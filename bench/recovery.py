@@ -1,0 +1,106 @@
+"""How long a start takes after a crash, and what a logged case takes on disk.
+
+    python bench/recovery.py [--quick]
+
+So many cases are logged as a server logs them, in batches of 1,000, and no checkpoint
+is written. Then the log is opened as at a start: first all of it is replayed, then,
+after an orderly stop, its checkpoint is read. The same with columns as bytes, as bulk
+loaders send them. Medians of three; how long the disk takes to append 4 KiB and sync
+them stands above. The system may still have the file in memory, as after a crash of
+the process; not so after a crash of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from load import BODIES, Work, bodies, frame, percentiles_ms, scratch, sync_seconds
+
+from streameval.v1 import ingest_pb2
+from streameval_server import Limits
+from streameval_server._core.core import Core, open_core
+from streameval_server._core.session import IngestSession
+from streameval_server._process.sqlite_log import SqliteStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEVER = Limits(checkpoint_bytes=1 << 62)
+ROWS = 1_000
+BATCHES_A_COMMIT = 10
+START_US = 1_767_225_600_000_000
+BUDGETS = {"replayed, s": 3.0, "from its checkpoint, s": 0.5, "bytes on disk a case": 10.0}
+
+
+def log(path: Path, work: Work, cases: int) -> None:
+    """Log cases, a millisecond apart for each batch, and crash."""
+    core = open_core(SqliteStorage(path), NEVER)
+    session = IngestSession(core.committer, NEVER)
+    opened = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="bench", epoch=1))
+    session.feed(opened.SerializeToString(), START_US)
+    encoded = bodies(work, work.stream(0))
+    for sequence in range(1, cases // work.rows + 1):
+        now_us = START_US + 1_000 * sequence
+        session.feed(frame(encoded[sequence % BODIES], sequence), now_us)
+        if sequence % BATCHES_A_COMMIT == 0:
+            core.committer.step(now_us).deliver()
+            core.applier.finish()
+    if session.error is not None or not session.idle:
+        raise SystemExit(f"not everything was logged: {session.error}")
+    core.storage.close()
+
+
+def opened(path: Path) -> tuple[Core, float]:
+    """Open it as at a start; return how many seconds that took."""
+    begin = time.perf_counter()
+    core = open_core(SqliteStorage(path), NEVER)
+    return core, time.perf_counter() - begin
+
+
+def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
+    """Return the figures of one log."""
+    log(path, work, cases)
+    size = path.stat().st_size
+    replayed: list[float] = []
+    restored: list[float] = []
+    for _ in range(3):
+        core, seconds = opened(path)
+        if core.recovery.replayed != cases // work.rows:
+            raise SystemExit(f"{core.recovery.replayed} batches were replayed")
+        replayed.append(seconds)
+        core.storage.close()
+    opened(path)[0].drain(START_US + 1_000 * cases)
+    for _ in range(3):
+        core, seconds = opened(path)
+        if core.recovery.replayed:
+            raise SystemExit("the checkpoint was not used")
+        restored.append(seconds)
+        core.storage.close()
+    figures = statistics.median(replayed), statistics.median(restored), size / cases
+    return dict(zip(BUDGETS, figures, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="1 M cases")
+    parser.add_argument("--cases", type=int, default=10_000_000)
+    arguments = parser.parse_args()
+    cases = 1_000_000 if arguments.quick else arguments.cases
+    works = {"doubles": Work("", ROWS), "bytes": Work("", ROWS, packed=True)}
+    with scratch() as directory:
+        print(
+            f"append 4 KiB and fdatasync, p50 / p99 ms: {percentiles_ms(sync_seconds(directory))}"
+        )
+        found = {name: measure(directory / name, work, cases) for name, work in works.items()}
+    print(f"{f'{cases:,} logged cases':<28}{'doubles':>10}{'bytes':>10}{'budget':>10}")
+    for what, budget in BUDGETS.items():
+        # Times are in proportion to the cases; a checkpoint is not.
+        figures = "".join(f"{found[name][what]:10.2f}" for name in works)
+        print(f"{what:<28}{figures}{'<= ' + format(budget, 'g'):>10}")
+
+
+if __name__ == "__main__":
+    main()
