@@ -1,0 +1,284 @@
+"""Writes and syncs that fail, and a disk that fills: nothing acked is lost, and health says so.
+
+The faults come from strace, so they meet SQLite's own calls, and each test looks up
+in strace's log that they did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
+
+from .faults import DEADLINE_S, Fault
+from .test_kill import STREAMS, Load
+
+ROOT = Path(__file__).parent
+MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--data")
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture
+def strace(require_command):
+    """Say that strace is needed, and that it may look at what this process starts."""
+    require_command("strace")
+    done = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
+    if done.returncode:
+        refuse(f"strace may not trace here: {done.stderr.decode().strip()}")
+
+
+def refuse(reason: str) -> None:
+    """Skip a test where it cannot run, or let it fail where nothing may be skipped."""
+    if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+# --- Every write and sync of a core's life ---------------------------------------------------
+
+
+def swept(*options: str) -> dict[tuple[str, str], int]:
+    """Run the sweep; return how many faults of each kind were met."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "disk_sweep.py"), *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = re.findall(r"^(\w+) (\S+) (\d+) of \d+$", done.stdout, re.MULTILINE)
+    return {(call, what): int(times) for call, what, times in lines}
+
+
+@pytest.mark.usefixtures("strace")
+def test_one_call_of_each_kind_fails():
+    """Once is borne: the log is opened again, and holds what was acked and nothing twice."""
+    found = swept("--times", "1")
+    assert len(found) == 10
+    assert set(found.values()) == {1}
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("strace")
+def test_many_calls_of_each_kind_fail():
+    """The same at many moments of that life."""
+    found = swept("--times", "15", "--seed", "2")
+    assert len(found) == 10
+    assert all(
+        times == 15 for (call, _), times in found.items() if call in {"fdatasync", "pwrite64"}
+    )
+
+
+# --- A server whose disk goes on failing -----------------------------------------------------
+
+
+def health(address: str) -> int:
+    """Ask a server how it is."""
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        return stub.Check(health_pb2.HealthCheckRequest(), timeout=5).status
+
+
+def wait_for(condition, what: str) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def work(load: Load, server, batches: int = 50) -> None:
+    """Send until so many more batches were acked."""
+    target = sum(load.acked) + batches
+    load.run(
+        server.address,
+        1,
+        lambda: wait_for(lambda: load.problems or sum(load.acked) >= target, "no acks"),
+    )
+    assert not load.problems
+
+
+def work_until_not_serving(load: Load, server) -> None:
+    """Send until the disk refuses, and health says so."""
+    load.run(
+        server.address,
+        1,
+        lambda: wait_for(
+            lambda: load.problems or health(server.address) == NOT_SERVING, "health says nothing"
+        ),
+    )
+    assert not load.problems
+
+
+def ask(address: str, load: Load) -> None:
+    """Query while nothing can be written: all that was acked is in the answers."""
+    with grpc.insecure_channel(address) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        for stream in range(STREAMS):
+            chosen = types_pb2.Selection(stream=f"kill/{stream}", min_revision=load.revision)
+            pieces = stub.GetState(query_pb2.GetStateRequest(selection=chosen), timeout=10)
+            assert all(piece.revision >= load.revision for piece in pieces)
+
+
+@contextlib.contextmanager
+def sick(server, disk: Path, call: str, what: str):
+    """Let all calls of a kind fail meanwhile."""
+    fault = Fault(server.popen.pid, call, what, disk.with_name("strace.txt"))
+    try:
+        yield
+    finally:
+        fault.end()
+    assert fault.hits > 1
+
+
+def ill_for_a_while(start, disk: Path, call: str, what: str) -> None:
+    """Work, fail, and work again."""
+    load = Load()
+    server = start(*MODULE, str(disk))
+    work(load, server)
+    with sick(server, disk, call, what):
+        work_until_not_serving(load, server)
+        ask(server.address, load)
+    wait_for(lambda: health(server.address) == SERVING, "it does not recover")
+    work(load, server)
+    load.check(server.address)
+    code, said = server.terminate()
+    assert code == 0
+    assert "a commit failed, its fate is unknown: cannot write to" in said
+    assert "the log is open again, at revision" in said
+    assert "Traceback" not in said
+    load.check(start(*MODULE, str(disk)).address)
+
+
+@pytest.mark.usefixtures("strace")
+def test_syncs_fail_for_a_while(start, disk):
+    """NOT_SERVING until a sync works; queries go on; producers go on from where it says."""
+    ill_for_a_while(start, disk, "fdatasync", "error=EIO")
+
+
+@pytest.mark.heavy
+@pytest.mark.usefixtures("strace")
+@pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+def test_writes_and_syncs_fail_for_a_while(start, disk, call, error):
+    """Each call with each error."""
+    ill_for_a_while(start, disk, call, f"error={error}")
+
+
+@pytest.mark.usefixtures("strace")
+def test_stopped_while_the_disk_fails(start, disk):
+    """It stops in order all the same, without what nobody was told is durable."""
+    load = Load()
+    server = start(*MODULE, str(disk))
+    work(load, server)
+    with sick(server, disk, "fdatasync", "error=EIO"):
+        work_until_not_serving(load, server)
+        code, said = server.terminate()
+    assert code == 0
+    assert "Traceback" not in said
+    load.check(start(*MODULE, str(disk)).address)
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_start_on_a_failing_disk(start, disk):
+    """One line that names the file, exit code 1, and nothing is changed."""
+    load = Load()
+    server = start(*MODULE, str(disk))
+    work(load, server)
+    server.kill()
+    log = disk.with_name("strace.txt")
+    options = ["-f", "-o", str(log), "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"]
+    command = ["strace", *options, sys.executable, *MODULE, str(disk)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    expected = f"streameval_server: cannot open {disk / 'streameval.db'}: disk I/O error\n"
+    assert done.stderr == expected
+    assert "INJECTED" in log.read_text()
+    load.check(start(*MODULE, str(disk)).address)
+
+
+# --- A disk that fills -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path, require_command):
+    """Return a directory on a disk of its own of 4 MiB, in memory."""
+    mount, umount = require_command("mount"), require_command("umount")
+    point = tmp_path / "small"
+    point.mkdir()
+    command = [mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(point)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        refuse(f"mounting a small disk needs root: {done.stderr.strip()}")
+    yield point
+    subprocess.run([umount, "-l", str(point)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    """Take all the room that there is, page by page."""
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    assert shutil.disk_usage(ballast.parent).free == 0
+
+
+def test_a_disk_that_fills(start, small_disk):
+    """NOT_SERVING when it is full, also for a start; room is made, and it goes on."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2 << 20))
+    data = small_disk / "data"
+    load = Load()
+    server = start(*MODULE, str(data))
+    work_until_not_serving(load, server)
+    assert sum(load.acked) > 0
+    ask(server.address, load)
+    assert shutil.disk_usage(small_disk).free < 1 << 20
+    ballast.unlink()
+    wait_for(lambda: health(server.address) == SERVING, "it does not recover")
+    work(load, server)
+    load.check(server.address)
+    code, said = server.terminate()
+    assert code == 0
+    assert "database or disk is full" in said
+    assert "Traceback" not in said
+    load.check(start(*MODULE, str(data)).address)
+
+
+def test_a_start_on_a_full_disk(start, small_disk):
+    """It refuses in one line, or starts and answers; when there is room all is there."""
+    data = small_disk / "data"
+    load = Load()
+    server = start(*MODULE, str(data))
+    work(load, server)
+    server.kill()
+    ballast = small_disk / "ballast"
+    fill(ballast)
+    server = start(*MODULE, str(data))
+    if server.address:
+        ask(server.address, load)
+        code, said = server.terminate()
+        assert code == 0
+    else:
+        code, said = server.ended()
+        assert code == 1
+        assert said.startswith("streameval_server: ")
+        assert said.count("\n") == 1
+    assert "Traceback" not in said
+    ballast.unlink()
+    load.check(start(*MODULE, str(data)).address)
