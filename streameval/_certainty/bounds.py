@@ -232,6 +232,12 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     return _widened(lowest, figure, -1, scale), _widened(highest, figure, 1, scale)
 
 
+def rounding_bounds(name: str, value: float) -> tuple[float, float]:
+    """Return the bounds of a figure that was computed from exact counts: its rounding. O(1)."""
+    figure = _FIGURES[name]
+    return _widened(value, figure, -1, 0.0), _widened(value, figure, 1, 0.0)
+
+
 def _widened(value: Any, figure: _Figure, outwards: int, scale: float) -> Any:
     """Move a limit outwards by the figure's rounding, never out of its range."""
     rounding = figure.ulps * float(np.finfo(np.float64).epsneg)

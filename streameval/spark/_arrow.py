@@ -1,0 +1,44 @@
+"""Spark's declared columns as Arrow's: what a task hands back must have its exact types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as st
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PLAIN = {
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+def columns(declared: str) -> st.StructType:
+    """Return columns declared as Spark's SQL declares them."""
+    return st.StructType.fromDDL(declared)
+
+
+def arrow_fields(declared: st.StructType) -> list[pa.Field]:
+    """Return the same columns for Arrow."""
+    return [pa.field(field.name, _arrow_type(field.dataType)) for field in declared]
+
+
+def shape_of(table: pa.Table, by: Iterable[str], fields: list[pa.Field]) -> pa.Schema:
+    """Return the groups' columns as they came, then these."""
+    return pa.schema([*(table.schema.field(name) for name in by), *fields])
+
+
+def _arrow_type(kind: Any) -> pa.DataType:
+    if isinstance(kind, st.ArrayType):
+        return pa.list_(_arrow_type(kind.elementType))
+    if isinstance(kind, st.MapType):
+        return pa.map_(_arrow_type(kind.keyType), _arrow_type(kind.valueType))
+    if isinstance(kind, st.StructType):
+        return pa.struct(arrow_fields(kind))
+    return _PLAIN[kind.typeName()]

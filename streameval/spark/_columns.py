@@ -1,0 +1,160 @@
+"""Which columns of a DataFrame are counted, and what may be in them.
+
+Every way to count begins with the same few columns: the groups', then the score
+as a double, the label as a boolean and the count. What cannot be counted is
+null there, and is counted as such, group by group, before anything is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from streameval._errors import InvalidInputError
+from streameval._time.times import span_us
+from streameval._values import shown
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pyspark.sql import Column, DataFrame
+
+SCORE, POSITIVE, COUNT = "__score", "__positive", "__count"
+PANE = "pane"
+_TIME_IS_BAD = "__time_is_bad"
+RESERVED = frozenset({SCORE, POSITIVE, COUNT, PANE, _TIME_IS_BAD})
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows to count.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The groups' columns, then `SCORE`, `POSITIVE` and `COUNT`.
+    by : tuple of str
+        The columns that make a group; the last is `PANE` where there are panes.
+    """
+
+    frame: DataFrame
+    by: tuple[str, ...]
+
+    def with_groups(self, columns: st.StructType) -> st.StructType:
+        """Return the groups' columns, then these."""
+        return st.StructType([*(self.frame.schema[name] for name in self.by), *columns])
+
+
+def rows_of(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    by: Sequence[str] = (),
+    count: str | None = None,
+    at: str | None = None,
+    pane: timedelta | None = None,
+) -> Rows:
+    """Return what there is to count, or refuse the columns.
+
+    Raises
+    ------
+    InvalidInputError
+        When a column is not there, or not of a kind that can be read.
+    """
+    groups = _checked_by(df, by)
+    _check_kind(df, score, "score", (st.NumericType,), "a number")
+    _check_kind(df, label, "label", (st.NumericType, st.BooleanType), "a boolean, or 1 and 0")
+    frame_columns = [sf.col(f"`{name}`") for name in groups]
+    if (at is None) != (pane is None):
+        raise InvalidInputError("at and pane need each other: give both", field="pane")
+    if at is not None and pane is not None:
+        _check_kind(df, at, "at", (st.TimestampType,), "a timestamp")
+        width = span_us(pane, field="pane")
+        micros = sf.unix_micros(sf.col(f"`{at}`"))
+        # Floored: a remainder in SQL has the sign of the dividend.
+        start = micros - sf.pmod(micros, sf.lit(width))
+        frame_columns.append(sf.timestamp_micros(start).alias(PANE))
+        groups = (*groups, PANE)
+    counted = sf.lit(1).cast("long")
+    if count is not None:
+        _check_kind(df, count, "count", (st.IntegralType,), "an integer")
+        given = sf.col(f"`{count}`").cast("long")
+        counted = sf.when(given >= 0, given)
+    frame = df.select(
+        *frame_columns,
+        _finite(sf.col(f"`{score}`").cast("double")).alias(SCORE),
+        _truth(sf.col(f"`{label}`").cast("double")).alias(POSITIVE),
+        counted.alias(COUNT),
+    )
+    if at is not None:
+        # A case without a time is in no pane; it shows as one without a score.
+        frame = frame.withColumn(SCORE, sf.when(sf.col(PANE).isNotNull(), sf.col(SCORE)))
+    return Rows(frame, groups)
+
+
+def is_bad() -> dict[str, Column]:
+    """Return, for each kind of value that cannot be counted, where it stands."""
+    return {
+        "scores": sf.col(SCORE).isNull(),
+        "labels": sf.col(POSITIVE).isNull(),
+        "counts": sf.col(COUNT).isNull(),
+    }
+
+
+def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidInputError:
+    """Return the error for a group with values that cannot be counted."""
+    what = {
+        "scores": "scores are null, NaN or infinite (or have no time)",
+        "labels": "labels are not True, False, 1 or 0",
+        "counts": "counts are null or negative",
+    }
+    found = [f"{bad[kind]:,} of {total:,} {text}" for kind, text in what.items() if bad[kind]]
+    where = ", ".join(f"{name}={value!r}" for name, value in group.items()) or "all rows"
+    field = next(kind for kind in what if bad[kind])
+    return InvalidInputError(f"{where}: {'; '.join(found)}: filter or repair them", field=field)
+
+
+def _finite(score: Column) -> Column:
+    """Return a score where it is finite, without a negative zero; null elsewhere."""
+    inside = ~sf.isnan(score) & (sf.abs(score) < float("inf"))
+    return sf.when(inside, score + sf.lit(0.0))
+
+
+def _truth(label: Column) -> Column:
+    return sf.when(label == 1, sf.lit(True)).when(label == 0, sf.lit(False))
+
+
+def _checked_by(df: DataFrame, by: object) -> tuple[str, ...]:
+    if isinstance(by, str) or not isinstance(by, Sequence):
+        raise InvalidInputError(f"by must be a list of columns, got {shown(by)}", field="by")
+    for name in by:
+        if name in RESERVED:
+            raise InvalidInputError(f"by cannot have a column called {name!r}", field="by")
+        _field(df, name, "by")
+    if len(set(by)) < len(by):
+        raise InvalidInputError(f"by must name each column once, got {list(by)}", field="by")
+    return tuple(by)
+
+
+def _check_kind(
+    df: DataFrame, name: object, field: str, kinds: tuple[type[Any], ...], wanted: str
+) -> None:
+    found = _field(df, name, field).dataType
+    if not isinstance(found, kinds):
+        raise InvalidInputError(
+            f"{field} must be {wanted}, the column {name!r} is {found.simpleString()}", field=field
+        )
+
+
+def _field(df: DataFrame, name: object, field: str) -> st.StructField:
+    if not isinstance(name, str) or name not in df.columns:
+        raise InvalidInputError(
+            f"{field} must name a column of {', '.join(df.columns)}; got {shown(name)}",
+            field=field,
+        )
+    return df.schema[name]

@@ -1,0 +1,200 @@
+"""Figures and states of the groups of a DataFrame: rows to states, states to figures."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval._evaluator import Evaluator
+from streameval._named import METRICS
+from streameval.spark._arrow import arrow_fields, columns, shape_of
+from streameval.spark._columns import refusal, rows_of
+from streameval.spark._figures import row_of, wanted
+from streameval.spark._partial import (
+    BAD,
+    PARTIAL_COLUMNS,
+    STATE,
+    TOTAL,
+    merged,
+    partial_states,
+)
+from streameval.spark._sharded import SHARDED_FIGURES, check_shards, evaluate_sharded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql import types as st
+
+    from streameval.spark._columns import Rows
+
+
+def evaluate(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    by: Sequence[str] = (),
+    count: str | None = None,
+    metrics: Iterable[str] | None = None,
+    level: float = 0.95,
+    resolution: int | None = None,
+    scale: str | None = None,
+    max_cells: int | None = None,
+    shards: int | None = None,
+) -> DataFrame:
+    """Return one row of figures for each group of a DataFrame.
+
+    Parameters
+    ----------
+    df : DataFrame
+        One row for each case, or for each distinct observation with its count.
+    score, label : str
+        Its columns: a number, higher = more positive; a boolean, or 1 and 0.
+    by : sequence of str
+        The columns that make a group; without any, all rows are one. Nulls are
+        a group of their own, as in SQL.
+    count : str, optional
+        A column of how many identical cases each row stands for.
+    metrics : list of str, optional
+        The figures; the six of a `Snapshot` by default. Others: those that a
+        server knows by name.
+    level : float
+        Nominal coverage of the intervals.
+    resolution, scale, max_cells
+        As of `Evaluator`. Without them figures are exact.
+    shards : int, optional
+        For groups whose distinct scores fit no single node: cut the scores
+        into about so many ranges of equally many rows. Figures are as exact as
+        without, and only the six of a snapshot can be had.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `by`; ``num_cases``, ``num_positive_ref``,
+        ``num_negative_ref`` and ``resolution``; a column for each figure, null
+        where it is undefined; ``intervals`` and ``bounds``, by figure, with
+        ``lower`` and ``upper``; ``reasons`` of what is undefined. A group
+        without rows has no row.
+
+    Raises
+    ------
+    InvalidInputError
+        When a column or a setting is something else. Null, NaN and infinite
+        scores, labels that are neither true nor false and negative counts are
+        refused where they are found, with the group and how many there are:
+        with `shards` by this call, else by the job (as Spark's PythonException).
+
+    Notes
+    -----
+    Without `shards` one pass, lazily: each task counts its rows, one task for
+    each group adds up the states, 8 to 16 B for each distinct score of a
+    partition, or 0.3 MB for each partition and group with ``resolution=12``. A
+    group's state must fit one task: some 10 million distinct scores do.
+
+    With `shards` the rows are read three times more, by SQL aggregates that
+    begin at once (how many, where to cut, how many above each cut); the pass
+    that sorts them is lazy. The DataFrame must give the same rows each time.
+
+    Examples
+    --------
+    ::
+
+        from streameval.spark import evaluate
+        figures = evaluate(df, score="score", label="fraud", by=["model", "country"])
+        figures.select("model", "country", "auc_pr", "intervals.auc_pr.lower").show()
+    """
+    rows = rows_of(df, score=score, label=label, by=by, count=count)
+    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
+    asked = wanted(metrics, level, known=METRICS if shards is None else SHARDED_FIGURES)
+    if shards is not None:
+        check_shards(shards, bounded=resolution is not None or max_cells is not None)
+        return evaluate_sharded(rows, asked, shards)
+
+    def figures_of(table: pa.Table) -> dict[str, Any]:
+        return row_of(merged(table, make), asked)
+
+    return _merged_by_group(rows, make, figures_of, asked.columns)
+
+
+def states(
+    df: DataFrame,
+    *,
+    score: str,
+    label: str,
+    by: Sequence[str] = (),
+    count: str | None = None,
+    at: str | None = None,
+    pane: timedelta | None = None,
+    resolution: int | None = None,
+    scale: str | None = None,
+    max_cells: int | None = None,
+) -> DataFrame:
+    """Return the state of each group, and of each pane, as bytes.
+
+    Parameters
+    ----------
+    df, score, label, by, count, resolution, scale, max_cells
+        As of `evaluate`.
+    at : str, optional
+        A column of timestamps: when each score was made.
+    pane : timedelta, optional
+        Cuts time into panes that begin at its multiples since 1970. For a
+        server: a width that divides that of the stream's panes.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `by`; ``pane``, where it begins, with `at`;
+        ``num_cases``; and ``state``, which `Evaluator.from_bytes` reads. States
+        of the same group add up with `Evaluator.merge`, whatever made them.
+
+    Raises
+    ------
+    InvalidInputError
+        As `evaluate`; also for rows without a time.
+
+    Notes
+    -----
+    One pass, lazily.
+    """
+    rows = rows_of(df, score=score, label=label, by=by, count=count, at=at, pane=pane)
+    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
+
+    def state_of(table: pa.Table) -> dict[str, Any]:
+        whole = merged(table, make)
+        return {"num_cases": whole.num_cases, STATE: whole.to_bytes()}
+
+    return _merged_by_group(rows, make, state_of, columns(f"num_cases long, {STATE} binary"))
+
+
+def _maker(**settings: Any) -> Callable[[], Evaluator]:
+    """Return what makes empty evaluators, after the settings were found good."""
+    Evaluator(**settings)
+    return partial(Evaluator, **settings)
+
+
+def _merged_by_group(
+    rows: Rows,
+    make: Callable[[], Evaluator],
+    answer: Callable[[pa.Table], dict[str, Any]],
+    answered: st.StructType,
+) -> DataFrame:
+    """Count where the rows are, bring the states of each group together, and answer."""
+    by = rows.by
+    partials = rows.frame.mapInArrow(
+        partial(partial_states, by=by, make=make), rows.with_groups(columns(PARTIAL_COLUMNS))
+    )
+    fields = arrow_fields(answered)
+
+    def of_group(table: pa.Table) -> pa.Table:
+        group = {name: table[name][0].as_py() for name in by}
+        bad = {kind: sum(table[name].to_pylist()) for kind, name in BAD.items()}
+        if any(bad.values()):
+            raise refusal(group, bad, sum(table[TOTAL].to_pylist()))
+        return pa.Table.from_pylist([group | answer(table)], schema=shape_of(table, by, fields))
+
+    return partials.groupBy(*by).applyInArrow(of_group, rows.with_groups(answered))

@@ -1,0 +1,277 @@
+"""Exact figures of groups of any size: ranges of scores, each on a node of its own.
+
+Scores are cut at fixed places, so a range is a function of the group and the
+score alone: ties are never parted, and a task that is run again, on another
+node, finds the same rows. How many cases rank above each range is known before
+the rows are sorted, so each range gives its part of every figure in one go, and
+what is put together for a group is small.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from streameval._certainty.bounds import rounding_bounds
+from streameval._certainty.estimates import limits_of
+from streameval._certainty.limits import Figure
+from streameval._certainty.shard_variance import Scatter, ShardVariance, shard_variance
+from streameval._errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval._figures.hull import Vertices
+from streameval._figures.shards import Above, Shard, places, shard_of
+from streameval._snapshot import FIGURES
+from streameval._values import shown
+from streameval.spark._arrow import arrow_fields, columns, shape_of
+from streameval.spark._columns import COUNT, POSITIVE, SCORE, is_bad, refusal
+from streameval.spark._figures import filled
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from streameval._certainty.limits import Limits
+    from streameval.spark._columns import Rows
+    from streameval.spark._figures import Wanted
+    from streameval.spark._partial import Key
+
+SHARDED_FIGURES = FIGURES
+_AREAS = ("auc_roc", "auc_pr", "average_precision")
+
+_SHARD, _CUTS, _ROWS = "__shard", "__cuts", "__rows"
+_PART = (
+    "above array<long>, ends array<double>, counts array<long>, lost string, "
+    "thresholds array<double>, fp array<long>, tp array<long>, areas array<double>, "
+    "variances string"
+)
+_MAX_SHARDS = 10_000
+
+
+def check_shards(shards: object, *, bounded: bool) -> None:
+    """Refuse what is no number of shards, and shards of what is bounded anyway."""
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= _MAX_SHARDS:
+        message = f"shards must be an integer from 1 to {_MAX_SHARDS}, got {shown(shards)}"
+        raise InvalidInputError(message, field="shards")
+    if bounded:
+        raise InvalidInputError(
+            "shards are for exact figures: a resolution or max_cells bounds the state already",
+            field="shards",
+        )
+
+
+def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
+    """Return the figures of each group. Reads the rows three times before it returns."""
+    sizes = _sizes(rows)
+    cut = _with_shards(rows, _cuts(rows, sizes, shards))
+    placed = _places(cut, rows.by)
+    parts = _parts(cut, rows, placed)
+    return _together(parts, rows, asked)
+
+
+def _sizes(rows: Rows) -> dict[Key, int]:
+    """Return how many rows each group has; refuses what cannot be counted."""
+    bad = {kind: sf.count_if(where).alias(kind) for kind, where in is_bad().items()}
+    found: dict[Key, int] = {}
+    for row in _aggregated(rows.frame, rows.by, sf.count(sf.lit(1)).alias(_ROWS), *bad.values()):
+        values = row.asDict()
+        if any(values[kind] for kind in bad):
+            group = {name: values[name] for name in rows.by}
+            raise refusal(group, {kind: values[kind] for kind in bad}, values[_ROWS])
+        found[_key(row, rows.by)] = values[_ROWS]
+    return found
+
+
+def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[float]]:
+    """Return where the scores of each group are cut, ascending; no cuts for small groups."""
+    each = max(1, -(-sum(sizes.values()) // shards))
+    wanted = {key: -(-size // each) for key, size in sizes.items() if size > each}
+    if not wanted:
+        return {}
+    finest = max(wanted.values())
+    shares = [index / finest for index in range(1, finest)]
+    quantiles = sf.percentile_approx(sf.col(SCORE), shares, max(10_000, 10 * finest)).alias(_CUTS)
+    large = rows.frame
+    if rows.by:
+        large = _joined(large, rows, dict.fromkeys(wanted, 0), "__large long")
+        large = large.where(sf.col("__large").isNotNull())
+    cuts = {}
+    for row in _aggregated(large, rows.by, quantiles):
+        key = _key(row, rows.by)
+        steps = np.arange(1, wanted[key]) * finest // wanted[key]
+        cuts[key] = sorted({row[_CUTS][step - 1] for step in steps})
+    return cuts
+
+
+def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+    """Return the rows with the number of the range that each is in, from low to high."""
+    frame = rows.frame
+    if not cuts:
+        return frame.withColumn(_SHARD, sf.lit(0))
+    if rows.by:
+        frame = _joined(frame, rows, cuts, f"{_CUTS} array<double>")
+    else:
+        frame = frame.withColumn(_CUTS, sf.array(*map(sf.lit, cuts[()])))
+    below = sf.size(sf.filter(_CUTS, lambda cut: cut <= sf.col(SCORE)))
+    numbered = sf.when(sf.col(_CUTS).isNull(), 0).otherwise(below)
+    return frame.withColumn(_SHARD, numbered).drop(_CUTS)
+
+
+def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -> DataFrame:
+    """Return the rows with a value for their group; null where there is none."""
+    names = [f"__of_{name}" for name in rows.by]
+    groups = [st.StructField(n, frame.schema[by].dataType) for n, by in zip(names, rows.by)]
+    small = frame.sparkSession.createDataFrame(
+        [(*key, value) for key, value in values.items()],
+        st.StructType([*groups, *columns(column)]),
+    )
+    same = [frame[by].eqNullSafe(small[name]) for by, name in zip(rows.by, names)]
+    return frame.join(sf.broadcast(small), same, "left").drop(*names)
+
+
+def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, Above]:
+    """Return where each range of each group stands, by the group's key and its number."""
+    positives = sf.sum(sf.when(sf.col(POSITIVE), sf.col(COUNT)).otherwise(0)).alias("p")
+    negatives = sf.sum(sf.when(sf.col(POSITIVE), 0).otherwise(sf.col(COUNT))).alias("n")
+    groups: dict[Key, dict[int, tuple[int, int]]] = {}
+    for row in _aggregated(cut, (*by, _SHARD), positives, negatives):
+        groups.setdefault(_key(row, by), {})[row[_SHARD]] = (row["p"], row["n"])
+    placed: dict[Key, Above] = {}
+    for key, ranges in groups.items():
+        numbers = sorted(ranges, reverse=True)
+        for number, above in zip(numbers, places([ranges[number] for number in numbers])):
+            placed[*key, number] = above
+    return placed
+
+
+def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, Above]) -> DataFrame:
+    """Return what each range contributes."""
+    by = rows.by
+    part_columns = columns(_PART)
+    fields = arrow_fields(part_columns)
+
+    def of_shard(table: pa.Table) -> pa.Table:
+        shape = shape_of(table, by, fields)
+        key = tuple(table[name][0].as_py() for name in (*by, _SHARD))
+        ev = Evaluator()
+        ev.add_cases(
+            labels=table[POSITIVE].to_numpy(),
+            scores=table[SCORE].to_numpy(),
+            counts=table[COUNT].to_numpy(),
+        )
+        if not ev.num_cases:  # all its rows have the count 0
+            return shape.empty_table()
+        if key not in placed:
+            raise InvalidInputError(
+                f"{dict(zip(by, key))} has rows that were not there before: the DataFrame must "
+                "give the same rows each time it is read",
+                field="df",
+            )
+        row = _part_row(ev, placed[key])
+        return pa.Table.from_pylist([dict(zip(by, key)) | row], schema=shape)
+
+    return cut.groupBy(*by, _SHARD).applyInArrow(of_shard, rows.with_groups(part_columns))
+
+
+def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
+    """Put the ranges of each group together."""
+    by = rows.by
+    fields = arrow_fields(asked.columns)
+
+    def of_group(table: pa.Table) -> pa.Table:
+        group = {name: table[name][0].as_py() for name in by}
+        parts = [_read_part(part) for part in table.drop_columns(list(by)).to_pylist()]
+        parts.sort(key=lambda part: -part[0].high)
+        whole, variances = parts[0]
+        for shard, others in parts[1:]:
+            whole = whole + shard
+            variances = {name: variances[name] + others[name] for name in variances}
+        row = group | _group_row(whole, variances, asked)
+        return pa.Table.from_pylist([row], schema=shape_of(table, by, fields))
+
+    return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(asked.columns))
+
+
+def _part_row(ev: Evaluator, above: Above) -> dict[str, Any]:
+    """Return a part as columns; numbers of any size as text."""
+    shard = shard_of(ev._view(), above)
+    groups = ev._view().groups
+    has_both = min(above.P, above.N) >= 2
+    variances = [shard_variance(groups, above, name) for name in _AREAS] if has_both else []
+    return {
+        "above": [above.tp, above.fp, above.P, above.N],
+        "ends": [shard.high, shard.low],
+        "counts": [shard.positives, shard.negatives],
+        "lost": str(shard.lost),
+        "thresholds": shard.corners.thresholds.tolist(),
+        "fp": shard.corners.fp.tolist(),
+        "tp": shard.corners.tp.tolist(),
+        "areas": [shard.auc_pr, shard.average_precision],
+        "variances": json.dumps([_numbers(each) for each in variances]),
+    }
+
+
+def _numbers(part: ShardVariance) -> list[float]:
+    scatters = (part.positive, part.negative)
+    flat = [x for each in scatters for x in (each.count, each.mean, each.squares)]
+    return [*flat, part.per_positive, part.per_negative, part.slope]
+
+
+def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
+    corners = Vertices(
+        thresholds=np.array(row["thresholds"], dtype=np.float64),
+        fp=np.array(row["fp"], dtype=np.int64),
+        tp=np.array(row["tp"], dtype=np.int64),
+    )
+    (high, low), (positives, negatives) = row["ends"], row["counts"]
+    auc_pr, average_precision = row["areas"]
+    shard = Shard(
+        above=Above(*row["above"]),
+        high=high,
+        low=low,
+        positives=positives,
+        negatives=negatives,
+        lost=int(row["lost"]),
+        corners=corners,
+        auc_pr=auc_pr,
+        average_precision=average_precision,
+    )
+    variances = {
+        name: ShardVariance(Scatter(*each[:3]), Scatter(*each[3:6]), *each[6:])
+        for name, each in zip(_AREAS, json.loads(row["variances"]))
+    }
+    return shard, variances
+
+
+def _group_row(whole: Shard, variances: dict[str, ShardVariance], asked: Wanted) -> dict[str, Any]:
+    P, N = whole.above.P, whole.above.N
+    computed = whole.figures()
+    spread = {name: each.variance() for name, each in variances.items()}
+    share = computed["prevalence"]
+    spread["prevalence"] = share * (1 - share) / (P + N)
+    intervals: dict[str, Limits] = {}
+    for name in asked.with_interval:
+        figure = Figure(computed[name], spread.get(name, np.nan), P, N)
+        intervals[name] = limits_of(figure, name, 1 - asked.level)
+    figures = {name: computed[name] for name in asked.names}
+    return filled(
+        positives=P,
+        negatives=N,
+        resolution=None,
+        figures=figures,
+        intervals=intervals,
+        bounds={name: rounding_bounds(name, figures[name]) for name in asked.with_bounds},
+        reasons={},
+    )
+
+
+def _aggregated(frame: DataFrame, by: tuple[str, ...], *columns: Column) -> list[Any]:
+    rows: list[Any] = frame.groupBy(*by).agg(*columns).collect()
+    return rows
+
+
+def _key(row: Any, by: tuple[str, ...]) -> Key:
+    return tuple(row[name] for name in by)
