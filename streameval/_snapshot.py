@@ -78,7 +78,7 @@ class Snapshot:
         From a server: the figures that were asked for, which may be others
         than those above; those above that were not asked for are nan.
     window : (datetime, datetime) or None
-        From a server: the time [start, end) that is covered, in whole panes;
+        Of a window: the time [start, end) that is covered, in whole panes;
         None is all time.
     segment : (str, str) or None
         From a server: the slice, as key and value; None is the whole.

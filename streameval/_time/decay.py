@@ -57,8 +57,8 @@ class DecayedWindow(Window):
         """Return an evaluator with the weighted counts; its intervals would be too narrow."""
         return super().evaluator()
 
-    def snapshot(self) -> Snapshot:
-        """Return the figures, of the weighted counts; the counts are undecayed. O(G), once."""
+    def _figures(self) -> Snapshot:
+        """Return the figures of the weighted counts; the counts are undecayed."""
         return self._state.cached(
             "snapshot",
             lambda: replace(take_snapshot(self), **self.counted._asdict()),

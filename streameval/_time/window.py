@@ -6,6 +6,7 @@ one of its parts is a window too, so that a part can be compared with the rest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._counts.state import State, merge_states, subtract_states
@@ -114,7 +115,11 @@ class Window(EvaluatorQueries):
         return Evaluator._of(self._state)
 
     def snapshot(self) -> Snapshot:
-        """Return the figures. O(G), once."""
+        """Return the figures, with the time that they cover. O(G), once."""
+        return replace(self._figures(), window=(self.start, self.end))
+
+    def _figures(self) -> Snapshot:
+        # Windows of other lengths may share the state: what is kept has no time.
         return self._state.cached("snapshot", lambda: take_snapshot(self))
 
     def without(self, part: Window) -> Window:

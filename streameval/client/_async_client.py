@@ -8,7 +8,7 @@ from streameval.client import _questions
 from streameval.client._async_core import AsyncCore
 from streameval.client._async_stream import AsyncStream
 from streameval.client._async_transport import AsyncTransport
-from streameval.client._client import check_settings
+from streameval.client._client import check_seconds, check_settings
 from streameval.client._convert import read_info
 from streameval.client._credentials import Credentials
 from streameval.client._routing import check_addresses
@@ -93,6 +93,7 @@ class AsyncClient:
         timeout_s: float = 10.0,
     ) -> None:
         self.addresses = check_addresses(address)
+        check_seconds(linger_s=linger_s, timeout_s=timeout_s)
         check_settings(
             when_full="drop",
             producer=producer,

@@ -98,16 +98,19 @@ class AsyncStream(CaseVerbs, IdVerbs, Selecting):
     async def operating_points(
         self,
         *,
-        max_points: int = 0,
+        max_points: int | None = None,
         window: Window = None,
         half_life: timedelta | None = None,
         segment: tuple[str, str] | None = None,
         mature_after: timedelta | None = None,
     ) -> OperatingPoints:
-        """Return operating points, thinned; as `Stream.operating_points`."""
+        """Return all operating points, or thinned; as `Stream.operating_points`."""
         chosen = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
+        if max_points is None:
+            state = await self._core.ask(_questions.evaluator(chosen, self._core.revision))
+            return state.operating_points()
         return await self._core.ask(
             _questions.operating_points(chosen, self._core.revision, max_points)
         )

@@ -189,19 +189,19 @@ class Stream(CaseVerbs, IdVerbs, Selecting):
     def operating_points(
         self,
         *,
-        max_points: int = 0,
+        max_points: int | None = None,
         window: Window = None,
         half_life: timedelta | None = None,
         segment: tuple[str, str] | None = None,
         mature_after: timedelta | None = None,
     ) -> OperatingPoints:
-        """Return operating points, thinned to what a plot needs.
+        """Return the operating points: all of them, or as many as a plot needs.
 
         Parameters
         ----------
-        max_points : int
-            At most about so many; 0 means 2,048. The hull's vertices are always
-            among them.
+        max_points : int, optional
+            At most about so many, 1 or more: the server thins them, and always
+            keeps the hull's vertices. Without it, all, from the whole state.
         window, half_life, segment, mature_after
             Which cases: see `Selection`. With a half-life they are weighted.
 
@@ -213,6 +213,10 @@ class Stream(CaseVerbs, IdVerbs, Selecting):
         chosen = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
+        if max_points is None:
+            return self._core.ask(
+                _questions.evaluator(chosen, self._core.revision)
+            ).operating_points()
         return self._core.ask(_questions.operating_points(chosen, self._core.revision, max_points))
 
     def roc_hull(

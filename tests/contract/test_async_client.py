@@ -119,6 +119,8 @@ def test_every_verb(address: str) -> None:
             assert (await stream.snapshot(window=HOUR)).num_cases == 2
             assert (await stream.evaluator(segment=("country", "US"))).num_cases == 2
             assert (await stream.operating_points(window=3 * HOUR)).P == 3
+            few = await stream.operating_points(max_points=2)
+            assert few.tp[-1] == (await stream.operating_points()).tp[-1]
             assert (await stream.roc_hull()).N == 2
             rows = await stream.series(now - 3 * HOUR, now, timedelta(hours=1))
             assert sum(row.num_cases for row in rows) >= 2

@@ -337,7 +337,7 @@ def test_bad_rows_are_refused_at_the_call(address: str) -> None:
         with pytest.raises(InvalidInputError, match="count must be a non-negative integer"):
             stream.add_misses(-1)
         with pytest.raises(InvalidInputError, match="max_points"):
-            stream.operating_points(max_points=-1)
+            stream.operating_points(max_points=0)
         stream.add_cases(labels=[], scores=[])
         stream.add_cases(labels=[1], scores=[1.0], counts=[0])
         stream.add_misses(0)
@@ -478,8 +478,11 @@ def _cut_again_and_again(address: str) -> None:
     assert cutter.cuts > 5
     assert statistics.acked == 80_000
     with Client(address) as client:
-        points = client.stream("cut/off").operating_points(max_points=200_000)
+        points = client.stream("cut/off").operating_points()
         assert points.tp.tolist() == list(range(80_001))
+        few = client.stream("cut/off").operating_points(max_points=500)
+        assert len(few) == 500
+        assert (few.tp[0], few.tp[-1]) == (0, 80_000)
 
 
 def run_script(address: str, code: str) -> subprocess.CompletedProcess[str]:

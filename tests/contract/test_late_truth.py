@@ -114,6 +114,58 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "settings", "text"),
+    [
+        ("pane", {"pane": {"seconds": 3600}}, "pane cannot change: panes cannot be cut anew"),
+        (
+            "resolution",
+            {"resolution": 8},
+            "resolution cannot change: panes have forgotten the other bits",
+        ),
+        (
+            "scale",
+            {"scale": stream_pb2.SCALE_PROBABILITY},
+            "scale cannot change: panes have forgotten the scores",
+        ),
+        (
+            "segment_keys",
+            {"segment_keys": ["plan"]},
+            "segment_keys can only be added: 'country' has slices already",
+        ),
+    ],
+)
+def test_what_cannot_change_says_why(
+    wire: Wire, fresh: str, path: str, settings: dict[str, object], text: str
+) -> None:
+    """And nothing of such a request does, also not what could."""
+    created(wire, fresh, segment_keys=["country"])
+    request = stream_pb2.UpdateStreamRequest(
+        stream=stream_pb2.Stream(
+            name=fresh, settings=stream_pb2.StreamSettings(max_pending=5, **settings)
+        )
+    )
+    request.update_mask.paths.extend(["settings.max_pending", f"settings.{path}"])
+    refused = failure(lambda: wire.streams.UpdateStream(request))
+    assert (refused.code, refused.fields) == (
+        Code.FAILED_PRECONDITION,
+        [(f"stream.settings.{path}", text)],
+    )
+    found = wire.streams.GetStream(stream_pb2.GetStreamRequest(name=fresh))
+    assert found.stream.settings.max_pending == 2_000_000
+
+
+@pytest.mark.parametrize("paths", [[], ["settings.color"], ["name"]])
+def test_masks_name_settings(wire: Wire, fresh: str, paths: list[str]) -> None:
+    """An empty mask does not mean all of them, and a slip is no setting."""
+    created(wire, fresh)
+    request = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=fresh))
+    request.update_mask.paths.extend(paths)
+    refused = failure(lambda: wire.streams.UpdateStream(request))
+    assert refused.code == Code.INVALID_ARGUMENT
+    assert refused.fields[0][0] == "update_mask"
+
+
 def merge_requests(
     stream: str, epoch: int, evaluator: Evaluator, *, size: int = 50, **header: object
 ) -> Iterator[pb.MergeRequest]:
@@ -176,6 +228,28 @@ def test_a_merge_that_breaks_off_changes_nothing(
     assert failure(lambda: wire.streams.GetStream(missing)).code == Code.NOT_FOUND
     assert not wire.ingest.Merge(iter(requests)).duplicate
     assert counts(snapshot(wire, 0, stream=fresh)) == (1, 2)
+
+
+def test_merges_go_with_the_streams_settings(wire: Wire, fresh: str, counted: Evaluator) -> None:
+    """States name declared keys and times that are kept; else none of them counts."""
+    created(wire, fresh, segment_keys=["country"])
+    good = pb.PaneState(evaluator=counted.to_bytes())
+    country = types_pb2.Segment(key="country", value="US")
+    plan = types_pb2.Segment(key="plan", value="pro")
+    for bad, at in (
+        (pb.PaneState(segments=[plan], evaluator=counted.to_bytes()), "segments[0].key"),
+        (pb.PaneState(event_time_us=1, evaluator=counted.to_bytes()), "event_time_us"),
+        (pb.PaneState(segments=[country], evaluator=b"none"), "evaluator"),
+    ):
+        data = pb.MergeStates(states=[good, bad]).SerializeToString()
+        header = pb.MergeHeader(
+            stream=fresh, source="edge", epoch=1, total_bytes=len(data), crc32=zlib.crc32(data)
+        )
+        requests = [pb.MergeRequest(header=header), pb.MergeRequest(data=data)]
+        refused = failure(lambda requests=requests: wire.ingest.Merge(iter(requests)))
+        assert refused.code == Code.INVALID_ARGUMENT
+        assert refused.fields[0][0] == f"states[1].{at}"
+    assert counts(snapshot(wire, 0, stream=fresh)) == (0, 0)
 
 
 def test_a_state_that_was_read_can_be_merged(wire: Wire, fresh: str, counted: Evaluator) -> None:

@@ -174,6 +174,23 @@ def test_decayed_intervals_do_not_take_weights_for_cases() -> None:
         assert widths[2] == pytest.approx(whole.interval(name).width, rel=0.02)
 
 
+def test_snapshots_say_which_time_they_cover() -> None:
+    """Two windows of the same counts say their own; all that is kept as well, when decayed."""
+    windowed = WindowedEvaluator(pane=MINUTE, retention=DAY)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    windowed.add_case(True, 0.5, at=start)
+    windowed.add_case(False, 0.25, at=start)
+    for window in (
+        windowed.between(start, start + MINUTE),
+        windowed.between(start, start + 5 * MINUTE),
+        windowed.decayed(DAY),
+    ):
+        snapshot = window.snapshot()
+        assert snapshot.window == (window.start, window.end)
+        assert snapshot.num_cases == 2
+        assert str(window.start)[:16] in str(snapshot)
+
+
 def test_decayed_snapshot_counts_are_undecayed() -> None:
     """The snapshot of a decayed window reports the cases that there are."""
     windowed = WindowedEvaluator()
