@@ -1,0 +1,33 @@
+"""``streameval health``: one word and an exit code, for probes. Needs no token."""
+
+from __future__ import annotations
+
+import grpc
+
+from streameval._errors import StreamEvalError
+from streameval.cli._connect import transport
+
+try:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+except ModuleNotFoundError as error:
+    raise StreamEvalError(f"{error.name} is missing; pip install 'streameval[server]'") from error
+
+
+def health(address: str, timeout_s: float) -> bool:
+    """Print what a server says of itself, and return whether it serves.
+
+    Raises
+    ------
+    StreamEvalError
+        When it does not answer in time.
+    """
+    way = transport(address)
+    try:
+        check = health_pb2_grpc.HealthStub(way.channel()).Check
+        answer = check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+    except grpc.RpcError as error:
+        raise StreamEvalError(f"{address}: {error.details()}") from error  # type: ignore[attr-defined]
+    finally:
+        way.close()
+    print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
