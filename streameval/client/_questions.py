@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.client._answers import SegmentRanking, StreamComparison, StreamInfo
 
 A = TypeVar("A")
-Service = Literal["QueryService", "StreamService", "IngestService"]
+Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
 
 Dialogue = Generator["Question[Any]", Any, A]
 """A dialogue that returns an A."""
@@ -95,9 +95,9 @@ def evaluator(chosen: Selection, revision: int) -> Question[Evaluator]:
 def operating_points(
     chosen: Selection, revision: int, max_points: int
 ) -> Question[OperatingPoints]:
-    """Ask for operating points."""
-    if max_points < 0:
-        message = f"max_points must be 0 or more, got {max_points}"
+    """Ask for operating points, thinned."""
+    if max_points < 1:
+        message = f"max_points must be 1 or more, got {max_points}"
         raise InvalidInputError(message, field="max_points")
     request = query_pb2.GetCurveRequest(
         selection=chosen.to_message(revision),
