@@ -282,3 +282,17 @@ def test_a_start_on_a_full_disk(start, small_disk):
     assert "Traceback" not in said
     ballast.unlink()
     load.check(start(*MODULE, str(data)).address)
+
+
+def test_a_directory_that_cannot_be_used(start, small_disk):
+    """One line and exit code 1: a full disk, a file, a place for no directory."""
+    fill(small_disk / "ballast")
+    (small_disk / "file").touch()
+    for path, reason in (
+        (small_disk / "new", "No space left on device"),
+        (small_disk / "file", "File exists"),
+        (Path("/proc/nothing"), "No such file or directory"),
+    ):
+        code, said = start(*MODULE, str(path)).ended()
+        assert code == 1
+        assert said == f"streameval_server: cannot use the data directory {path}: {reason}\n"

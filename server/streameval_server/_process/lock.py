@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
+from streameval_server._core.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +28,16 @@ class DirectoryLock:
     ------
     DataDirectoryInUseError
         When another process (or another server of this one) holds it.
+    StorageError
+        When it cannot be made or written to.
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = directory / "lock"
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _cannot_use(directory, error) from error
         try:
             _lock(self._fd)
         except OSError as error:
@@ -44,13 +49,21 @@ class DirectoryLock:
                 f"{f' (process {holder})' if holder else ''}: "
                 "stop it, or give this one a directory of its own with --data"
             ) from error
-        os.ftruncate(self._fd, 0)
-        os.lseek(self._fd, 0, os.SEEK_SET)
-        os.write(self._fd, f"{os.getpid()}\n".encode())
+        try:
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            os.close(self._fd)
+            raise _cannot_use(directory, error) from error
 
     def release(self) -> None:
         """Let another server have the directory."""
         os.close(self._fd)
+
+
+def _cannot_use(directory: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot use the data directory {directory}: {error.strerror}")
 
 
 if sys.platform == "win32":
