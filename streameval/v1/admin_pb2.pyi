@@ -62,6 +62,7 @@ class GetServerStatusResponse(_message.Message):
     DISK_FIELD_NUMBER: _builtins.int
     COMMITS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    GRPC_ADDRESS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version that it runs."""
     serving: _builtins.bool
@@ -92,6 +93,8 @@ class GetServerStatusResponse(_message.Message):
     """Memory that all streams take, about."""
     max_state_bytes: _builtins.int
     """Above this ingest is refused; 0 means no limit."""
+    grpc_address: _builtins.str
+    """Where it serves gRPC, HOST:PORT."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started to serve."""
@@ -139,10 +142,11 @@ class GetServerStatusResponse(_message.Message):
         disk: Global___Disk | None = ...,
         commits: Global___CommitTimes | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        grpc_address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

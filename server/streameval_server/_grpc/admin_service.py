@@ -17,7 +17,7 @@ from streameval_server._process.runtime import now_us
 from streameval_server._process.server_status import server_status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
     from typing import Any
 
@@ -35,8 +35,9 @@ PIECE_BYTES = 1 << 20
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """What an operator asks for."""
 
-    def __init__(self, runtime: Runtime, limits: Limits) -> None:
+    def __init__(self, runtime: Runtime, limits: Limits, address: Callable[[], str]) -> None:
         self._runtime = runtime
+        self._address = address
         self._limits = limits
         self._start_us = now_us()
         self._copying = False
@@ -55,7 +56,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             return await runtime.queries.run(
                 "server status",
                 lambda: server_status(
-                    runtime, self._limits, start_us=self._start_us, now_us=now_us()
+                    runtime,
+                    self._limits,
+                    address=self._address(),
+                    start_us=self._start_us,
+                    now_us=now_us(),
                 ),
             )
 

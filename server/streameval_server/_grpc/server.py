@@ -42,6 +42,12 @@ SERVICES = tuple(
 _LAST_WORDS_S = 0.5
 """What is being sent when all calls have ended gets so long to be sent."""
 
+_HANDSHAKE_MS = 20_000
+"""A connection that has not said by then what it wants is closed."""
+
+_PING_AFTER_MS, _PING_TIMEOUT_MS = 60_000, 20_000
+"""Who says nothing for so long is asked whether it is there, and has so long to answer."""
+
 _REFRESH_S = 1.0
 """A changed tokens file is noticed after at most so long."""
 
@@ -83,7 +89,7 @@ class Server:
             IngestService(self.runtime, settings.limits),
             QueryService(self.runtime),
             StreamService(self.runtime),
-            AdminService(self.runtime, settings.limits),
+            AdminService(self.runtime, settings.limits, lambda: self.address),
         )
         self.methods = Methods()
         self._add_services_to(self.methods)
@@ -131,8 +137,9 @@ class Server:
             options=(
                 ("grpc.max_receive_message_length", most),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
-                ("grpc.keepalive_time_ms", 60_000),
-                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+                ("grpc.keepalive_time_ms", _PING_AFTER_MS),
+                ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ),

@@ -33,7 +33,7 @@ _SLOW_S = 0.1
 
 
 def server_status(
-    runtime: Runtime, limits: Limits, *, start_us: int, now_us: int
+    runtime: Runtime, limits: Limits, *, address: str, start_us: int, now_us: int
 ) -> admin_pb2.GetServerStatusResponse:
     """Return how the server is. For query threads: looks at the disk."""
     committer, applier, engine = runtime.core.committer, runtime.core.applier, runtime.core.engine
@@ -56,6 +56,7 @@ def server_status(
         pending=engine.kept_ids,
         state_bytes=engine.memory_bytes,
         max_state_bytes=limits.max_state_bytes,
+        grpc_address=address,
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
