@@ -5,6 +5,8 @@ import { h } from "./dom.js";
 import { count, span } from "./format.js";
 import { toStream, toStreams } from "./route.js";
 
+const GRPC_PORT = 50051; // what a server listens on that was not told otherwise
+
 function state(id, title, ...content) {
   return h("section", { class: "state card", id, "aria-labelledby": `${id}-title` },
     h("h2", { id: `${id}-title` }, title), ...content);
@@ -13,9 +15,10 @@ function state(id, title, ...content) {
 const code = (text) => h("pre", { tabindex: 0 }, h("code", {}, text));
 
 /** No streams at all: the five lines that send a first prediction. */
-export function emptyServer({ host, port, needsToken }) {
-  const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-  const secured = `${location.protocol === "https:" ? ", tls=True" : ""}${needsToken ? ', token="sv1.…"' : ""}`;
+export function emptyServer(grpcAddress) {
+  const port = grpcAddress?.match(/:(\d+)$/)?.[1] ?? GRPC_PORT;
+  const address = `${location.hostname}:${port}`;
+  const secured = `${location.protocol === "https:" ? ", tls=True" : ""}${token.get() ? ', token="sv1.…"' : ""}`;
   return state("empty-server", "No predictions yet",
     h("p", {}, "Send the first one, and its label, from Python. This page notices."),
     h("p", { class: "step" }, "Once: ", h("code", {}, "pip install 'streameval[client]'")),

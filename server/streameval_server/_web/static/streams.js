@@ -104,12 +104,22 @@ export class StreamsView {
     this.isBroken = false;
     if (isOther) {
       for (const name of this.entries.keys()) if (!names.includes(name)) this.entries.delete(name);
-      if (!names.length) this.server = await get("v1/server", {}, this.signal);
+      if (!names.length) this.server = await this.describe();
       this.figures.ask();
       this.show();
     }
     if (!names.length) this.context.connection("live");
-    this.names.ask();
+    this.names.ask(); // streams come and go
+  }
+
+  /** What the server tells of itself, to those who may know. */
+  async describe() {
+    try {
+      return await get("v1/server", {}, this.signal);
+    } catch (error) {
+      if (error instanceof ApiError && error.isDenied) return {};
+      throw error;
+    }
   }
 
   async loadFigures() {
@@ -142,7 +152,11 @@ export class StreamsView {
     const signal = AbortSignal.any([this.listening.signal, this.signal]);
     watch("v1/streams:watch", { streams: names.toSorted().slice(0, 100), ...this.fields() }, {
       signal,
-      heard: (answer) => { this.take(answer); this.show(); },
+      heard: (answer) => {
+        this.take(answer);
+        for (const name of answer.gone) this.entries.delete(name);
+        this.show();
+      },
       state: (state, error) => {
         this.context.connection(state);
         if (state === "refused") this.fail(error);
@@ -170,7 +184,7 @@ export class StreamsView {
       this.more.hidden = true;
       this.table = null;
       if (!this.list.querySelector("#empty-server")) {
-        fill(this.list, emptyServer({ host: location.hostname, port: this.server.grpcPort ?? 50051, needsToken: this.server.tokensRequired }));
+        fill(this.list, emptyServer(this.server.grpcAddress));
       }
       return;
     }
