@@ -233,6 +233,37 @@ def test_a_failed_checkpoint_is_a_failed_write():
     assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
 
 
+@pytest.mark.parametrize("damaged", ["part", "manifest"])
+def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged):
+    """The log took its place at the start; the next checkpoint has everything anew."""
+    storage = FlakyStorage()
+    core = open_core(storage, Limits())
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    core.drain(NOW)
+    if damaged == "part":
+        storage.parts["stream/s", 1][0] += b"!"
+    else:
+        storage._manifest += b"!"
+    core = open_core(storage, Limits())
+    assert core.recovery.checkpoint_error is not None
+    session, _ = opened(core)
+    session.feed(frame(2), NOW)
+    storage.fail = "lose"
+    core.committer.step(NOW).deliver()
+    storage.fail = None
+    core.committer.recover()
+    assert core.committer.state is State.SERVING
+    assert core.committer.checkpoint_revision == 0
+    session, _ = opened(core)
+    session.feed(frame(2, stream="t"), NOW)
+    core.drain(NOW)
+    again = open_core(storage, Limits())
+    assert again.recovery.checkpoint_error is None
+    assert again.recovery.checkpoint_revision == 2
+    assert (counted(again), counted(again, "t")) == (1, 1)
+
+
 def test_unknown_streams_without_auto_create():
     """NOT_FOUND, durably; an empty batch does nothing and needs no stream."""
     core = open_core(MemoryStorage(), Limits(), auto_create=False)

@@ -173,6 +173,11 @@ class CheckpointWriter:
         The current manifest, which has the parts that did not change.
     base
         The log's base, whose parts stay.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What is current once everything is written.
     """
 
     def __init__(
@@ -186,7 +191,7 @@ class CheckpointWriter:
         for name, data in checkpoint.changed.items():
             parts[name] = PartEntry(revision, len(data), zlib.crc32(data))
             self._pieces.extend(pieces(name, revision, data))
-        self._manifest = Manifest(revision, checkpoint.received_us, parts)
+        self.manifest = Manifest(revision, checkpoint.received_us, parts)
         self._superseded = [
             (name, part.revision)
             for name, part in old.items()
@@ -206,9 +211,9 @@ class CheckpointWriter:
             failpoint("checkpoint.part.after")
             return None
         failpoint("checkpoint.manifest.before")
-        storage.write_manifest(self._manifest.to_bytes(), self._superseded)
+        storage.write_manifest(self.manifest.to_bytes(), self._superseded)
         failpoint("checkpoint.manifest.after")
-        return self._manifest
+        return self.manifest
 
 
 def pieces(part: str, revision: int, data: bytes) -> Iterator[PartRow]:

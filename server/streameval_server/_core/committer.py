@@ -128,6 +128,7 @@ class Committer:
         self._manifest = manifest
         self._base = base
         self._writer: CheckpointWriter | None = None
+        self._unsure: Manifest | None = None
         self._compaction: Compaction | None = None
         self._when_compacted: Callable[[Compacted | RequestError], None] | None = None
         self._state = State.SERVING
@@ -373,6 +374,7 @@ class Committer:
         """Stop: what the storage holds is unknown until it was read back."""
         self._state = State.FAILED
         self._error = error
+        self._unsure = None if self._writer is None else self._writer.manifest
         self._writer = None
         self._compacted(_unavailable())
         self._storage.close()
@@ -402,7 +404,6 @@ class Committer:
             rows = list(self._storage.read(self._revision))
             entries = [entry_of(row) for row in rows]
             manifest = self._storage.manifest()
-            current = None if manifest is None else Manifest.from_bytes(manifest)
             base = read_base(self._storage)
         except StorageError as error:
             self._error = error
@@ -412,7 +413,9 @@ class Committer:
             return result
         failpoint("recover.read")
         self._advance(entries, sum(len(row.payload) for row in rows))
-        self._manifest = current
+        if self._unsure is not None and manifest == self._unsure.to_bytes():
+            # Any other was current before, or was found damaged at the start.
+            self._manifest = self._unsure
         self._base = base
         self._applier.checkpoint_done(self.checkpoint_revision)
         self._error = None
