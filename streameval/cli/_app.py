@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from streameval import __version__
-from streameval.cli import _evaluate, _remote, _replay, _serve
+from streameval.cli import _evaluate, _remote, _serve
+from streameval.cli._admin import admin
 from streameval.cli._auc import Format, auc
 from streameval.cli._connect import Connection, chosen
+from streameval.cli._options import Address, AsJson, SegmentOption, Window
 from streameval.cli._output import one_line_errors
 from streameval.cli._rows import Layout
 
@@ -34,14 +36,6 @@ PositiveLabel = Annotated[
     str | None,
     typer.Option("--positive", help="The label that means positive. [default: 1 or true]"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Window = Annotated[
-    str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
-]
-SegmentOption = Annotated[
-    str | None, typer.Option(help="One slice, for instance country=US. [default: the whole]")
-]
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
 
 
 @app.command()
@@ -172,6 +166,21 @@ def query(
 
 
 @app.command()
+def health(
+    address: Address,
+    *,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
+) -> None:
+    """Print whether a server serves; exit code 1 when it does not. For probes."""
+    with one_line_errors():
+        from streameval.cli import _health  # noqa: PLC0415 - needs a package of the server's
+
+        serving = _health.health(address, timeout)
+    if not serving:
+        raise typer.Exit(1)
+
+
+@app.command()
 def serve(
     *,
     listen: Annotated[
@@ -253,63 +262,7 @@ def serve(
         _serve.serve(flags, config=config, only_print=print_config)
 
 
-admin = typer.Typer(help="Look after a server.", no_args_is_help=True)
 app.add_typer(admin, name="admin")
-
-
-@admin.command(name="token")
-def token_command(
-    name: Annotated[str, typer.Argument(metavar="ID", help="What the token is called in the log.")],
-    *,
-    file: Annotated[
-        Path,
-        typer.Option(
-            "--tokens",
-            envvar="STREAMEVAL_TOKENS",
-            help="The server's tokens file; made when there is none.",
-        ),
-    ],
-    scopes: Annotated[
-        list[str], typer.Option("--scope", metavar="ingest|query|admin", help="What it is for.")
-    ],
-    streams: Annotated[
-        list[str] | None,
-        typer.Option("--stream", help="Only this stream and those below it. [default: all]"),
-    ] = None,
-) -> None:
-    """Make a token, add it to the tokens file as a hash, and print it: nothing else keeps it.
-
-    A running server takes it up within a second. Delete its entry to take it away.
-    """
-    with one_line_errors():
-        _serve.create_token(file, name, scopes, streams or None)
-
-
-@admin.command(name="replay")
-def replay_command(
-    stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
-    *,
-    until: Annotated[
-        int | None,
-        typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The server's data directory. [default: the user's data directory]"),
-    ] = None,
-    window: Window = None,
-    segment: SegmentOption = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print what was known then: a stream's figures at a revision of the log.
-
-    The log is only read; a server may be running on it. A window ends with the time of that
-    revision.
-    """
-    with one_line_errors():
-        _replay.replay(
-            stream, until=until, data=data, window=window, segment=segment, as_json=as_json
-        )
 
 
 def _print_version(wanted: bool) -> None:

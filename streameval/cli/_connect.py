@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from streameval._errors import StreamEvalError
 from streameval.client import Client
+from streameval.client._credentials import Credentials
+from streameval.client._transport import Transport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +43,22 @@ class Connection:
 
 chosen: ContextVar[Connection] = ContextVar("streameval_connection")
 """What the options of this command line say."""
+
+
+def transport(address: str) -> Transport:
+    """Return the bare way to a server, for what a client has no verbs for."""
+    connection = chosen.get(Connection())
+    return Transport(
+        address,
+        Credentials(
+            address,
+            token=connection.token(),
+            tls=connection.tls,
+            root_certificates=connection.root_certificates,
+            client_certificate=connection.client_certificate,
+            client_key=connection.client_key,
+        ),
+    )
 
 
 def connect(address: str, *, when_full: WhenFull = "drop") -> Client:

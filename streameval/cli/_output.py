@@ -15,6 +15,7 @@ from streameval._errors import StreamEvalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from streameval._snapshot import Snapshot
 
@@ -93,6 +94,12 @@ def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]
 def print_json(values: object) -> None:
     """Print strict JSON: no NaN, sorted as given."""
     print(json.dumps(values, indent=2, allow_nan=False))
+
+
+def print_backup(file: Path, revision: int, size: int, digest: str) -> None:
+    """Say which backup was written."""
+    out.print(f"revision {revision} is in {file}: {size:,} bytes", soft_wrap=True, markup=False)
+    out.print(f"sha256 {digest}", soft_wrap=True)
 
 
 def print_snapshot(snapshot: Snapshot, *, title: str) -> None:

@@ -18,6 +18,8 @@ from google.rpc import status_pb2 as rpc_status_pb2
 from streameval.client._credentials import Credentials
 from streameval.client._errors import ClientError, ClosedError, Violation, error_for
 from streameval.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
     ingest_pb2,
     ingest_pb2_grpc,
     query_pb2_grpc,
@@ -42,6 +44,7 @@ _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
 STUBS = {
+    "AdminService": admin_pb2_grpc.AdminServiceStub,
     "IngestService": ingest_pb2_grpc.IngestServiceStub,
     "QueryService": query_pb2_grpc.QueryServiceStub,
     "StreamService": stream_pb2_grpc.StreamServiceStub,
@@ -159,6 +162,13 @@ class Transport:
     ) -> ingest_pb2.MergeResponse:
         """Send a merge and return the answer, or raise what the server answered."""
         return self._unary(self.ingest().Merge, requests, timeout_s)
+
+    def import_stream(
+        self, requests: Iterator[admin_pb2.ImportStreamRequest], timeout_s: float | None
+    ) -> admin_pb2.ImportStreamResponse:
+        """Send an import and return the answer, or raise what the server answered."""
+        call = admin_pb2_grpc.AdminServiceStub(self.channel()).ImportStream
+        return self._unary(call, requests, timeout_s)
 
     def _method(self, service: Service, method: str) -> Any:
         return getattr(STUBS[service](self.channel()), method)

@@ -10,7 +10,14 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2_grpc, stream_pb2_grpc, types_pb2
+from streameval.v1 import (
+    admin_pb2_grpc,
+    ingest_pb2,
+    ingest_pb2_grpc,
+    query_pb2_grpc,
+    stream_pb2_grpc,
+    types_pb2,
+)
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
@@ -27,6 +34,7 @@ class Wire:
         self.ingest = ingest_pb2_grpc.IngestServiceStub(channel)
         self.query = query_pb2_grpc.QueryServiceStub(channel)
         self.streams = stream_pb2_grpc.StreamServiceStub(channel)
+        self.admin = admin_pb2_grpc.AdminServiceStub(channel)
 
     def one(self, batch: ingest_pb2.Batch) -> ingest_pb2.IngestBatchResponse:
         """Send one batch without a producer."""

@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-from streameval.v1 import ingest_pb2, query_pb2, status_pb2, stream_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, status_pb2, stream_pb2
 from streameval_server import Settings
 from streameval_server._security.rules import RULES
 from streameval_server._security.tokens import Scope, create_token
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SERVICES = (
+    (admin_pb2, "AdminService"),
     (ingest_pb2, "IngestService"),
     (query_pb2, "QueryService"),
     (stream_pb2, "StreamService"),
@@ -213,6 +214,7 @@ def naming(stream: str) -> list[tuple[str, Any]]:
         ("streams.CreateStream", stream_pb2.CreateStreamRequest(stream=named)),
         ("streams.UpdateStream", stream_pb2.UpdateStreamRequest(stream=named)),
         ("streams.DeleteStream", stream_pb2.DeleteStreamRequest(name=stream)),
+        ("admin.ExportStream", admin_pb2.ExportStreamRequest(name=stream)),
     ]
 
 
@@ -246,6 +248,35 @@ def test_requests_for_other_streams_are_refused(
         assert len(ended.message) < 300
     request = query_pb2.GetSnapshotRequest(selection=selection("fraud/v1"))
     called(wire, "query.GetSnapshot", request, tokens["fraud"])
+
+
+def test_what_is_about_the_whole_server_needs_a_token_for_all_streams(
+    channel: grpc.Channel, tokens: dict[str, str]
+) -> None:
+    """An admin of some streams learns nothing of the others: no copy, no hash, no numbers."""
+    wire = Wire(channel)
+    header = admin_pb2.ImportStreamHeader(name="fraud/mine", total_bytes=1)
+    for name, request in (
+        ("GetServerStatus", admin_pb2.GetServerStatusRequest()),
+        ("GetStateHash", admin_pb2.GetStateHashRequest()),
+        ("Backup", admin_pb2.BackupRequest()),
+        ("CompactLog", admin_pb2.CompactLogRequest()),
+        ("ImportStream", iter([admin_pb2.ImportStreamRequest(header=header)])),
+    ):
+        ended = failure(
+            lambda name=name, request=request: called(
+                wire, f"admin.{name}", request, tokens["fraud"]
+            )
+        )
+        assert ended.code == grpc.StatusCode.PERMISSION_DENIED, name
+        assert ended.reason == "STREAM_FORBIDDEN"
+        assert ended.message == (
+            "this is about all streams; the token fraud is for fraud, spam/v1 and below"
+        )
+    status = called(
+        wire, "admin.GetServerStatus", admin_pb2.GetServerStatusRequest(), tokens["admin"]
+    )
+    assert status.serving
 
 
 def test_a_list_shows_what_the_token_is_for(channel: grpc.Channel, tokens: dict[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import hashlib
+import re
 import sqlite3
 import threading
 from contextlib import closing, contextmanager

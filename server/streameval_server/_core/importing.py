@@ -60,7 +60,8 @@ class ImportInbox:
 
     def _check(self, header: admin_pb2.ImportStreamHeader) -> None:
         limits = self._limits
-        check_stream_name(header.name, "header.name", limits.max_stream_name)
+        if header.name:
+            check_stream_name(header.name, "header.name", limits.max_stream_name)
         if header.total_bytes > limits.max_import_bytes:
             message = (
                 f"an exported stream must be at most {limits.max_import_bytes} bytes, "
@@ -90,10 +91,12 @@ class ImportInbox:
             )
         try:
             file = StreamFile.from_bytes(data)
-            file.check(header.name, self._limits)
+            name = header.name or file.name
+            check_stream_name(name, "data", self._limits.max_stream_name)
+            file.check(name, self._limits)
         except CorruptStateError as error:
             raise _invalid("data", str(error)) from None
-        return header.name, file, data
+        return name, file, data
 
 
 def _invalid(field: str, message: str) -> RequestError:

@@ -186,7 +186,7 @@ class UnaryCall:
         if item.kind == Kind.DELETE_STREAM:
             return stream_pb2.DeleteStreamResponse(revision=revision)
         if item.kind == Kind.IMPORT_STREAM:
-            return admin_pb2.ImportStreamResponse(revision=revision)
+            return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
         duplicate = outcome.status is Status.DUPLICATE
         if item.kind == Kind.MERGE:
             return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)

@@ -2,18 +2,15 @@
 
 SQLite's own online backup reads within one transaction, so the copy is of one
 moment, and commits go on; the write-ahead log grows meanwhile by what they write.
-A copy that arrives from elsewhere is written beside its place, checked, synced
-and renamed: a file of that name is always whole.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sqlite3
 import tempfile
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +19,6 @@ from streameval_server._core.history import LOG_NAME
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
 
 _PAGES = 256
 """So many pages (1 MiB) are copied before anybody looks whether it is still wanted."""
@@ -131,42 +127,6 @@ def remove_leftovers(directory: Path) -> None:
     """Remove copies that a killed server left in its directory."""
     for place in directory.glob(f"{_PREFIX}*"):
         shutil.rmtree(place)
-
-
-@contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
-    """Yield a name beside the target to write to; afterwards that file is the target, durably.
-
-    When the context raises, nothing is left. A target that is there is not touched.
-
-    Raises
-    ------
-    StorageError
-        When there is a file of the target's name, or of the other.
-    """
-    partial = target.with_name(target.name + ".partial")
-    for path in (target, partial):
-        if path.exists():
-            raise StorageError(f"{path} is there already: move it, or write to another name")
-    try:
-        # Before anything is in it: what it will hold is its owner's alone.
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        yield partial
-        _sync(partial)
-        partial.replace(target)
-        _sync(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name != "posix":
-        return  # directories cannot be opened there
-    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sha256_of(path: Path) -> str:

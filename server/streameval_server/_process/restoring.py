@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from streameval._whole_file import written_whole
 from streameval_server._core.errors import CorruptLogError, StorageError
 from streameval_server._core.history import LOG_NAME
-from streameval_server._process.backup import written_whole
 from streameval_server._process.lock import DirectoryLock
 from streameval_server._process.verification import verify
 

@@ -189,17 +189,16 @@ class SqliteStorage:
             return b"".join(_blob(data, part) for (data,) in rows)
 
     def part_keys(self) -> list[PartKey]:
-        """Return which parts there are, current or not."""
+        """Return which parts of checkpoints there are, current or not."""
         with self._errors("read"):
-            found = self._opened().execute("SELECT DISTINCT part, revision FROM part")
-            return [(str(part), int(revision)) for part, revision in found]
+            found = self._opened().execute("SELECT DISTINCT part, revision FROM part").fetchall()
+            return [key for key in found if key != _BASE]
 
     def prune(self, keep: Collection[PartKey]) -> None:
         """Drop all parts but these."""
         with self._errors("write to"):
             connection = self._opened()
-            found = connection.execute("SELECT DISTINCT part, revision FROM part").fetchall()
-            stale = [key for key in found if key not in keep and key != _BASE]
+            stale = [key for key in self.part_keys() if key not in keep]
             if stale:
                 connection.execute("BEGIN IMMEDIATE")
                 failpoint("disk.prune.begin")

@@ -121,7 +121,9 @@ def _verify_file(path: Path, found: Verification) -> None:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         problems = [str(error)]
     if problems == ["ok"]:
-        found.note("file", f"{path.stat().st_size:,} bytes, as SQLite wrote them")
+        beside = path.with_name(f"{path.name}-wal")
+        size = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+        found.note("file", f"{size:,} bytes, as SQLite wrote them")
     else:
         found.note("file", "; ".join(problems), ok=False)
 
@@ -165,7 +167,10 @@ def _verify_content(
         )
     found.revision, found.state_hash = engine.revision, engine.state_hash()
     if restored is not None and manifest is not None:
-        _compare(restored, checkpoint_hash, found)
+        if base is not None and restored.revision == start:
+            found.note("checkpoint", f"revision {start}: it is where the log begins")
+        else:
+            _compare(restored, checkpoint_hash, found)
         _leftovers(storage, part_keys(manifest) | part_keys(base), found)
 
 

@@ -1,0 +1,114 @@
+"""``streameval admin`` on a data directory of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval._errors import StreamEvalError
+from streameval.cli._output import out, print_backup, print_json, progress_bar
+
+try:
+    from streameval_server import configure
+    from streameval_server._core.history import LOG_NAME
+    from streameval_server._process import offline, restoring, verification
+except ModuleNotFoundError as error:
+    message = f"{error.name} is missing; pip install 'streameval[server]'"
+    raise StreamEvalError(message) from error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streameval_server import Limits
+    from streameval_server._process.verification import Verification
+
+
+def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
+    """Print the hash of a directory's state."""
+    directory, limits = _settings(data, config)
+    revision, digest = offline.state_hash(directory, until, limits)
+    out.print(f"revision {revision}  {digest}", soft_wrap=True)
+
+
+def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json: bool) -> bool:
+    """Print what is found in a log; return whether all of it is sound."""
+    if file is None:
+        directory, limits = _settings(data, config)
+        path = directory / LOG_NAME
+    elif data is not None:
+        raise StreamEvalError("give a FILE or --data, not both")
+    else:
+        limits, path = _configured(None, config)[1], file
+    with progress_bar(f"verifying {path.name}", show=True) as progress:
+        found = verification.verify(path, limits, progress=progress)
+    if as_json:
+        print_json(
+            {
+                "path": str(path),
+                "ok": found.ok,
+                "revision": found.revision,
+                "state_hash": found.state_hash,
+                "findings": [
+                    {"what": each.what, "ok": each.ok, "detail": each.detail}
+                    for each in found.findings
+                ],
+            }
+        )
+    else:
+        _print(path, found)
+    return found.ok
+
+
+def _print(path: Path, found: Verification) -> None:
+    out.print(str(path), soft_wrap=True, markup=False)
+    for each in found.findings:
+        verdict = "[green]ok[/green]     " if each.ok else "[bold red]DAMAGED[/bold red]"
+        out.print(f"  {verdict}  {each.what:<10}", end="", soft_wrap=True)
+        out.print(f"  {each.detail}", soft_wrap=True, markup=False)
+    if found.state_hash:
+        out.print(f"state at revision {found.revision}: {found.state_hash}", soft_wrap=True)
+    verdict = "all of it is sound" if found.ok else "DAMAGED, see above"
+    out.print(verdict, style="bold" if found.ok else "bold red")
+
+
+def backup(file: Path, data: Path | None, config: Path | None) -> None:
+    """Copy a directory's log."""
+    directory, _ = _settings(data, config)
+    made = offline.backup(directory, file)
+    print_backup(file, made.revision, made.size, made.sha256)
+
+
+def restore(file: Path, data: Path, config: Path | None) -> None:
+    """Make a data directory of a backup."""
+    limits = _configured(None, config)[1]
+    with progress_bar(f"verifying {file.name}", show=True) as progress:
+        found = restoring.restore(file, data, limits, progress=progress)
+    out.print(
+        f"{data} is at revision {found.revision}: start a server with --data {data}",
+        soft_wrap=True,
+        markup=False,
+    )
+    out.print(f"state {found.state_hash}", soft_wrap=True)
+
+
+def compact(data: Path | None, config: Path | None) -> None:
+    """Drop the log before a checkpoint, and make the file smaller."""
+    directory, limits = _settings(data, config)
+    done = offline.compact(directory, limits)
+    out.print(
+        f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
+        f"are gone; {done.before:,} bytes before, {done.after:,} now",
+        soft_wrap=True,
+    )
+
+
+def _settings(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
+    directory, limits = _configured(data, config)
+    if directory is None:
+        raise StreamEvalError("the settings say that nothing is kept on disk (memory)")
+    return directory, limits
+
+
+def _configured(data: Path | None, config: Path | None) -> tuple[Path | None, Limits]:
+    """Return what a server would use, by the same settings."""
+    settings = configure({"data": data}, config=config).settings
+    return settings.directory(), settings.limits

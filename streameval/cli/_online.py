@@ -1,0 +1,126 @@
+"""``streameval admin`` on a server that runs."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from streameval._errors import StreamEvalError
+from streameval._whole_file import written_whole
+from streameval.cli._connect import transport
+from streameval.cli._output import out, print_backup, print_json, progress_bar
+from streameval.cli._status import plain, print_status
+from streameval.client._questions import Question
+from streameval.v1 import admin_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from google.protobuf.message import Message
+
+    from streameval.client._transport import Transport
+
+_TIMEOUT_S = 30.0
+_PIECE_BYTES = 1 << 20
+
+
+def status(address: str, *, as_json: bool) -> bool:
+    """Print how a server is; return whether it commits."""
+    with closing(transport(address)) as server:
+        found: admin_pb2.GetServerStatusResponse = server.ask(
+            _question("GetServerStatus", admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
+        )
+    if as_json:
+        print_json(plain(found))
+    else:
+        print_status(address, found)
+    return found.serving
+
+
+def state_hash(address: str) -> None:
+    """Print the hash of a server's state."""
+    with closing(transport(address)) as server:
+        question = _question("GetStateHash", admin_pb2.GetStateHashRequest())
+        found: admin_pb2.GetStateHashResponse = server.ask(question, None)
+    out.print(f"revision {found.revision}  {found.sha256}", soft_wrap=True)
+
+
+def backup(file: Path, address: str) -> None:
+    """Have a copy of a server's log sent to a file here."""
+    question = _question("Backup", admin_pb2.BackupRequest())
+    with closing(transport(address)) as server, written_whole(file) as partial:
+        last, digest = _received(server, question, partial, title=f"backing up {address}")
+        if last.sha256 != digest:
+            raise StreamEvalError(
+                f"what arrived from {address} is not what it sent: the SHA-256 differs. Try again"
+            )
+    print_backup(file, last.revision, last.total_bytes, digest)
+
+
+def export_stream(address: str, stream: str, file: Path) -> None:
+    """Have a stream sent to a file here."""
+    question = _question("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
+    with closing(transport(address)) as server, written_whole(file) as partial:
+        last, _ = _received(server, question, partial, title=f"exporting {stream}")
+    out.print(
+        f"{stream} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
+        soft_wrap=True,
+        markup=False,
+    )
+
+
+def import_stream(address: str, file: Path, stream: str | None) -> None:
+    """Make a stream of a file."""
+    data = file.read_bytes()
+    with (
+        closing(transport(address)) as server,
+        progress_bar(f"importing {file.name}", show=True) as progress,
+    ):
+        answer = server.import_stream(_import_requests(stream or "", data, progress), None)
+    out.print(
+        f"{answer.name} is durable at revision {answer.revision}", soft_wrap=True, markup=False
+    )
+
+
+def compact(address: str) -> None:
+    """Have a server drop the log before a checkpoint."""
+    with closing(transport(address)) as server:
+        question = _question("CompactLog", admin_pb2.CompactLogRequest())
+        done: admin_pb2.CompactLogResponse = server.ask(question, None)
+    out.print(
+        f"the log begins at revision {done.log_start_revision}, "
+        f"{done.dropped_rows:,} rows are gone; their space is used again",
+        soft_wrap=True,
+    )
+
+
+def _question(method: str, request: Message) -> Question[Any]:
+    return Question("AdminService", method, request, lambda response: response)
+
+
+def _received(
+    server: Transport, question: Question[Any], target: Path, *, title: str
+) -> tuple[Any, str]:
+    """Write what a server answers to a file; return the last piece, and the SHA-256 of all."""
+    digest, size, piece = hashlib.sha256(), 0, None
+    with target.open("wb") as file, progress_bar(title, show=True) as progress:
+        for piece in server.watch(question):
+            file.write(piece.data)
+            digest.update(piece.data)
+            size += len(piece.data)
+            progress(size / max(piece.total_bytes, 1))
+    if piece is None or size != piece.total_bytes:
+        raise StreamEvalError(f"the server's answer ended after {size:,} bytes: try again")
+    return piece, digest.hexdigest()
+
+
+def _import_requests(
+    name: str, data: bytes, progress: Callable[[float], None]
+) -> Iterator[admin_pb2.ImportStreamRequest]:
+    header = admin_pb2.ImportStreamHeader(name=name, total_bytes=len(data))
+    yield admin_pb2.ImportStreamRequest(header=header)
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield admin_pb2.ImportStreamRequest(data=data[start : start + _PIECE_BYTES])
+        progress(min(1.0, (start + _PIECE_BYTES) / len(data)))

@@ -1,0 +1,127 @@
+"""How ``streameval admin status`` shows a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from rich.table import Table
+from rich.text import Text
+
+from streameval.cli._output import one_line, out
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from streameval.v1 import admin_pb2
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Return a message as plain values: absent parts are None, times are ISO 8601."""
+    return {
+        field.name: _plain(message, field.name, is_list=field.is_repeated)
+        for field in message.DESCRIPTOR.fields
+    }
+
+
+def _plain(message: Any, name: str, *, is_list: bool) -> Any:
+    value = getattr(message, name)
+    if is_list:
+        return list(value)
+    if isinstance(value, Timestamp):
+        return value.ToDatetime(UTC).isoformat() if message.HasField(name) else None
+    if hasattr(value, "DESCRIPTOR"):
+        return plain(value) if message.HasField(name) else None
+    return value
+
+
+def print_status(address: str, status: admin_pb2.GetServerStatusResponse) -> None:
+    """Print a status as a table, and what to look into below."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in _rows(status):
+        table.add_row(name, Text(value))
+    serving = "serving" if status.serving else "NOT SERVING"
+    style = "bold green" if status.serving else "bold red"
+    out.print(Text(f"{address}  "), Text(serving, style=style), sep="")
+    out.print(table)
+    for warning in status.warnings:
+        out.print(Text(f"! {one_line(warning)}", style="yellow"))
+
+
+def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
+    now_s = status.time.ToMilliseconds() / 1e3
+    up_s = now_s - status.start_time.ToMilliseconds() / 1e3
+    checkpoint = f"{status.checkpoint_revision:,}" if status.checkpoint_revision else "none yet"
+    if status.HasField("checkpoint_time"):
+        checkpoint += f", {span(now_s - status.checkpoint_time.ToMilliseconds() / 1e3)} ago"
+    most = f" of {size(status.max_state_bytes)}" if status.max_state_bytes else ""
+    rows = [
+        ("version", status.version),
+        ("up", span(up_s)),
+        ("durable revision", f"{status.durable_revision:,}"),
+        ("applied revision", f"{status.applied_revision:,} ({status.lag_rows:,} rows behind)"),
+        ("checkpoint", checkpoint),
+        ("log begins at", f"{status.log_start_revision:,}"),
+        ("queue", size(status.queued_bytes)),
+        ("open calls", f"{status.open_calls:,}"),
+        ("streams", f"{status.streams:,}"),
+        ("waiting ids", f"{status.pending:,}"),
+        ("state", size(status.state_bytes) + most),
+    ]
+    if status.HasField("disk"):
+        disk = status.disk
+        used = f"{size(disk.used_bytes)} ({size(disk.reusable_bytes)} to be used again)"
+        rows += [
+            ("directory", disk.directory),
+            ("on disk", used),
+            ("disk free", f"{size(disk.free_bytes)} of {size(disk.total_bytes)}"),
+        ]
+    if status.HasField("commits"):
+        commits = status.commits
+        times = ", ".join(
+            f"{name} {seconds * 1e3:.2f} ms"
+            for name, seconds in (
+                ("half within", commits.p50_s),
+                ("99 % within", commits.p99_s),
+                ("longest", commits.max_s),
+            )
+        )
+        rows.append((f"last {commits.count:,} commits", times))
+    return rows
+
+
+def size(count: float) -> str:
+    """Return a number of bytes with three digits or so.
+
+    Examples
+    --------
+    >>> size(0), size(1_234), size(98_765_432)
+    ('0 B', '1.2 kB', '98.8 MB')
+    """
+    for unit in _UNITS:
+        if count < 1000 or unit == _UNITS[-1]:
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def span(seconds: float) -> str:
+    """Return a duration in its two largest units.
+
+    Examples
+    --------
+    >>> span(4.4), span(3_725), span(90_061)
+    ('4 s', '1 h 2 min', '1 d 1 h')
+    """
+    left = timedelta(seconds=round(max(seconds, 0)))
+    minutes, rest_s = divmod(left.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(left.days, "d"), (hours, "h"), (minutes, "min"), (rest_s, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{value} {unit}" for value, unit in parts[:2] if value or len(parts) == 1)

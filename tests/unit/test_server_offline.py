@@ -1,0 +1,332 @@
+"""Looking after a data directory: damage is found wherever it is, and named."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from streameval._errors import StreamEvalError
+from streameval._whole_file import written_whole
+from streameval.v1 import ingest_pb2 as pb
+from streameval_server import DataDirectoryInUseError, Limits
+from streameval_server._core.checkpoint import Manifest
+from streameval_server._core.core import open_core
+from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.history import LOG_NAME, replay_until
+from streameval_server._grpc.calls import UnaryCall
+from streameval_server._process.backup import LogCopy
+from streameval_server._process.commit_times import MeasuredStorage
+from streameval_server._process.lock import DirectoryLock
+from streameval_server._process.offline import backup, compact, state_hash
+from streameval_server._process.restoring import restore
+from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._process.verification import verify
+
+NOW = 1_800_000_000_000_000
+LIMITS = Limits()
+
+
+def sent(core, number: int) -> None:
+    """Log one batch."""
+    call = UnaryCall(core.committer, LIMITS)
+    rows = pb.Cases(scores=[number / 64, 0.5], positives=[True, False])
+    batch = pb.Batch(stream=f"s/{number % 3}", cases=rows)
+    call.ingest_batch(pb.IngestBatchRequest(batch=batch).SerializeToString(), NOW)
+    core.committer.step(NOW).deliver()
+    core.applier.finish()
+
+
+def logged(directory: Path, numbers: range, *, stop: bool = False) -> str:
+    """Log batches on top of a checkpoint half-way; return the state's hash."""
+    directory.mkdir(exist_ok=True)
+    core = open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
+    for number in numbers:
+        sent(core, number)
+        if number == numbers[len(numbers) // 2]:
+            core.applier.request_checkpoint()
+            core.applier.finish()
+            while core.committer.step(NOW).more:
+                pass
+    digest = core.engine.state_hash()
+    if stop:
+        core.drain(NOW)
+    else:
+        core.storage.close()
+    return digest
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a data directory of 20 revisions with a checkpoint at 11."""
+    logged(tmp_path / "data", range(20))
+    return tmp_path / "data"
+
+
+def spoiled(directory: Path, *statements: str) -> Path:
+    """Change what is in a log; return its path."""
+    with closing(sqlite3.connect(directory / LOG_NAME)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return directory / LOG_NAME
+
+
+def details(path: Path) -> list[tuple[str, bool, str]]:
+    """Return what verifying finds."""
+    return [(each.what, each.ok, each.detail) for each in verify(path, LIMITS).findings]
+
+
+# --- verify -----------------------------------------------------------------------------------
+
+
+def test_a_sound_log(directory: Path) -> None:
+    """All of it is looked at, nothing is written."""
+    before = (directory / LOG_NAME).read_bytes()
+    shares: list[float] = []
+    found = verify(directory / LOG_NAME, LIMITS, progress=shares.append)
+    assert found.ok
+    assert [each.what for each in found.findings] == ["file", "log", "checkpoint"]
+    assert found.findings[1].detail.startswith("revisions 1 to 20: ")
+    assert found.findings[2].detail == "revision 11: the log gives the same state, bit by bit"
+    assert (found.revision, found.state_hash) == state_hash(directory, None, LIMITS)
+    assert (directory / LOG_NAME).read_bytes() == before
+    with pytest.raises(StorageError, match="there is no log at"):
+        verify(directory / "none", LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem", "follows"),
+    [
+        (
+            "UPDATE log SET payload = x'00' WHERE revision = 7",
+            "log row 7 is not what was written: its checksum differs",
+            "a server goes on from the checkpoint of revision 11",
+        ),
+        (
+            "DELETE FROM log WHERE revision = 15",
+            "log row 15 is missing: row 16 comes instead",
+            "the state after it is unknown",
+        ),
+        (
+            "UPDATE log SET received_us = received_us + 1 WHERE revision = 3",
+            "log row 3 is not what was written: its checksum differs",
+            "a server goes on from the checkpoint of revision 11",
+        ),
+    ],
+)
+def test_a_damaged_row_is_named(
+    directory: Path, statement: str, problem: str, follows: str
+) -> None:
+    """And what follows from it; a checkpoint is sound if the log agrees up to there."""
+    found = details(spoiled(directory, statement))
+    assert ("log", False, f"{problem}: {follows}; restore a backup") in found
+    assert found[-1][:2] == ("checkpoint", "unknown" in follows)
+
+
+def test_a_damaged_checkpoint_is_named(directory: Path) -> None:
+    """The log is sound, and says the same."""
+    path = spoiled(directory, "UPDATE part SET data = x'00' WHERE part = 'marks'")
+    assert details(path)[1] == (
+        "checkpoint",
+        False,
+        "part marks of the checkpoint is not what was written: a start replays the whole log",
+    )
+    assert verify(path, LIMITS).revision == 20
+
+
+def test_a_checkpoint_of_another_state_is_found(directory: Path, tmp_path: Path) -> None:
+    """Each part is sound by itself; only the replay shows that they are another log's."""
+    other, mine = tmp_path / "other", replay_until(directory, 11).state_hash()
+    logged(other, range(40, 60))
+    with closing(sqlite3.connect(directory / LOG_NAME)) as connection:
+        connection.execute("ATTACH ? AS other", (str(other / LOG_NAME),))
+        for table in ("part", "manifest"):
+            connection.execute(f"DELETE FROM {table}")
+            connection.execute(f"INSERT INTO {table} SELECT * FROM other.{table}")
+        connection.commit()
+    what, ok, detail = details(directory / LOG_NAME)[-1]
+    assert (what, ok) == ("checkpoint", False)
+    assert "revision 11: its state is " in detail
+    assert f", and the log gives {mine}." in detail
+
+
+def test_leftovers_do_no_harm(directory: Path) -> None:
+    """Of a checkpoint that was not finished; the next start removes them."""
+    path = spoiled(directory, "INSERT INTO part VALUES ('stream/x', 12, 0, x'00')")
+    what, ok, detail = details(path)[-1]
+    assert (what, ok) == ("leftovers", True)
+    assert detail.startswith("1 parts of a checkpoint that was not finished")
+    logged(directory, range(20, 21))
+    assert [each[0] for each in details(path)] == ["file", "log", "checkpoint"]
+
+
+def test_a_damaged_file_is_found(directory: Path) -> None:
+    """Whatever page it is: SQLite, a row or a part says so."""
+    path = directory / LOG_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    sound = path.read_bytes()
+    pages = range(0, len(sound), 4096)
+    assert len(pages) >= 5
+    for start in pages:
+        path.write_bytes(sound[: start + 24] + b"\xa5" * 64 + sound[start + 88 :])
+        try:
+            found = verify(path, LIMITS)
+        except StorageError:
+            continue  # not a log any more
+        unused = sound[start + 24 : start + 88] == bytes(64)
+        assert not found.ok or unused, start
+
+
+# --- backup and restore -----------------------------------------------------------------------
+
+
+def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:
+    """To a new directory, with the same state; never over anything."""
+    made = backup(directory, tmp_path / "b.db")
+    assert (made.revision, made.size) == (20, (tmp_path / "b.db").stat().st_size)
+    assert (tmp_path / "b.db").stat().st_mode & 0o777 == 0o600
+    found = restore(tmp_path / "b.db", tmp_path / "new", LIMITS)
+    assert (found.revision, found.state_hash) == state_hash(directory, None, LIMITS)
+    assert (tmp_path / "new" / LOG_NAME).stat().st_mode & 0o777 == 0o600
+    assert logged(tmp_path / "new", range(20, 25)) == logged(directory, range(20, 25))
+    with pytest.raises(StorageError, match="is not empty: nothing is restored over what is there"):
+        restore(tmp_path / "b.db", tmp_path / "new", LIMITS)
+    with pytest.raises(StreamEvalError, match="is there already"):
+        backup(directory, tmp_path / "b.db")
+    with pytest.raises(StorageError, match="there is no log at"):
+        backup(tmp_path / "nothing", tmp_path / "c.db")
+    assert not (tmp_path / "c.db.partial").exists()
+
+
+def test_a_damaged_backup_is_not_restored(directory: Path, tmp_path: Path) -> None:
+    """And nothing is left of the attempt."""
+    path = spoiled(directory, "UPDATE log SET payload = x'00' WHERE revision = 7")
+    with pytest.raises(CorruptLogError, match="is damaged: log row 7 is not what was written"):
+        restore(path, tmp_path / "new", LIMITS)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_copy_needs_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before it begins; nothing is left in the data directory."""
+    usage = shutil.disk_usage(directory)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StorageError, match=r"a copy of .* takes .* bytes, and .* has 1,000 left"):
+        LogCopy(directory)
+    assert list(directory.glob("backup-*")) == []
+
+
+def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
+    """An error in between leaves nothing behind."""
+    target = tmp_path / "file"
+
+    def failing() -> None:
+        with written_whole(target) as partial:
+            partial.write_text("half")
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        failing()
+    assert list(tmp_path.iterdir()) == []
+    with written_whole(target) as partial:
+        assert not target.exists()
+        partial.write_text("whole")
+    assert target.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+# --- compact ----------------------------------------------------------------------------------
+
+
+def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
+    """The state stays to the last bit; what is before is gone, and that is said."""
+    directory = tmp_path / "data"
+    logged(directory, range(600), stop=True)
+    before = state_hash(directory, None, LIMITS)
+    early = replay_until(directory, 300).state_hash()
+    done = compact(directory, LIMITS)
+    assert (done.compacted.revision, done.compacted.dropped) == (600, 599)
+    assert done.after < done.before
+    assert state_hash(directory, None, LIMITS) == before
+    assert [each[0] for each in details(directory / LOG_NAME)] == [
+        "file",
+        "base",
+        "log",
+        "checkpoint",
+    ]
+    with pytest.raises(
+        StorageError, match="begins at revision 600: what was known at revision 300"
+    ):
+        replay_until(directory, 300)
+    logged(directory, range(600, 640))
+    middle = replay_until(directory, 610).state_hash()
+    # A checkpoint came after it; the log alone gives the same, from where it begins.
+    spoiled(directory, "UPDATE manifest SET data = x'00'")
+    assert replay_until(directory, 610).state_hash() == middle != early
+    core = open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
+    assert core.recovery.checkpoint_error is not None
+    assert (core.recovery.checkpoint_revision, core.recovery.replayed) == (600, 40)
+    core.drain(NOW)
+    assert verify(directory / LOG_NAME, LIMITS).ok
+
+
+def test_a_damaged_beginning_is_said(tmp_path: Path) -> None:
+    """Without the checkpoint and the state where it begins, a compacted log says nothing."""
+    directory = tmp_path / "data"
+    logged(directory, range(30))
+    compact(directory, LIMITS)
+    logged(directory, range(30, 60))
+    manifest = SqliteStorage(directory / LOG_NAME, read_only=True)
+    manifest.open()
+    base = Manifest.from_bytes(manifest.base() or b"")
+    manifest.close()
+    assert base.revision == 30
+    path = spoiled(
+        directory,
+        "UPDATE part SET data = x'00' WHERE part = 'marks' AND revision = 30",
+    )
+    what, ok, detail = details(path)[-1]
+    assert (what, ok) == ("log", False)
+    assert detail == (
+        "the log begins at revision 30, where part marks of the checkpoint is not what was "
+        "written: restore a backup"
+    )
+    # The newer checkpoint is sound, so a server goes on.
+    open_core(SqliteStorage(path), LIMITS).storage.close()
+    spoiled(directory, "UPDATE manifest SET data = x'00'")
+    with pytest.raises(CorruptLogError, match="the log begins at revision 30, where part marks"):
+        open_core(SqliteStorage(path), LIMITS)
+
+
+def test_no_other_hand_on_a_running_servers_log(directory: Path) -> None:
+    """It is told to ask the server."""
+    lock = DirectoryLock(directory)
+    try:
+        with pytest.raises(DataDirectoryInUseError, match="have it compact its log itself"):
+            compact(directory, LIMITS)
+    finally:
+        lock.release()
+
+
+# --- commit times -----------------------------------------------------------------------------
+
+
+def test_commits_are_timed(tmp_path: Path) -> None:
+    """The last 1,024 of them, and when a checkpoint became current."""
+    storage = MeasuredStorage(tmp_path / LOG_NAME)
+    core = open_core(storage, LIMITS)
+    assert storage.commit_times() is None
+    for number in range(3):
+        sent(core, number)
+    times = storage.commit_times()
+    assert times is not None
+    assert times.count == 3
+    assert 0 < times.p50_s <= times.p99_s <= times.max_s
+    assert storage.checkpoint_s is None
+    core.drain(NOW)
+    assert storage.checkpoint_s is not None
