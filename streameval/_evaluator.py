@@ -240,6 +240,13 @@ class Evaluator(EvaluatorQueries):
         Notes
         -----
         O(1).
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_negative_misses(2)
+        >>> ev.num_negative_ref, ev.num_cases
+        (2, 0)
         """
         self._ledger.miss(negatives=check_count(count))
         self._permits = iter(())  # what room is left is counted anew
@@ -315,6 +322,14 @@ class Evaluator(EvaluatorQueries):
         ------
         InvalidInputError
             When there are not so many. Nothing has changed then.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_misses(3)
+        >>> ev.remove_misses(1)
+        >>> ev.num_positive_ref
+        2
         """
         self._ledger.miss(positives=-check_count(count))
 
@@ -325,6 +340,14 @@ class Evaluator(EvaluatorQueries):
         ------
         InvalidInputError
             When there are not so many. Nothing has changed then.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_negative_misses(3)
+        >>> ev.remove_negative_misses(1)
+        >>> ev.num_negative_ref
+        2
         """
         self._ledger.miss(negatives=-check_count(count))
 
@@ -466,6 +489,15 @@ class Evaluator(EvaluatorQueries):
         """Return an independent evaluator with the same content and revision.
 
         O(1): states are immutable and shared until one of the two changes.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_case(True, 0.9)
+        >>> other = ev.copy()
+        >>> other.add_case(False, 0.1)
+        >>> ev.num_cases, other.num_cases
+        (1, 2)
         """
         return self._of(self._ledger.view())
 
@@ -497,6 +529,13 @@ class Evaluator(EvaluatorQueries):
         -----
         O(n). Bytes from a stranger are safe to read: nothing is executed, and
         no more memory is taken than a small multiple of their length.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_case(True, 0.9)
+        >>> Evaluator.from_bytes(ev.to_bytes()) == ev
+        True
         """
         return cls._of(codec.decode(data))
 

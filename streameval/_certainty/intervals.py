@@ -131,6 +131,15 @@ class UncertaintyQueries(BoundsQueries):
         AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence: Wilson. Anytime: Waudby-Smith et al. (2024).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 1, 0, 1, 0, 0], scores=[6, 5, 4, 3, 2, 1])
+        >>> interval = ev.interval("auc_roc")
+        >>> round(interval.lower, 2), round(interval.estimate, 2), round(interval.upper, 2)
+        (0.14, 0.89, 1.0)
         """
         check_level(level)
         check_prevalence(prevalence, name)

@@ -117,6 +117,13 @@ class PairedEvaluator:
             What each model gave it.
         id : str or int
             Names the case, so that sampling keeps or drops it everywhere.
+
+        Examples
+        --------
+        >>> pair = PairedEvaluator()
+        >>> pair.add_case(True, 0.9, 0.7, id="order-17")
+        >>> pair.num_cases
+        1
         """
         self.add_cases(
             labels=[check_label(positive)],
@@ -144,6 +151,16 @@ class PairedEvaluator:
         Notes
         -----
         O((n + d) log(n + d)) for d rows and n entries.
+
+        Examples
+        --------
+        >>> pair = PairedEvaluator()
+        >>> pair.add_cases(
+        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
+        ...     ids=["a", "b", "c", "d"],
+        ... )
+        >>> pair.num_positive_ref, pair.num_negative_ref
+        (2, 2)
         """
         self._change(labels, scores_a, scores_b, ids, sign=1)
 
@@ -154,6 +171,17 @@ class PairedEvaluator:
         ------
         InvalidInputError
             Also when a case is not there.
+
+        Examples
+        --------
+        >>> pair = PairedEvaluator()
+        >>> pair.add_cases(
+        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
+        ...     ids=["a", "b", "c", "d"],
+        ... )
+        >>> pair.remove_cases(labels=[1], scores_a=[4], scores_b=[4], ids=["a"])
+        >>> pair.num_cases
+        3
         """
         self._change(labels, scores_a, scores_b, ids, sign=-1)
 
@@ -164,6 +192,18 @@ class PairedEvaluator:
         ------
         InvalidInputError
             When settings differ. Nothing has changed then.
+
+        Examples
+        --------
+        >>> pair = PairedEvaluator()
+        >>> pair.add_cases(
+        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
+        ...     ids=["a", "b", "c", "d"],
+        ... )
+        >>> whole = PairedEvaluator()
+        >>> whole.merge(pair)
+        >>> whole.num_cases
+        4
         """
         settings, cells, models = self._view()
         models = (models[0].copy(), models[1].copy())
@@ -236,6 +276,16 @@ class PairedEvaluator:
         Notes
         -----
         O(n log n) in the entries. Independent cases are assumed.
+
+        Examples
+        --------
+        >>> pair = PairedEvaluator()
+        >>> pair.add_cases(
+        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
+        ...     ids=["a", "b", "c", "d"],
+        ... )
+        >>> pair.compare(metric="auc_roc").difference
+        -0.25
         """
         check_level(level)
         if metric not in METRICS:

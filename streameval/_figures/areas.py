@@ -74,6 +74,14 @@ class CurveAreas:
         """Return the area under the ROC curve through these points.
 
         Parameters and definition as :meth:`streameval.Evaluator.auc_roc`. O(K).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+        >>> ev.at_thresholds([4, 2]).auc_roc()
+        0.875
         """
         groups = _hull_steps(self.groups()) if hull else self.groups()
         return partial_auc_roc_value(
@@ -91,6 +99,14 @@ class CurveAreas:
         """Return the area under the PR curve through these points, interpolated.
 
         Parameters and definition as :meth:`streameval.Evaluator.auc_pr`. O(K).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+        >>> round(ev.at_thresholds([4, 2]).auc_pr(), 4)
+        0.8873
         """
         groups = _hull_steps(self.groups()) if hull else self.groups()
         return auc_pr_value(groups, method=method, prevalence=prevalence, min_recall=min_recall)

@@ -46,6 +46,14 @@ class CostCurve:
     thresholds : float64[K]
         The threshold that is best on each piece, from +inf (call nothing
         positive) to the lowest (call everything positive).
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+    >>> ev.cost_curve().at([0.0, 0.5, 1.0]).tolist()
+    [0.0, 0.25, 0.0]
     """
 
     probability_cost: FloatArray

@@ -42,6 +42,15 @@ class RocHull(Curve):
         The vertices, from (0, 0) to (N, P). No three are on one line.
     P, N : int
         All positives and negatives, misses included.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+    >>> hull = ev.roc_hull()
+    >>> hull.fp.tolist(), hull.tp.tolist(), hull.slopes.tolist()
+    ([0, 0, 1, 2], [0, 1, 2, 2], [inf, 1.0, 0.0])
     """
 
     @property
@@ -64,6 +73,14 @@ class PrHull(Curve):
     ----------
     thresholds, fp, tp, P, N
         As in :class:`RocHull`.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+    >>> ev.pr_hull().at([0.5, 0.75, 1.0]).round(3).tolist()
+    [1.0, 0.75, 0.667]
     """
 
     @property

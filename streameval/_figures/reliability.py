@@ -33,6 +33,14 @@ class ReliabilityTable:
         Cases and positives among them.
     mean_score, observed_rate : float64[B]
         Mean of the scores; positives/counts. Equal where well calibrated.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.6, 0.1])
+    >>> round(ev.reliability(bins=2).calibration_error, 3)
+    0.1
     """
 
     lower: FloatArray

@@ -35,6 +35,15 @@ class PrecisionRecallGainCurve:
         worse than calling everything positive.
     thresholds : float64[K]
         Where each point is reached; nan at the interpolated first point.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+    >>> curve = ev.precision_recall_gain_curve()
+    >>> round(curve.area(), 3) == round(ev.auc_prg(), 3)
+    True
     """
 
     recall_gain: FloatArray

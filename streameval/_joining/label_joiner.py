@@ -155,6 +155,15 @@ class LabelJoiner:
         Notes
         -----
         O(1), some 10 us. Columns take a tenth of that: `predict_cases`.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.coverage().pending
+        1
         """
         key, at_us = check_id(id_), to_us(at)
         value = check_score(score, scale=self._joined.overall.scale)
@@ -181,6 +190,15 @@ class LabelJoiner:
         Notes
         -----
         O(n), about 1 us a row. Rows count one after the other.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.coverage().pending
+        2
         """
         keys = check_ids(ids)
         values = check_scores(scores, scale=self._joined.overall.scale)
@@ -211,6 +229,16 @@ class LabelJoiner:
         ------
         InvalidInputError
             When a value is not such.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.label("order-17", True, at=noon + timedelta(days=2))
+        >>> joiner.evaluator.between(noon, noon + timedelta(hours=1)).num_positive_ref
+        1
         """
         key, is_positive = check_id(id_), check_label(positive)
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
@@ -230,6 +258,16 @@ class LabelJoiner:
         ------
         InvalidInputError
             With the first row at fault.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.label_cases(ids=["a", "b"], labels=[1, 0], at=noon + timedelta(days=2))
+        >>> joiner.coverage().labelled
+        2
         """
         keys = check_ids(ids)
         positives = check_labels(labels)
@@ -243,17 +281,50 @@ class LabelJoiner:
             )
 
     def retract(self, id_: str | bytes, /, *, at: datetime) -> None:
-        """Take a prediction back, labelled or not; one that is unknown is counted."""
+        """Take a prediction back, labelled or not; one that is unknown is counted.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.retract("order-17", at=noon)
+        >>> joiner.coverage().retracted
+        1
+        """
         self._one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
     def retract_cases(self, *, ids: Any, at: Any) -> None:
-        """Take a column of predictions back, all or none; as `retract`."""
+        """Take a column of predictions back, all or none; as `retract`.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.retract_cases(ids=["a", "b"], at=noon)
+        >>> joiner.num_ids
+        0
+        """
         keys = check_ids(ids)
         for rows, now_us in self._runs(column_us(at, len(keys))):
             self._joined.take(self._joiner.retract(keys[rows], now_us=now_us))
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: what waited too long expires, panes coarsen. O(what changes)."""
+        """Let time pass: what waited too long expires, panes coarsen. O(what changes).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.advance(noon + timedelta(days=8))
+        >>> joiner.coverage().expired
+        1
+        """
         now_us = to_us(now, field="now")
         self._joined.check_room(len(self._joiner))
         self._pass_time(now_us)
@@ -297,6 +368,16 @@ class LabelJoiner:
         Notes
         -----
         O(panes).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.label("a", True, at=noon)
+        >>> joiner.coverage().labelled_share
+        0.5
         """
         return self._cell(window).coverage
 
@@ -322,7 +403,16 @@ class LabelJoiner:
     # -- copies and bytes ------------------------------------------------------
 
     def copy(self) -> Self:
-        """Return an independent joiner, with an evaluator of its own. O(ids + panes)."""
+        """Return an independent joiner, with an evaluator of its own. O(ids + panes).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.copy() == joiner
+        True
+        """
         return self._of(self._joiner.copy(), self._joined.copy())
 
     def to_bytes(self) -> bytes:
@@ -330,6 +420,15 @@ class LabelJoiner:
 
         Versioned, checksummed, the same on every machine; equal joiners have equal
         bytes. O(n log n) for n ids.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> LabelJoiner.from_bytes(joiner.to_bytes()) == joiner
+        True
         """
         joiner = codec.encode(self._joiner)
         return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._joined.parts())
@@ -342,6 +441,15 @@ class LabelJoiner:
         ------
         CorruptStateError
             When the bytes are truncated, altered, or of an unknown format.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
+        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> LabelJoiner.from_bytes(joiner.to_bytes()).num_ids
+        1
         """
         reader = FRAME.reader(data)
         (size,) = reader.fields(_SIZE)

@@ -60,6 +60,17 @@ class Window(EvaluatorQueries):
     ----------
     counted : Counted
         What it holds, undecayed.
+
+    Examples
+    --------
+    >>> from datetime import datetime, timedelta, timezone
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    >>> from streameval import WindowedEvaluator
+    >>> ev = WindowedEvaluator()
+    >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+    >>> window = ev.last(timedelta(hours=1))
+    >>> window.auc_roc(), window.num_cases
+    (1.0, 2)
     """
 
     def __init__(self, state: State, start_us: int, end_us: int) -> None:
@@ -111,11 +122,35 @@ class Window(EvaluatorQueries):
         return self._state.resolution
 
     def evaluator(self) -> Evaluator:
-        """Return an evaluator of its own with these counts. O(1)."""
+        """Return an evaluator of its own with these counts. O(1).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> from streameval import WindowedEvaluator
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+        >>> mine = ev.last(timedelta(hours=1)).evaluator()
+        >>> mine.add_case(True, 0.7)
+        >>> mine.num_cases
+        3
+        """
         return Evaluator._of(self._state)
 
     def snapshot(self) -> Snapshot:
-        """Return the figures, with the time that they cover. O(G), once."""
+        """Return the figures, with the time that they cover. O(G), once.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> from streameval import WindowedEvaluator
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+        >>> ev.last(timedelta(hours=1)).snapshot().auc_pr
+        1.0
+        """
         return replace(self._figures(), window=(self.start, self.end))
 
     def _figures(self) -> Snapshot:

@@ -125,7 +125,21 @@ class WindowedEvaluator:
         return self._empty.scale
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: panes coarsen, and those past retention go. O(panes that change)."""
+        """Let time pass: panes coarsen, and those past retention go. O(panes that change).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.advance(noon + timedelta(days=40))  # past retention
+        >>> ev.last(timedelta(days=60)).num_cases
+        0
+        """
         self._panes.advance(to_us(now, field="now"))
 
     def add_case(self, positive: bool, score: float, *, at: datetime) -> None:
@@ -139,6 +153,15 @@ class WindowedEvaluator:
         Notes
         -----
         O(log panes). A time later than `now` advances it.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_case(True, 0.9, at=noon)
+        >>> ev.last(timedelta(minutes=1)).num_cases
+        1
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
@@ -158,6 +181,18 @@ class WindowedEvaluator:
         ------
         InvalidInputError
             With the first row at fault; also for a time older than retention.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=3)).num_cases
+        (1, 3)
         """
         rows = self._checked(labels, scores, at, counts)
         if rows.times_us.size:
@@ -173,6 +208,19 @@ class WindowedEvaluator:
         ------
         InvalidInputError
             When no such case is there.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.remove_case(False, 0.4, at=noon)
+        >>> ev.last(timedelta(hours=3)).num_cases
+        2
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
@@ -187,16 +235,57 @@ class WindowedEvaluator:
         ------
         InvalidInputError
             When one is not there.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.remove_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+        >>> ev.last(timedelta(hours=3)).num_cases
+        1
         """
         self._each_pane(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
 
     def add_misses(self, count: int, *, at: datetime) -> None:
-        """Add positive references that were never scored."""
+        """Add positive references that were never scored.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.add_misses(2, at=noon)
+        >>> ev.between(noon, noon + timedelta(hours=1)).num_positive_ref
+        3
+        """
         checked = check_count(count)
         self._pane(to_us(at), added=checked).add_misses(checked)
 
     def add_negative_misses(self, count: int, *, at: datetime) -> None:
-        """Add negative references that were never scored."""
+        """Add negative references that were never scored.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.add_negative_misses(2, at=noon)
+        >>> ev.between(noon, noon + timedelta(hours=1)).num_negative_ref
+        3
+        """
         checked = check_count(count)
         self._pane(to_us(at), added=checked).add_negative_misses(checked)
 
@@ -212,6 +301,18 @@ class WindowedEvaluator:
         Notes
         -----
         Cold O(S log S) for S distinct scores in its panes; free while none changed.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.last(timedelta(hours=1)).num_cases
+        1
         """
         end_us = self._panes.now_us if now is None else to_us(now, field="now")
         return self._between_us(max(0, end_us - span_us(span, field="span")), end_us + 1)
@@ -223,6 +324,19 @@ class WindowedEvaluator:
         ------
         InvalidInputError
             When it is empty.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> window = ev.between(noon, noon + timedelta(hours=1))
+        >>> window.num_cases, window.auc_roc()
+        (2, 1.0)
         """
         start_us, end_us = to_us(start, field="start"), to_us(end, field="end")
         if start_us >= end_us:
@@ -234,6 +348,18 @@ class WindowedEvaluator:
 
         The oldest of them is taken whole: there may be more cases, never fewer
         where there are enough. O(panes + S log S).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.last_cases(1).num_cases
+        1
         """
         wanted = check_count(count)
         panes = newest_panes([_held(pane) for pane in self._panes], wanted)
@@ -252,6 +378,18 @@ class WindowedEvaluator:
         Notes
         -----
         O(S log S). Intervals use squared weights; counts are reported undecayed.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> round(ev.decayed(timedelta(hours=1)).prevalence, 3)
+        0.832
         """
         half_life_us = span_us(half_life, field="half_life")
         now_us = self._panes.now_us if now is None else to_us(now, field="now")
@@ -263,7 +401,20 @@ class WindowedEvaluator:
         )
 
     def panes(self) -> Iterator[Window]:
-        """Yield each pane as a window, oldest first: the time series at its finest."""
+        """Yield each pane as a window, oldest first: the time series at its finest.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> [pane.num_cases for pane in ev.panes()]
+        [2, 1]
+        """
         for pane in self._panes:
             yield Window(pane.content._view(), pane.start_us, pane.end_us)
 
@@ -274,11 +425,38 @@ class WindowedEvaluator:
         ------
         InvalidInputError
             When the two cut time differently. Nothing has changed then.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> other = ev.copy()
+        >>> ev.merge(other)
+        >>> ev.last(timedelta(hours=3)).num_cases
+        6
         """
         self._panes.merge(other._panes)
 
     def copy(self) -> Self:
-        """Return an independent evaluator with the same content. O(panes)."""
+        """Return an independent evaluator with the same content. O(panes).
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> ev.copy() == ev
+        True
+        """
         return self._of(self._panes.copy())
 
     def to_bytes(self) -> bytes:
@@ -305,6 +483,18 @@ class WindowedEvaluator:
         ------
         CorruptStateError
             When the bytes are truncated, altered, or of an unknown format.
+
+        Examples
+        --------
+        >>> from datetime import datetime, timedelta, timezone
+        >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+        >>> ev = WindowedEvaluator()
+        >>> ev.add_cases(
+        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
+        ...     at=[noon, noon, noon + timedelta(hours=2)],
+        ... )
+        >>> WindowedEvaluator.from_bytes(ev.to_bytes()) == ev
+        True
         """
         return cls._of(EvaluatorPanes.from_bytes(data))
 
