@@ -1,0 +1,199 @@
+"""``streameval admin``: what the commands print, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval.client import Client
+from streameval_server import Settings
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Run an admin command; return its exit code and what it printed."""
+    result = CliRunner().invoke(app, ["admin", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@contextmanager
+def server(directory: Path) -> Iterator[str]:
+    """Run a server on a directory; yield its address."""
+    with running_server(Settings(listen="127.0.0.1:0", data=directory)) as address:
+        yield address
+
+
+def fill(address: str) -> int:
+    """Send something; return its revision."""
+    with Client(address) as client:
+        stream = client.stream("fraud/v3")
+        stream.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.7, 0.1])
+        stream.log("order-17", 0.4)
+        return client.flush()
+
+
+def hash_of(*arguments: object) -> tuple[int, str]:
+    """Return what ``admin hash`` says."""
+    code, printed, _ = run("hash", *arguments)
+    assert code == 0
+    found = re.fullmatch(r"revision (\d+)  ([0-9a-f]{64})\n", printed)
+    assert found is not None
+    return int(found[1]), found[2]
+
+
+def test_status(tmp_path: Path) -> None:
+    """A table for people, JSON for programs, 0 where it commits."""
+    with server(tmp_path) as address:
+        revision = fill(address)
+        code, printed, _ = run("status", address)
+        assert code == 0
+        lines = dict(
+            re.split(r"\s{2,}", line.rstrip(), maxsplit=1) for line in printed.splitlines()
+        )
+        assert lines[address] == "serving"
+        assert lines["durable revision"] == str(revision)
+        assert lines["applied revision"] == f"{revision} (0 rows behind)"
+        assert lines["checkpoint"] == "none yet"
+        assert lines["waiting ids"] == "1"
+        assert lines["directory"] == str(tmp_path)
+        assert re.fullmatch(
+            r"half within [\d.]+ ms, 99 % within [\d.]+ ms, longest [\d.]+ ms",
+            lines[f"last {revision} commits"],
+        )
+        code, printed, _ = run("status", address, "--json")
+        assert code == 0
+        found = json.loads(printed)
+        assert (found["durable_revision"], found["streams"]) == (revision, 1)
+        assert found["disk"]["directory"] == str(tmp_path)
+        assert found["checkpoint_time"] is None
+        assert found["time"] > found["start_time"]
+    code, _, errors = run("status", address)
+    assert code == 2
+    assert errors.startswith("streameval: ")
+    assert errors.count("\n") == 1
+
+
+def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
+    """The same state at every station; what is there is never written over."""
+    backup, other, data = tmp_path / "b.db", tmp_path / "c.db", tmp_path / "data"
+    with server(data) as address:
+        revision = fill(address)
+        here = hash_of(address)
+        assert here[0] == revision
+        code, printed, _ = run("backup", backup, address)
+        assert code == 0
+        assert printed.startswith(f"revision {revision} is in {backup}: ")
+        code, again, _ = run("backup", other, "--data", data)
+        assert (code, again.splitlines()[0].split(":")[0]) == (
+            0,
+            f"revision {revision} is in {other}",
+        )
+        code, _, errors = run("backup", backup, address)
+        assert (code, "is there already" in errors) == (2, True)
+        code, _, errors = run("compact", "--data", data)
+        assert (code, "a server runs on" in errors) == (2, True)
+    assert run("backup", tmp_path / "d.db", address, "--data", data)[2] == (
+        "streameval: give HOST:PORT or --data, not both\n"
+    )
+    code, printed, _ = run("restore", other, "--data", tmp_path / "new")
+    assert code == 0
+    new = tmp_path / "new"
+    said, state = printed.splitlines()
+    assert said == f"{new} is at revision {revision}: start a server with --data {new}"
+    assert state == f"state {here[1]}"
+    assert hash_of("--data", tmp_path / "new") == here
+    code, _, errors = run("restore", other, "--data", tmp_path / "new")
+    assert (code, "is not empty" in errors) == (2, True)
+    with server(tmp_path / "new") as address:
+        assert hash_of(address) == here
+
+
+def test_verify(tmp_path: Path) -> None:
+    """0 for what is sound, 1 for what is damaged, 2 for what is not there."""
+    with server(tmp_path / "data") as address:
+        revision = fill(address)
+    code, printed, _ = run("verify", "--data", tmp_path / "data")
+    assert code == 0
+    assert printed.splitlines()[-1] == "all of it is sound"
+    code, printed, _ = run("verify", tmp_path / "data" / "streameval.db", "--json")
+    found = json.loads(printed)
+    assert (code, found["ok"], found["revision"]) == (0, True, revision)
+    assert (revision, found["state_hash"]) == hash_of("--data", tmp_path / "data")
+    with closing(sqlite3.connect(tmp_path / "data" / "streameval.db")) as connection:
+        connection.execute("UPDATE log SET payload = x'00' WHERE revision = 2")
+        connection.commit()
+    code, printed, _ = run("verify", "--data", tmp_path / "data")
+    assert code == 1
+    assert "DAMAGED  log         log row 2 is not what was written" in printed
+    code, _, errors = run("verify", "--data", tmp_path / "none")
+    assert (code, errors.startswith("streameval: there is no log at")) == (2, True)
+
+
+def test_a_stream_moves(tmp_path: Path) -> None:
+    """Exported from one server, imported into another, under its name or a new one."""
+    file = tmp_path / "fraud.sve"
+    with server(tmp_path / "a") as here, server(tmp_path / "b") as there:
+        fill(here)
+        code, printed, _ = run("export", here, "fraud/v3", file)
+        assert code == 0
+        assert re.match(rf"fraud/v3 at revision \d+ is in {re.escape(str(file))}: ", printed)
+        assert run("import", there, file)[:2] == (0, "fraud/v3 is durable at revision 1\n")
+        assert run("import", there, file, "--as", "x/1")[:2] == (
+            0,
+            "x/1 is durable at revision 2\n",
+        )
+        code, _, errors = run("import", there, file)
+        assert (code, errors) == (2, "streameval: there is a stream fraud/v3 already\n")
+        with Client(here) as first, Client(there) as second:
+            moved = second.stream("x/1").snapshot().to_dict()
+            stayed = first.stream("fraud/v3").snapshot().to_dict()
+        assert moved | {"revision": 0} == stayed | {"revision": 0}
+        code, _, errors = run("export", here, "nobody", tmp_path / "n")
+        assert (code, errors) == (2, "streameval: there is no stream nobody\n")
+        assert not (tmp_path / "n").exists()
+
+
+def test_compact(tmp_path: Path) -> None:
+    """By the server, and on its directory; then there is no more replaying before it."""
+    with server(tmp_path) as address:
+        revision = fill(address)
+        here = hash_of(address)
+        code, printed, _ = run("compact", address)
+        assert code == 0
+        assert printed == (
+            f"the log begins at revision {revision}, {revision - 1} rows are gone; "
+            "their space is used again\n"
+        )
+        assert hash_of(address) == here
+    code, _, errors = run("hash", "--data", tmp_path, "--until", revision - 1)
+    assert (code, "is not there any more" in errors) == (2, True)
+    code, printed, _ = run("compact", "--data", tmp_path)
+    assert code == 0
+    assert printed.startswith(f"the log begins at revision {revision}, 0 rows are gone; ")
+    assert hash_of("--data", tmp_path) == here
+    code, _, errors = run("hash", address, "--until", 1)
+    assert (code, "a server has the hash of now only" in errors) == (2, True)
+
+
+def test_the_directory_and_the_limits_are_the_servers(tmp_path: Path) -> None:
+    """Taken from the same settings as serve takes them."""
+    with server(tmp_path / "data") as address:
+        fill(address)
+    config = tmp_path / "streameval.toml"
+    config.write_text(f"data = '{tmp_path / 'data'}'\n")
+    assert hash_of("--config", config) == hash_of("--data", tmp_path / "data")
+    config.write_text("memory = true\n")
+    assert run("verify", "--config", config)[0] == 2
