@@ -84,6 +84,8 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # At debug it tells what is sent.
+    logging.getLogger("sse_starlette").setLevel(logging.WARNING)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -10,7 +10,7 @@ is sent the newest answer first.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
@@ -76,9 +76,10 @@ async def events(
     return _Events(sent(), passing.stack.pop_all())
 
 
-async def _event(name: str, answer: Message, *, retry: int | None = None) -> ServerSentEvent:
+async def _event(name: str, answer: Any, *, retry: int | None = None) -> ServerSentEvent:
     text = await asyncio.to_thread(to_json, answer)
-    return ServerSentEvent(text.decode(), event=name, retry=retry, sep="\n")
+    said = answer if "revision" in answer.DESCRIPTOR.fields_by_name else answer.snapshot
+    return ServerSentEvent(text.decode(), event=name, id=str(said.revision), retry=retry, sep="\n")
 
 
 class _Events(EventSourceResponse):

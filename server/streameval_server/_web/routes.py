@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 _QUERY = "streameval.v1.QueryService"
 _STREAMS = "streameval.v1.StreamService"
+_ADMIN = "streameval.v1.AdminService"
 _INGEST = "streameval.v1.IngestService"
 
 
@@ -56,6 +57,7 @@ _SELECTED = "selection.stream"
 
 # What is more particular stands first.
 ROUTES = (
+    Route("GET", "/v1/server", f"{_ADMIN}/GetServerStatus"),
     Route("GET", "/v1/streams", f"{_STREAMS}/ListStreams"),
     Route("POST", "/v1/streams", f"{_STREAMS}/CreateStream"),
     Route("GET", "/v1/streams:snapshots", f"{_QUERY}/BatchGetSnapshots"),

@@ -8,6 +8,8 @@ value without one; what the proto calls absent is absent.
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf import json_format
@@ -41,21 +43,45 @@ def to_json(message: Message) -> bytes:
 
 
 def from_json(kind: type[M], text: bytes) -> M:
-    """Read a message from JSON; an empty text is the empty message.
+    """Read a message from JSON. O(text).
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for what is no JSON, an unknown field, a value of the
-        wrong kind.
+        INVALID_ARGUMENT for what is no JSON object, an unknown field or one that
+        is there twice, a value of the wrong kind.
     """
     message = kind()
-    if text:
-        try:
-            json_format.Parse(text, message)
-        except (json_format.ParseError, ValueError, RecursionError) as error:
-            raise _malformed(kind, "the body", error) from error
+    try:
+        values = json.loads(text, object_pairs_hook=_distinct)
+        if not isinstance(values, dict):
+            raise _malformed(kind, "the body", "it must be an object, {...}")
+        _check_bytes(values, kind.DESCRIPTOR)
+        json_format.ParseDict(values, message)
+    except (json_format.ParseError, ValueError, RecursionError) as error:
+        raise _malformed(kind, "the body", str(error)) from error
     return message
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; what stands there twice is a mistake."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        raise ValueError(f"{_short(twice)!r} stands there twice")
+    return values
+
+
+def _check_bytes(values: Any, of: Any) -> None:
+    """Refuse bytes that are not base64: protobuf leaves out what is wrong in them."""
+    for field in of.fields:
+        for name in {field.name, field.json_name} & values.keys():
+            value = values[name]
+            if field.type == FieldDescriptor.TYPE_BYTES and isinstance(value, str):
+                text = value.replace("-", "+").replace("_", "/")
+                base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+            elif field.message_type is not None and isinstance(value, dict):
+                _check_bytes(value, field.message_type)
 
 
 def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
@@ -74,7 +100,7 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
     try:
         json_format.ParseDict(values, message)
     except (json_format.ParseError, ValueError) as error:
-        raise _malformed(kind, "the query", error) from error
+        raise _malformed(kind, "the query", str(error)) from error
     return message
 
 
@@ -147,9 +173,9 @@ def _invalid(field: str, problem: str) -> RequestError:
     )
 
 
-def _malformed(kind: type[Message], what: str, error: Exception) -> RequestError:
+def _malformed(kind: type[Message], what: str, problem: str) -> RequestError:
     return RequestError(
         Code.INVALID_ARGUMENT,
-        f"{what} is not a {kind.DESCRIPTOR.name} in JSON: {_short(str(error))}",
+        f"{what} is not a {kind.DESCRIPTOR.name} in JSON: {_short(problem)}",
         reason="MALFORMED_MESSAGE",
     )

@@ -1,0 +1,248 @@
+"""HTTP in a server's process: one port each, one stop for both, the same certificates."""
+
+from __future__ import annotations
+
+import json
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import trustme
+
+from streameval_server import Settings, SettingsError
+from streameval_server.testing import running_service
+
+from .conftest import Event, events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Process:
+    """A server's process, with what it said about itself."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = (sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0")
+        self.popen = subprocess.Popen(
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.popen.stdout is not None
+        self.grpc = self.popen.stdout.readline().split()[-1]
+        self.http = self.popen.stdout.readline().split()[-1].rstrip("/")
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; return its exit code and what it said to stderr."""
+        _, errors = self.popen.communicate(timeout=30)
+        return self.popen.returncode, errors
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    """Return a server with data on disk."""
+    made = Process("--data", str(tmp_path / "data"))
+    yield made
+    if made.popen.poll() is None:
+        made.popen.kill()
+        made.popen.communicate(timeout=30)
+
+
+def batch(size: int = 1) -> dict:
+    """Return a batch of positives."""
+    return {"batch": {"cases": {"scores": [0.5] * size, "positives": [True] * size}}}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) -> None:
+    """Watchers are told, what was acked is in a checkpoint, and it ends with 0 and no word."""
+    acked = 0
+    refused: list[int] = []
+    with httpx.Client(base_url=process.http, timeout=20) as http:
+        assert http.post("/v1/streams/a:ingest", json=batch()).status_code == 200
+        acked = 1
+        with http.stream("GET", "/v1/streams/a:watch") as answer:
+            coming = events(answer)
+            assert isinstance(next(coming), Event)
+            going = threading.Event()
+
+            def push() -> None:
+                nonlocal acked
+                with httpx.Client(base_url=process.http, timeout=20) as sender:
+                    while True:
+                        try:
+                            sent = sender.post("/v1/streams/a:ingest", json=batch())
+                        except httpx.TransportError:
+                            return  # it listens no more
+                        if sent.status_code != 200:
+                            refused.append(sent.status_code)
+                            return
+                        acked += 1
+                        if acked == 20:
+                            going.set()
+
+            pushing = threading.Thread(target=push)
+            pushing.start()
+            assert going.wait(20)
+            process.popen.send_signal(number)
+            last = [each for each in coming if isinstance(each, Event)][-1]
+            assert (last.name, last.data["code"]) == ("error", 14)
+            pushing.join(20)
+    assert process.ended() == (0, "")
+    assert set(refused) <= {503}
+    data = process.popen.args[-1]
+    again = Process("--data", data)
+    try:
+        found = httpx.get(f"{again.http}/v1/streams/a:snapshot").json()["snapshot"]
+        # One more may have been taken whose answer did not come through.
+        assert int(found["numPositiveRef"]) - acked in {0, 1}
+        status = httpx.get(f"{again.http}/v1/server").json()
+        assert status["checkpointRevision"] == status["durableRevision"]
+    finally:
+        again.popen.terminate()
+        assert again.ended() == (0, "")
+
+
+def test_http_can_be_off() -> None:
+    """Then it says nothing of a page, and no port is taken."""
+    with running_service(Settings(listen="127.0.0.1:0", http="off", memory=True)) as addresses:
+        assert addresses.http is None
+
+
+def test_addresses_that_cannot_be_had(tmp_path: Path) -> None:
+    """Taken, not HOST:PORT, or one that others reach: said before anything starts."""
+    with running_service() as addresses:
+        taken = addresses.http.removeprefix("http://")
+        data = tmp_path / "data"
+        settings = Settings(listen="127.0.0.1:0", http=taken, data=data)
+        with pytest.raises(SettingsError, match=f"cannot serve HTTP on {taken}: Address already"):
+            running_service(settings).__enter__()
+        assert not data.exists()
+    with pytest.raises(SettingsError, match="http must be HOST:PORT, for instance"):
+        Settings(http="8080")
+    with pytest.raises(SettingsError, match=r"refusing to listen on 0\.0\.0\.0"):
+        Settings(http="0.0.0.0:8080")
+    assert Settings(http="0.0.0.0:8080", insecure=True).http_address() == "0.0.0.0:8080"
+    assert Settings().http_address() == "127.0.0.1:8080"
+    assert Settings(listen="[::1]:5").http_address() == "[::1]:8080"
+    assert Settings(listen="127.0.0.1:0").http_address() == "127.0.0.1:0"
+
+
+def test_a_grpc_port_that_is_taken_ends_the_process_in_words() -> None:
+    """HTTP does not outlive what it serves."""
+    with running_service() as addresses:
+        command = (sys.executable, "-m", "streameval_server", "--memory", "--http", "127.0.0.1:0")
+        done = subprocess.run(
+            [*command, "--listen", addresses.grpc],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"streameval_server: cannot listen on {addresses.grpc}: ")
+    assert "Traceback" not in done.stderr
+
+
+# --- TLS --------------------------------------------------------------------------------------
+
+
+class Files:
+    """Certificates of an authority of the test's own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.certificate, self.key = directory / "server.pem", directory / "server.key"
+        self.clients = directory / "clients.pem"
+        self.ca = trustme.CA()
+        self.renew(self.ca)
+        self.ca.cert_pem.write_to_path(self.clients)
+
+    def renew(self, ca: trustme.CA) -> None:
+        """Give the server another certificate."""
+        leaf = ca.issue_cert("localhost", "127.0.0.1")
+        leaf.private_key_pem.write_to_path(self.key)
+        leaf.cert_chain_pems[0].write_to_path(self.certificate)
+
+    def client(self, ca: trustme.CA, trusts: trustme.CA) -> ssl.SSLContext:
+        """Return what a client connects with."""
+        context = ssl.create_default_context()
+        trusts.configure_trust(context)
+        ca.issue_cert("client").configure_cert(context)
+        return context
+
+
+def answered(url: str, context: ssl.SSLContext) -> int | str:
+    """Return the status of an answer on a connection of its own, or why there is none."""
+    try:
+        return httpx.get(f"{url}/healthz", verify=context, timeout=20).status_code
+    except httpx.TransportError as error:
+        return str(error)
+
+
+def test_tls_with_clients_certificates_that_change(tmp_path: Path) -> None:
+    """The same files as gRPC, read again for the next handshake: the server's and the clients'."""
+    files, other = Files(tmp_path), trustme.CA()
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tls_certificate=files.certificate,
+        tls_key=files.key,
+        tls_client_ca=files.clients,
+    )
+    with running_service(settings) as addresses:
+        url = addresses.http
+        assert url.startswith("https://")
+        assert answered(url, files.client(files.ca, trusts=files.ca)) == 200
+        assert answered(url, files.client(other, trusts=files.ca)) != 200
+        nobody = ssl.create_default_context()
+        files.ca.configure_trust(nobody)
+        assert answered(url, nobody) != 200
+        # Other clients are let in, and those before are not.
+        other.cert_pem.write_to_path(files.clients)
+        assert answered(url, files.client(other, trusts=files.ca)) == 200
+        assert answered(url, files.client(files.ca, trusts=files.ca)) != 200
+        # Another authority made the server's certificate.
+        files.renew(other)
+        assert answered(url, files.client(other, trusts=other)) == 200
+        assert "CERTIFICATE_VERIFY_FAILED" in answered(url, files.client(other, trusts=files.ca))
+        # Files that do not fit together change nothing.
+        files.key.write_text("half of a file")
+        assert answered(url, files.client(other, trusts=other)) == 200
+
+
+def test_the_log_of_http_is_the_servers() -> None:
+    """One object a line, whatever was sent; neither what was asked nor invalid requests in it."""
+    server = Process("--memory", "--log-format", "json", "--log-level", "debug")
+    httpx.post(f"{server.http}/v1/streams/secret/name:ingest", json=batch())
+    with httpx.stream("GET", f"{server.http}/v1/streams/secret/name:watch") as answer:
+        next(events(answer))
+    httpx.get(f"{server.http}/v1/streams/no/such:snapshot?level=0.123456")
+    import socket
+
+    host, port = server.http.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 10) as raw:
+        raw.sendall(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
+        raw.settimeout(10)
+        assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+    server.popen.terminate()
+    code, said = server.ended()
+    assert code == 0
+    entries = [json.loads(line) for line in said.splitlines()]
+    methods = [
+        (entry["method"].rpartition("/")[2], entry["code"])
+        for entry in entries
+        if "method" in entry
+    ]
+    assert sorted(methods) == [
+        ("GetSnapshot", "NOT_FOUND"),
+        ("IngestBatch", "OK"),
+        ("Watch", "CANCELLED"),
+    ]
+    assert "secret" not in said
+    assert "0.123456" not in said
