@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,10 @@ _FIRST_CAPACITY = 1024
 _SHARDS = 64
 _SWEPT_FOR_EACH = 8
 """Entries of buckets that are looked at for each slot that leaves one."""
+_FORGOTTEN_AT_ONCE = 2_048
+_FORGOTTEN_FOR_EACH = 4
+"""Ids that were dropped leave the dict so many at a time: with a drop, and with each new id."""
+_EMPTY_BYTES = sys.getsizeof(b"")
 _ROUNDS_UP = 16
 """The allocator hands out so many bytes at a time."""
 
@@ -66,7 +71,8 @@ class _Bucket:
         self.slots = array("i")
 
     def distinct(self) -> SlotArray:
-        return np.unique(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
+        slots = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
+        return slots[np.diff(slots, prepend=-1) != 0]
 
 
 class JoinTable:
@@ -93,6 +99,8 @@ class JoinTable:
         self._ids: list[bytes | None] = []
         self._id_bytes = 0
         self._free = array("i")
+        # Slots that were dropped, and whose ids are still in the dict.
+        self._dropped = array("i")
         self._buckets: SortedDict[int, _Bucket] = SortedDict()
         # How many slots have left the buckets that still list them, at most.
         self._left = 0
@@ -105,7 +113,7 @@ class JoinTable:
         self.codes: CodeArray = np.empty((0, keys), dtype=np.uint16)
 
     def __len__(self) -> int:
-        return len(self._ids) - len(self._free)
+        return len(self._ids) - len(self._free) - len(self._dropped)
 
     @property
     def memory_bytes(self) -> int:
@@ -118,7 +126,7 @@ class JoinTable:
             + sys.getsizeof(self._ids)
             + sys.getsizeof(self._free)
             + self._id_bytes
-            + int_bytes * len(self)
+            + int_bytes * (len(self) + len(self._dropped))
             + sum(sys.getsizeof(each.slots) for each in self._buckets.values())
         )
 
@@ -128,11 +136,15 @@ class JoinTable:
         # Globals are looked up once, not for each id.
         route, mask = _ROUTE, _MASK
         found = [shards[route[hash(id_) & mask]].get(id_, -1) for id_ in ids]
-        return np.array(found, dtype=np.int64)
+        slots = np.array(found, dtype=np.int64)
+        if self._dropped:
+            slots[(slots >= 0) & (self.state[slots] == FREE)] = -1
+        return slots
 
     def find_one(self, id_: bytes) -> int:
         """Return an id's slot, -1 where it is not there. O(1)."""
-        return self._shards[_ROUTE[hash(id_) & _MASK]].get(id_, -1)
+        slot = self._shards[_ROUTE[hash(id_) & _MASK]].get(id_, -1)
+        return -1 if slot >= 0 and self.state[slot] == FREE else slot
 
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids that stand at slots in use. O(n)."""
@@ -144,11 +156,11 @@ class JoinTable:
         The caller fills their columns and schedules them.
         """
         slots = self._take_slots(len(ids))
-        shards = self._shards
+        shards, route, mask, kept = self._shards, _ROUTE, _MASK, self._ids
         for slot, id_ in zip(slots.tolist(), ids, strict=True):
-            self._ids[slot] = id_
-            shards[_ROUTE[hash(id_) & _MASK]][id_] = slot
-        self._id_bytes += sum(map(_size, ids))
+            kept[slot] = id_
+            shards[route[hash(id_) & mask]][id_] = slot
+        self._id_bytes += _sizes(ids)
         return slots
 
     def schedule(self, slots: SlotArray, due: BucketArray) -> None:
@@ -178,19 +190,35 @@ class JoinTable:
             self._sweep(_SWEPT_FOR_EACH)
 
     def drop(self, slots: SlotArray) -> None:
-        """Forget the ids at distinct slots. O(n log n)."""
+        """Forget the ids at distinct slots. O(n log n).
+
+        Columns are free at once. Ids leave the dict a few at a time, with the
+        next calls: when much falls due together, that is most of the work.
+        """
         if not slots.size:
             return
-        listed = slots.tolist()
-        ids = self.ids(slots)
-        for slot, id_ in zip(listed, ids, strict=True):
-            del self._shards[_ROUTE[hash(id_) & _MASK]][id_]
-            self._ids[slot] = None
-        self._id_bytes -= sum(map(_size, ids))
         self._leave(slots)
         self.due[slots] = _UNLISTED
         self.state[slots] = FREE
-        self._free.extend(listed)
+        self._dropped.frombytes(slots.astype(np.intc).tobytes())
+        self._forget(_FORGOTTEN_AT_ONCE)
+
+    def _forget(self, count: int) -> None:
+        """Take so many ids that were dropped out of the dict, newest first. O(count)."""
+        cut = max(0, len(self._dropped) - count)
+        slots = self._dropped[cut:]
+        del self._dropped[cut:]
+        ids = [self._ids[slot] or b"" for slot in slots]
+        # Globals and attributes are looked up once, not for each id.
+        shards, route, mask, kept = self._shards, _ROUTE, _MASK, self._ids
+        for slot, id_ in zip(slots, ids, strict=True):
+            shard = shards[route[hash(id_) & mask]]
+            # It may have come again, and stand elsewhere.
+            if shard[id_] == slot:
+                del shard[id_]
+            kept[slot] = None
+        self._id_bytes -= _sizes(ids)
+        self._free.extend(slots)
 
     def pop_due(self, before: int) -> Iterator[SlotArray]:
         """Take what falls due in buckets below `before`, bucket by bucket, oldest first.
@@ -210,10 +238,13 @@ class JoinTable:
 
     def slots_by_id(self) -> SlotArray:
         """Return all slots in use in order of their ids: one order for equal tables. O(n log n)."""
-        return self.find(sorted(id_ for id_ in self._ids if id_ is not None))
+        slots = np.flatnonzero(self.state != FREE)
+        ids = self.ids(slots)
+        return slots[sorted(range(len(ids)), key=ids.__getitem__)]
 
     def copy(self) -> JoinTable:
         """Return an independent table. O(n)."""
+        self._forget(len(self._dropped))
         other = JoinTable(self.codes.shape[1])
         other._shards = [dict(shard) for shard in self._shards]
         other._ids = list(self._ids)
@@ -263,6 +294,8 @@ class JoinTable:
             self._swept_to = due + 1
 
     def _take_slots(self, count: int) -> SlotArray:
+        if self._dropped:
+            self._forget(_FORGOTTEN_FOR_EACH * count)
         again = min(count, len(self._free))
         cut = len(self._free) - again
         reused = np.array(self._free[cut:], dtype=np.int64)
@@ -284,14 +317,19 @@ class JoinTable:
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""
-        used = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}
+        dropped = set(self._dropped)
+        assert len(dropped) == len(self._dropped)
+        kept = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}
+        assert dropped <= kept, dropped - kept
+        used = kept - dropped
+        assert len(used) == len(self)
         slots = {id_: slot for shard in self._shards for id_, slot in shard.items()}
-        assert used == set(slots.values()), (used, slots)
+        assert used <= set(slots.values()) <= kept, (used, slots)
         assert all(self._ids[slot] == id_ for id_, slot in slots.items())
-        assert sorted([*self._free, *used]) == list(range(len(self._ids)))
+        assert sorted([*self._free, *kept]) == list(range(len(self._ids)))
         assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
         assert ((self.due != _UNLISTED).nonzero()[0] == sorted(used)).all()
-        assert self._id_bytes == sum(map(_size, slots))
+        assert self._id_bytes == _sizes([id_ for id_ in self._ids if id_ is not None])
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
             assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
@@ -299,6 +337,10 @@ class JoinTable:
         assert entries <= len(used) + self._left, (entries, len(used), self._left)
 
 
-def _size(id_: bytes) -> int:
-    """Return the memory that an id takes, as the allocator rounds it."""
-    return (sys.getsizeof(id_) + _ROUNDS_UP - 1) // _ROUNDS_UP * _ROUNDS_UP
+def _sizes(ids: Sequence[bytes]) -> int:
+    """Return the memory that ids take, as the allocator rounds it."""
+    # Few lengths occur: so many roundings, not one for each id.
+    return sum(
+        count * ((_EMPTY_BYTES + length + _ROUNDS_UP - 1) // _ROUNDS_UP * _ROUNDS_UP)
+        for length, count in Counter(map(len, ids)).items()
+    )

@@ -68,3 +68,37 @@ def test_seeded_actors() -> None:
     assert entries(table) < 4 * len(table) + 4_096
     assert table.ids(table.slots_by_id()) == sorted(dues)
     assert table.memory_bytes > 100 * len(table)
+
+
+def test_much_that_is_dropped_leaves_the_dict_later() -> None:
+    """It is gone at once all the same: found nowhere, counted nowhere; its ids may come again."""
+    table = JoinTable(keys=1)
+    ids = [b"%d" % number for number in range(10_000)]
+    slots = table.add(ids)
+    table.state[slots] = 1
+    table.schedule(slots, np.full(slots.size, 7, dtype=np.uint32))
+    (due,) = table.pop_due(8)
+    table.drop(due)
+    assert len(table) == 0
+    assert len(table._dropped) > 5_000
+    table._check()
+    assert table.find_one(ids[0]) == -1
+    assert (table.find(ids) == -1).all()
+    assert table.slots_by_id().size == 0
+    again = table.add(ids[:3])
+    table.state[again] = 2
+    table.schedule(again, np.full(3, 9, dtype=np.uint32))
+    assert table.find(ids[:4]).tolist() == [*again.tolist(), -1]
+    assert table.ids(table.slots_by_id()) == sorted(ids[:3])
+    table._check()
+    twin = table.copy()
+    twin._check()
+    assert not twin._dropped
+    for number in range(10_000, 12_500):
+        slot = table.add([b"%d" % number])
+        table.state[slot] = 1
+        table.schedule(slot, np.full(1, 9, dtype=np.uint32))
+    assert not table._dropped, "new ids take the places of old ones"
+    assert table.state.size < 13_000
+    table._check()
+    assert table.find(ids[:3]).tolist() == again.tolist()

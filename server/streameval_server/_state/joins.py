@@ -101,10 +101,6 @@ class TrackedTable(JoinTable):
             left -= slots.size
             yield slots
 
-    def slots_by_id(self) -> SlotArray:
-        """As the table's; nothing changes by it."""
-        return super().find(sorted(id_ for id_ in self._ids if id_ is not None))
-
     def changed(self) -> SlotArray:
         """Return the slots that came or changed since `keep`. O(capacity)."""
         return np.flatnonzero(self._touched)
