@@ -71,7 +71,7 @@ class _Bucket:
         self.slots = array("i")
 
     def distinct(self) -> SlotArray:
-        slots = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
+        slots: SlotArray = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
         return slots[np.diff(slots, prepend=-1) != 0]
 
 
