@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -46,102 +50,155 @@ def produce(core: Core, batches: int, after: int = 0) -> list[str]:
 
 
 def restored(path: Path) -> str | None:
-    """Return the hash of what the file restores; None when it is refused."""
-    storage = SqliteStorage(path)
+    """Return the hash of what the file restores; None when it is refused, in one line."""
+    storage, message = SqliteStorage(path), None
     try:
         core = open_core(storage, LIMITS)
-    except StorageError:
+    except StorageError as error:
+        message = str(error)
+    if message is not None:
+        assert 10 < len(message) < 300
+        assert message.isprintable()
         return None
     storage.close()
     return core.engine.state_hash()
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """Write 3 entries and a checkpoint, leave 3 more in the write-ahead log; and all hashes."""
-    root = tmp_path_factory.mktemp("written")
-    storage = SqliteStorage(root / "log.db")
+class Written(NamedTuple):
+    """The files of a log, and the hashes of the state after each of its entries."""
+
+    files: dict[str, bytes]
+    hashes: list[str]
+
+    def damaged(self, directory: Path, name: str, data: bytes) -> str | None:
+        """Return what is restored with one of the files in place of its own."""
+        for each in directory.glob("log.db*"):
+            each.unlink()
+        for each, whole in self.files.items():
+            (directory / each).write_bytes(data if each == name else whole)
+        return restored(directory / "log.db")
+
+
+def write(root: Path, *, page_bytes: int = 4096, compacted: bool = False) -> Written:
+    """Write 3 entries and a checkpoint, and leave 3 more in the write-ahead log."""
+    path = root / "log.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA page_size = {page_bytes}")
+    connection.execute("VACUUM")
+    connection.close()
+    storage = SqliteStorage(path)
     core = open_core(storage, LIMITS)
     hashes = [core.engine.state_hash(), *produce(core, 3)]
     core.drain(NOW)
     core = open_core(storage, LIMITS)
+    if compacted:
+        core.committer.compact(lambda _outcome: None)
+        while core.committer.compacting:
+            core.committer.step(NOW)
+        assert core.committer.log_start == 3
+        storage.close()
+        core = open_core(storage, LIMITS)
     hashes += produce(core, 3, after=3)
-    copy = root / "copy"
-    copy.mkdir()
-    for name in ("log.db", "log.db-wal"):
-        shutil.copy(root / name, copy / name)
+    files = {name: (root / name).read_bytes() for name in FILES}
     storage.close()
-    return copy, hashes
+    return Written(files, hashes)
 
 
-def damaged(written: Path, tmp_path: Path, name: str, data: bytes) -> str | None:
-    for each in ("log.db", "log.db-wal", "log.db-shm"):
-        (tmp_path / each).unlink(missing_ok=True)
-    for each in ("log.db", "log.db-wal"):
-        (tmp_path / each).write_bytes((written / each).read_bytes() if each != name else data)
-    return restored(tmp_path / "log.db")
+FILES = ("log.db", "log.db-wal")
 
 
-def test_the_undamaged_files_restore_everything(written, tmp_path):
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """Return a directory that needs no disk, where that can be had: there are many files."""
+    shared = Path("/dev/shm")
+    root = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["whole", "compacted"])
+def written(request, tmp_path_factory) -> Written:
+    """Return a log, also one that begins at a checkpoint."""
+    return write(tmp_path_factory.mktemp("written"), compacted=request.param)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Written:
+    """Return a log in pages of 512 bytes: of few bytes, all of which can be tried."""
+    return write(tmp_path_factory.mktemp("small"), page_bytes=512)
+
+
+def test_the_undamaged_files_restore_everything(written, small, memory):
     """What the others are compared with."""
-    files, hashes = written
-    whole = (files / "log.db-wal").read_bytes()
-    assert damaged(files, tmp_path, "log.db-wal", whole) == hashes[-1]
-    assert damaged(files, tmp_path, "log.db-wal", b"") == hashes[3]
+    for each in (written, small):
+        whole = each.files["log.db-wal"]
+        assert each.damaged(memory, "log.db-wal", whole) == each.hashes[-1]
+        assert each.damaged(memory, "log.db-wal", b"") == each.hashes[3]
+    assert sum(map(len, small.files.values())) < 20_000
 
 
-def test_a_write_ahead_log_cut_anywhere_is_an_exact_prefix(written, tmp_path):
-    """Whole transactions, in order; the longer the file, the more of them."""
-    files, hashes = written
-    whole = (files / "log.db-wal").read_bytes()
-    sizes = sorted({*range(0, len(whole), 97), *(len(whole) - back for back in range(40))})
-    seen = []
-    for size in sizes:
-        found = damaged(files, tmp_path, "log.db-wal", whole[:size])
-        assert found in hashes[3:]
-        seen.append(hashes.index(found))
+def cut(written: Written, memory: Path, sizes: Iterable[int]) -> None:
+    """Cut the write-ahead log: whole transactions are left, the more the longer it is."""
+    whole = written.files["log.db-wal"]
+    seen = [
+        written.hashes.index(written.damaged(memory, "log.db-wal", whole[:size])) for size in sizes
+    ]
     assert seen == sorted(seen)
     assert set(seen) == {3, 4, 5, 6}
 
 
-def flipped(data: bytes, at: int, rng: np.random.Generator) -> bytes:
-    changed = bytearray(data)
-    changed[at] ^= int(rng.integers(1, 256))
-    return bytes(changed)
+def cut_database(written: Written, memory: Path, sizes: Iterable[int]) -> None:
+    """Cut the database: pages that are missing are not forgotten."""
+    data = written.files["log.db"]
+    for size in sizes:
+        found = written.damaged(memory, "log.db", data[:size])
+        assert found is None or found in written.hashes, f"cut at {size}"
 
 
-@pytest.mark.parametrize("name", ["log.db", "log.db-wal"])
-def test_a_flipped_byte_is_a_refusal_or_an_exact_prefix(written, tmp_path, name):
-    """A sample of all bytes; `-m heavy` tries each of them."""
-    files, hashes = written
-    data = (files / name).read_bytes()
-    rng = np.random.default_rng(7)
-    interesting = [at for at in range(len(data)) if data[at]]
-    for at in rng.choice(interesting, 400, replace=False).tolist():
-        found = damaged(files, tmp_path, name, flipped(data, at, rng))
-        assert found is None or found in hashes, f"byte {at} of {name}"
+def flip(written: Written, memory: Path, name: str, places: Iterable[int], seed: int) -> None:
+    """Change single bytes: a refusal, or a state that once was."""
+    data, rng = written.files[name], np.random.default_rng(seed)
+    for at in places:
+        changed = bytearray(data)
+        changed[at] ^= int(rng.integers(1, 256))
+        found = written.damaged(memory, name, bytes(changed))
+        assert found is None or found in written.hashes, f"byte {at} of {name}"
+
+
+def test_a_write_ahead_log_cut_anywhere_is_an_exact_prefix(written, memory):
+    """A sample of all sizes, the last ones among them; `-m heavy` tries each."""
+    whole = len(written.files["log.db-wal"])
+    cut(written, memory, sorted({*range(0, whole, 197), *(whole - back for back in range(20))}))
+
+
+def test_a_database_cut_anywhere_is_refused(written, memory):
+    """A sample of all sizes."""
+    cut_database(written, memory, range(0, len(written.files["log.db"]), 1009))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_byte_is_a_refusal_or_an_exact_prefix(written, memory, name):
+    """A sample of the bytes that are not zero; `-m heavy` tries each byte there is."""
+    data = written.files[name]
+    full = [at for at in range(len(data)) if data[at]]
+    places = np.random.default_rng(7).choice(full, 150, replace=False).tolist()
+    flip(written, memory, name, places, seed=7)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["log.db", "log.db-wal"])
-def test_any_flipped_byte_is_a_refusal_or_an_exact_prefix(written, tmp_path, name):
+@pytest.mark.parametrize("name", FILES)
+def test_any_flipped_byte_is_a_refusal_or_an_exact_prefix(small, memory, name):
     """Each byte of the files, once."""
-    files, hashes = written
-    data = (files / name).read_bytes()
-    rng = np.random.default_rng(11)
-    for at in range(len(data)):
-        found = damaged(files, tmp_path, name, flipped(data, at, rng))
-        assert found is None or found in hashes, f"byte {at} of {name}"
+    flip(small, memory, name, range(len(small.files[name])), seed=11)
 
 
-def test_a_database_cut_anywhere_is_refused(written, tmp_path):
-    """Pages that are missing are not forgotten."""
-    files, hashes = written
-    data = (files / "log.db").read_bytes()
-    for size in range(0, len(data), 509):
-        found = damaged(files, tmp_path, "log.db", data[:size])
-        assert found is None or found in hashes, f"cut at {size}"
+@pytest.mark.heavy
+@pytest.mark.timeout(900)
+def test_files_of_any_size_are_refused_or_an_exact_prefix(small, memory):
+    """Each size of both files."""
+    cut(small, memory, range(len(small.files["log.db-wal"]) + 1))
+    cut_database(small, memory, range(len(small.files["log.db"])))
 
 
 WRITER = textwrap.dedent(

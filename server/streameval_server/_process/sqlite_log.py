@@ -314,10 +314,16 @@ class SqliteStorage:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StorageError(f"cannot {what} {self._path}: {error}") from error
+            raise StorageError(f"cannot {what} {self._path}: {_one_line(error)}") from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # Of damaged text, SQLite's own messages cannot always be decoded.
-            raise CorruptLogError(f"cannot {what} {self._path}: {error}") from error
+            raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    """Return what SQLite says, which may quote a damaged file, as a terminal bears it."""
+    text = " ".join(str(error).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _blob(data: object, what: str) -> bytes:
