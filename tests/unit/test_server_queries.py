@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from streameval_server._core.errors import RequestError
-from streameval_server._process.answering import QueryThreads, Visibility
+from streameval_server._process.answering import AbandonedError, QueryThreads, Visibility
 from streameval_server._process.threads import Doorbell, FairLock
 
 
@@ -114,6 +114,65 @@ def test_a_running_computation_is_shared_only_until_something_is_applied() -> No
         await asyncio.to_thread(begun.acquire)
         gate.set()
         assert await asyncio.gather(first, also, later) == [0, 0, 1]
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_long_answers_do_not_hold_up_short_ones() -> None:
+    """However many of them there are: they wait for one another."""
+
+    async def scenario() -> None:
+        queries = QueryThreads(Clock())
+        gate = threading.Event()
+        long = [
+            asyncio.create_task(queries.run(("long", i), gate.wait, is_long=True)) for i in range(5)
+        ]
+        await turns()
+        assert await queries.run("short", lambda: 7) == 7
+        gate.set()
+        assert all(await asyncio.gather(*long))
+        queries.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_nobody_waits_for_stops() -> None:
+    """Between two windows once it runs; and it never begins where it still waits for its turn."""
+
+    async def scenario() -> None:
+        queries = QueryThreads(Clock())
+        begun, go_on, stopped = threading.Event(), threading.Event(), threading.Event()
+        computed = []
+
+        def compute() -> None:
+            begun.set()
+            go_on.wait(30)
+            try:
+                queries.check()
+            except AbandonedError:
+                stopped.set()
+                raise
+            computed.append("running")
+
+        callers = [
+            asyncio.create_task(queries.run("running", compute, is_long=True)) for _ in range(2)
+        ]
+        waits = asyncio.create_task(
+            queries.run("waiting", lambda: computed.append("waiting"), is_long=True)
+        )
+        assert await asyncio.to_thread(begun.wait, 30)
+        queries.check()
+        callers[0].cancel()
+        waits.cancel()
+        await turns()
+        assert not stopped.is_set(), "somebody still waits"
+        callers[1].cancel()
+        await turns()
+        go_on.set()
+        assert await asyncio.to_thread(stopped.wait, 30)
+        assert await queries.run("running", lambda: 1, is_long=True) == 1, "whoever comes next"
+        assert not computed
         queries.stop()
 
     asyncio.run(scenario())

@@ -36,13 +36,16 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
+_LONG: frozenset[object] = frozenset({overview, series, ranking})
+"""Answers of many windows."""
+
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
     """Answers from the counts at one revision."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._answers = Answers(runtime.view, now_us)
+        self._answers = Answers(runtime.view, now_us, runtime.queries.check)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -150,5 +153,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         with runtime.calls.call():
             await runtime.visible(min_revision)
             return await runtime.queries.run(
-                (compute.__name__, asked), partial(compute, self._answers, asked)
+                (compute.__name__, asked),
+                partial(compute, self._answers, asked),
+                is_long=compute in _LONG,
             )

@@ -5,6 +5,11 @@ answer. A computation that has begun is shared only while nothing was applied
 since: an answer always includes everything that was visible when it was asked
 for, and a crowd that asks the same costs one running and one waiting
 computation.
+
+Long answers, of many windows, have a thread of their own: they wait for one
+another, and short ones never wait for them. Between its windows a computation
+that nobody waits for any more stops: a caller whose deadline has passed, or who
+has gone, leaves nothing running.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -110,6 +116,14 @@ class _Shared(Generic[T]):
     """Visible revision when it was asked for; the answer includes it."""
     answer: asyncio.Future[T] | None = None
     started: bool = False
+    waiting: int = 0
+    """Callers."""
+    abandoned: bool = False
+    """Whether all of them have given up; nobody joins it then."""
+
+
+class AbandonedError(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class QueryThreads:
@@ -124,9 +138,13 @@ class QueryThreads:
     def __init__(self, visible: Callable[[], int]) -> None:
         self._visible = visible
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query")
+        self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="long-query")
         self._shared: dict[Hashable, _Shared[object]] = {}
+        self._mine = threading.local()
 
-    async def run(self, question: Hashable, compute: Callable[[], T]) -> T:
+    async def run(
+        self, question: Hashable, compute: Callable[[], T], *, is_long: bool = False
+    ) -> T:
         """Return what `compute` returns, or what it returned to somebody who asked the same.
 
         Parameters
@@ -135,20 +153,51 @@ class QueryThreads:
             Equal for equal questions; computations of one question return one type.
         compute
             Runs in a query thread. It takes the counts that it reads itself.
+        is_long
+            Whether it may take seconds; then it calls `check` now and then.
         """
         shared = self._shared.get(question)
         if shared is None or (shared.started and self._visible() > shared.floor):
-            shared = self._start(question, compute)
-        assert shared.answer is not None
-        # Somebody who gives up does not take the answer from the others.
-        return cast("T", await asyncio.shield(shared.answer))
+            shared = self._start(question, compute, self._long_thread if is_long else self._threads)
+        answer = shared.answer
+        assert answer is not None
+        shared.waiting += 1
+        try:
+            # Somebody who gives up does not take the answer from the others.
+            return cast("T", await asyncio.shield(answer))
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting and not answer.done():
+                # If it has not begun, it never will.
+                shared.abandoned = True
+                if self._shared.get(question) is shared:
+                    del self._shared[question]
+                answer.cancel()
 
-    def _start(self, question: Hashable, compute: Callable[[], T]) -> _Shared[object]:
+    def check(self) -> None:
+        """Go on if somebody waits for what this thread computes. Any thread may ask.
+
+        Raises
+        ------
+        AbandonedError
+            When nobody does.
+        """
+        shared = getattr(self._mine, "shared", None)
+        if shared is not None and shared.abandoned:
+            raise AbandonedError
+
+    def _start(
+        self, question: Hashable, compute: Callable[[], T], threads: ThreadPoolExecutor
+    ) -> _Shared[object]:
         shared: _Shared[object] = _Shared(floor=self._visible())
 
         def work() -> T:
             shared.started = True
-            return compute()
+            self._mine.shared = shared
+            try:
+                return compute()
+            finally:
+                self._mine.shared = None
 
         def finished(answer: asyncio.Future[object]) -> None:
             if self._shared.get(question) is shared:
@@ -157,10 +206,11 @@ class QueryThreads:
                 answer.exception()  # whoever asked may be gone
 
         self._shared[question] = shared
-        shared.answer = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        shared.answer = asyncio.get_running_loop().run_in_executor(threads, work)
         shared.answer.add_done_callback(finished)
         return shared
 
     def stop(self) -> None:
         """Stop the threads once they have nothing to do."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._threads, self._long_thread):
+            threads.shutdown(wait=True, cancel_futures=True)

@@ -57,11 +57,19 @@ class Answers:
         Returns a stream's view now; raises RequestError when there is no such stream.
     clock_us
         Returns the server's clock, in microseconds since 1970.
+    check
+        Called before each window is computed; may raise, to stop.
     """
 
-    def __init__(self, view: Callable[[str], StreamView], clock_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        view: Callable[[str], StreamView],
+        clock_us: Callable[[], int],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._view = view
         self._clock_us = clock_us
+        self._check = check
         self._windows: PartsCache[Hashable, Window] = PartsCache(MAX_WINDOW_CELLS, cells_of)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
             MAX_SNAPSHOT_BYTES, types_pb2.Snapshot.ByteSize
@@ -89,6 +97,7 @@ class Answers:
 
     def window(self, of: Applied) -> Window:
         """Return the counts of what is selected. O(S log S), O(panes) while they stay the same."""
+        self._check()
         span_us, states = of.span_us, [pane.state for pane in of.states]
         if span_us is None:
             return Window(of.slice.all_time._view(), of.view.info.create_us, of.now_us)

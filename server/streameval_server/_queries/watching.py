@@ -133,7 +133,7 @@ async def watched_many(
     async def look() -> _Moved:
         # Whoever else asks has been sent something else.
         work = partial(_moved, answers, asked, sent, runtime.visible_revision())
-        return await runtime.queries.run(object(), work)
+        return await runtime.queries.run(object(), work, is_long=True)
 
     looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout)
     async with aclosing(looks):
