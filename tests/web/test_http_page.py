@@ -1,0 +1,50 @@
+"""docs/http.md: its commands print what it shows, and its table lists every route."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streameval_server._security.rules import rule_of
+from streameval_server._web.routes import ROUTES
+
+from .conftest import site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+
+
+def test_its_commands_print_what_it_shows(require_command: Callable[[str], str]) -> None:
+    """In their order, against a new server; `...` stands for what varies."""
+    require_command("curl")
+    checker = doctest.OutputChecker()
+    (block,) = re.findall(r"```console curl\n(.*?)```", PAGE, re.DOTALL)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    assert len(steps) == 4
+    with site() as one:
+        for command, shown in steps:
+            here = command.replace("http://127.0.0.1:8080", one.addresses.http)
+            printed = subprocess.check_output(["sh", "-c", here], text=True, timeout=30) + "\n"
+            assert checker.check_output(shown, printed, doctest.ELLIPSIS), printed
+
+
+def test_its_table_lists_every_route() -> None:
+    """With the method and the scope of each."""
+    rows = [row.split("|")[1:4] for row in PAGE.splitlines() if row.startswith("| `GET /v1")]
+    rows += [row.split("|")[1:4] for row in PAGE.splitlines() if re.match(r"\| `P|\| `D", row)]
+    listed = {
+        path.strip(" `"): (re.match(r" (\w+)", method)[1], scope.strip())
+        for path, method, scope in rows
+    }
+    assert listed == {
+        f"{route.verb} {route.path}": (
+            route.method.rpartition("/")[2],
+            str(rule_of(route.method).scope),
+        )
+        for route in ROUTES
+    }
