@@ -2,7 +2,7 @@
 
 Cells of one resolution are numbered in order (the leading bits of a double's key
 are such numbers), and scores that are measured with one model fill a narrow range
-of them. So the sum of sixty runs needs no sort: each adds its counts to a table.
+of them. So the sum of sixty runs needs no sort: all add their counts to a table.
 
 Cost: O(S + W) for S scores in all and W numbers between the least and the
 greatest; 5 ns a score. Where W is out of proportion `merge_runs` sorts instead.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _FEW = 3
 """Fewer runs than this are merged one into the other."""
 
-_WIDE = 1 << 16
+_WIDE = 1 << 17
 """A table up to this long is cheap whatever goes into it."""
 
 _SPARSE = 4
@@ -58,54 +58,43 @@ def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
     # Below one bit the exponent's bits are dropped too, and few cells are left to sort.
     if len(runs) < _FEW or bits < 1:
         return merge_runs(runs)
-    dropped = MAX_BITS - bits
-    tables = [
-        _table([_half(run, upper=upper, scale=scale) for run in runs], dropped)
-        for upper in (False, True)
-    ]
-    if tables[0] is None or tables[1] is None:
+    scores = np.concatenate([run.scores for run in runs])
+    places = _places(scores, MAX_BITS - bits, scale)
+    if places is None:
         return merge_runs(runs)
-    scores = np.concatenate((tables[0][0], tables[1][0]))
-    counts = np.concatenate((tables[0][1], tables[1][1]))
-    order = np.argsort(scores)
-    return Run.of_ordered(scores[order], counts[order])
-
-
-def _half(run: Run, *, upper: bool, scale: Scale) -> tuple[FloatArray, FloatArray, IntArray | int]:
-    """Return the part of a run on one side: magnitudes to number, scores and counts.
-
-    On the plain scale the sides are those of 0; on the probability scale those
-    of 1/2, and the upper one is numbered by its distance from 1.
-    """
-    is_plain = scale == "plain"
-    cut = int(np.searchsorted(run.scores, 0.0 if is_plain else 0.5))
-    part = slice(cut, None) if upper else slice(cut)
-    scores = run.scores[part]
-    magnitudes = 1.0 - scores if upper and not is_plain else scores
-    return magnitudes, scores, 1 if run.counts is None else run.counts[part]
-
-
-def _table(
-    parts: list[tuple[FloatArray, FloatArray, IntArray | int]], dropped: int
-) -> tuple[FloatArray, IntArray] | None:
-    """Return the distinct scores of one side and their counts; None if too sparse."""
-    parts = [part for part in parts if part[1].size]
-    if not parts:
-        return np.empty(0), np.empty(0, dtype=np.int64)
-    # Scores of a run ascend, so its numbers lie between those of its ends.
-    ends = np.concatenate([_numbers(magnitudes[[0, -1]], dropped) for magnitudes, _, _ in parts])
-    least, width = ends.min(), int(np.ptp(ends)) + 1
-    if width > max(_WIDE, _SPARSE * sum(scores.size for _, scores, _ in parts)):
-        return None
-    sums, edges = np.zeros(width, dtype=np.int64), np.empty(width)
-    for magnitudes, scores, counts in parts:
-        # A run's scores are distinct, so no number occurs twice.
-        numbers = _numbers(magnitudes, dropped)
-        numbers -= least
-        sums[numbers] += counts
-        edges[numbers] = scores
+    width = int(places.max()) + 1
+    if all(run.counts is None for run in runs):
+        sums = np.bincount(places, minlength=width)
+    else:
+        counts = [np.ones(len(run), np.int64) if run.counts is None else run.counts for run in runs]
+        sums = np.zeros(width, dtype=np.int64)
+        np.add.at(sums, places, np.concatenate(counts))
+    # All that have one place are the same score.
+    edges = np.empty(width)
+    edges[places] = scores
     used = np.flatnonzero(sums)
-    return edges[used], sums[used]
+    return Run.of_ordered(edges[used], sums[used])
+
+
+def _places(scores: FloatArray, dropped: int, scale: Scale) -> IntArray | None:
+    """Return each score's place in a table in which places ascend; None if it would be sparse.
+
+    The table has two halves, which meet at 0 on the plain scale, and at 1/2 on
+    the probability scale, where the upper one is numbered by the distance from 1.
+    """
+    if scale == "plain":
+        is_upper = scores >= 0.0
+        numbers = _numbers(scores, dropped)
+    else:
+        is_upper = scores >= 0.5
+        numbers = _numbers(np.where(is_upper, 1.0 - scores, scores), dropped)
+    numbers -= numbers.min()
+    width = int(numbers.max()) + 1
+    if 2 * width > max(_WIDE, _SPARSE * scores.size):
+        return None
+    if scale == "plain":
+        return np.where(is_upper, width + numbers, width - 1 - numbers)
+    return np.where(is_upper, 2 * width - 1 - numbers, numbers)
 
 
 def _numbers(magnitudes: FloatArray, dropped: int) -> IntArray:

@@ -71,8 +71,9 @@ class _Bucket:
         self.slots = array("i")
 
     def distinct(self) -> SlotArray:
-        slots: SlotArray = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
-        return slots[np.diff(slots, prepend=-1) != 0]
+        slots = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
+        distinct: SlotArray = slots[np.diff(slots, prepend=-1) != 0]
+        return distinct
 
 
 class JoinTable:
