@@ -1,0 +1,26 @@
+"""Run a server whose disk takes so many bytes a second, with a small queue before it."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from streameval_server import Limits, Settings, run
+from streameval_server._core.entries import LogRow
+from streameval_server._process.sqlite_log import SqliteStorage
+
+CAPACITY = 5_000_000
+LIMITS = Limits(max_queue_bytes=1 << 20, max_inflight_bytes=256 << 10, max_commit_bytes=128 << 10)
+
+at_once = SqliteStorage.append
+
+
+def append(storage: SqliteStorage, rows: Sequence[LogRow]) -> None:
+    """Write, and take as long as a slow disk would."""
+    at_once(storage, rows)
+    time.sleep(sum(len(row.payload) for row in rows) / CAPACITY)
+
+
+if __name__ == "__main__":
+    SqliteStorage.append = append  # type: ignore[method-assign]
+    run(Settings(listen="127.0.0.1:0", http="off", data=Path(sys.argv[1]), limits=LIMITS))

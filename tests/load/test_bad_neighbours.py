@@ -1,0 +1,149 @@
+"""Those who read slowly, never, or send half of something hurt nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from streameval.client import Client
+from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
+from streameval_server import Limits, Settings
+from streameval_server._grpc import server as grpc_server
+from streameval_server.testing import running_server
+
+from .conftest import batch, counted, resident_while, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from .conftest import Process
+
+MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--http", "off")
+MIB = 1 << 20
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+HALF_A_FRAME = b"\x00\x40\x00\x00\x00\x00\x00\x00\x01" + b"x" * 100
+"""DATA of 16 KiB, and then only 100 bytes of it."""
+
+
+def test_readers_of_watch_that_stand_still(start: Callable[..., Process], disk: Path) -> None:
+    """100 that never read, beside one that does: it sees the last revision, memory stays flat."""
+    server = start(*MODULE, "--data", str(disk))
+    request = query_pb2.WatchRequest(selection=types_pb2.Selection(stream="watched"))
+    request.min_interval.FromMilliseconds(100)
+    rounds = 300
+
+    async def scenario(channel: grpc.aio.Channel) -> None:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+        ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+        last = 0
+
+        async def add(number: int) -> None:
+            nonlocal last
+            one = batch("watched", number, rows=20)
+            last = (await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=one))).revision
+
+        await add(0)
+        still = [stub.Watch(request) for _ in range(100)]
+        await asyncio.gather(*(call.initial_metadata() for call in still))
+        reader = stub.Watch(request)
+        seen = (await reader.read()).snapshot.revision
+        for number in range(1, rounds):
+            await add(number)
+        while seen < last:
+            seen = (await asyncio.wait_for(reader.read(), 30)).snapshot.revision
+        for call in (*still, reader):
+            call.cancel()
+
+    async def measured() -> list[int]:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            work = asyncio.ensure_future(scenario(channel))
+            return await resident_while(server.popen.pid, work)
+
+    memory = asyncio.run(measured())
+    assert memory[-1] - memory[len(memory) // 4] < 16 * MIB
+    assert counted(server.address, "watched") == 20 * rounds
+    assert server.terminate() == (0, "")
+
+
+def test_a_client_that_never_reads_its_acks(start: Callable[..., Process], disk: Path) -> None:
+    """Its batches count, others are acked meanwhile, and the server does not wait for it."""
+    server = start(*MODULE, "--data", str(disk))
+    count = 3_000
+
+    async def deaf(channel: grpc.aio.Channel) -> None:
+        call = ingest_pb2_grpc.IngestServiceStub(channel).Ingest()
+        opened = ingest_pb2.Open(producer="deaf", epoch=1)
+        await call.write(ingest_pb2.IngestRequest(open=opened))
+        one = batch("deaf", 0, rows=100)
+        for sequence in range(1, count + 1):
+            one.sequence = sequence
+            await call.write(ingest_pb2.IngestRequest(batch=one))
+
+    async def measured() -> list[int]:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            work = asyncio.ensure_future(deaf(channel))
+            memory = await resident_while(server.popen.pid, work)
+            with Client(server.address) as client:
+                client.stream("other").add_case(True, 0.5)
+                await asyncio.to_thread(client.flush)
+            until(lambda: counted(server.address, "deaf") == 100 * count)
+            return memory
+
+    memory = asyncio.run(measured())
+    assert max(memory) - memory[0] < 64 * MIB
+    assert counted(server.address, "other") == 1
+    assert server.terminate() == (0, "")
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return a server that soon gives up on those that say nothing."""
+    for name in ("_HANDSHAKE_MS", "_PING_AFTER_MS", "_PING_TIMEOUT_MS"):
+        monkeypatch.setattr(grpc_server, name, 1_000)
+    settings = Settings(listen="127.0.0.1:0", http="off", memory=True, limits=Limits())
+    with running_server(settings) as address:
+        yield address
+
+
+def is_closed(line: socket.socket) -> bool:
+    """Whether the other side has ended a connection; what it sent is dropped."""
+    try:
+        while line.recv(65_536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", PREFACE[:10], PREFACE, PREFACE + SETTINGS[:5], PREFACE + SETTINGS + HALF_A_FRAME],
+    ids=["nothing", "half a preface", "no settings", "half of them", "half a frame"],
+)
+def test_half_open_connections(hasty: str, said: bytes) -> None:
+    """100 that stop in the middle: others are served at once, and they are closed in the end."""
+    host, _, port = hasty.rpartition(":")
+    with ExitStack() as stack:
+        lines = [socket.create_connection((host, int(port)), timeout=10) for _ in range(100)]
+        for line in lines:
+            stack.enter_context(line)
+            line.sendall(said)
+            line.settimeout(0.01)
+        with Client(hasty) as client:
+            client.stream("served").add_case(True, 0.5)
+            client.flush(timeout=20)
+        assert counted(hasty, "served") > 0
+        deadline = time.monotonic() + 30
+        while open_lines := [line for line in lines if not is_closed(line)]:
+            assert time.monotonic() < deadline, f"{len(open_lines)} are still open"
+            lines = open_lines
