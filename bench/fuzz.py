@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 
 LONGEST_INPUT = 4096
-NAMES = ("state", "windowed", "joiner", "batch", "session", "merge")
+NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import")
 
 
 def fuzz(name: str, corpus: Path, options: list[str]) -> None:

@@ -18,6 +18,7 @@ from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvalua
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._core.core import Core, open_core
 from streameval_server._core.errors import RequestError
+from streameval_server._core.importing import ImportInbox
 from streameval_server._core.limits import Limits
 from streameval_server._core.merge import MergeInbox
 from streameval_server._core.session import IngestSession
@@ -206,6 +207,42 @@ class Merge(Target):
             _in_words(refusal)
 
 
+class Import(Target):
+    """An exported stream, imported; what is taken must bear more rows, and be exported again."""
+
+    def seeds(self) -> list[bytes]:
+        """Return a stream with panes, slices and ids."""
+        return [exemplars.exported()]
+
+    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+        """Change bytes, and seal them; or a few nearby, which libFuzzer does seldom."""
+        if seed % 2:
+            return hostile.resealed(hostile.Hostile(seed).mutated(data))[:most]
+        return hostile.resealed(atheris.Mutate(data, most))
+
+    def run(self, data: bytes) -> None:
+        """Collect, check, commit, apply; count on; replay."""
+        core = open_core(MemoryStorage(), LIMITS)
+        inbox, call = ImportInbox(LIMITS), UnaryCall(core.committer, LIMITS)
+        try:
+            for frame in exemplars.import_frames("s", data):
+                inbox.feed(frame)
+            name, file, payload = inbox.finish()
+            call.import_stream(name, payload, file)
+            _settle(core)
+            call.response()
+            for batch in exemplars.batches(name, 3):
+                call = UnaryCall(core.committer, LIMITS)
+                request = ingest_pb2.IngestBatchRequest(batch=batch)
+                call.ingest_batch(request.SerializeToString(), NOW_US)
+            _settle(core)
+            export = core.engine.export(name)
+            assert export is not None
+            export()
+        except RequestError as refusal:
+            _in_words(refusal)
+
+
 def _in_words(refusal: Exception) -> None:
     assert str(refusal), repr(refusal)
 
@@ -251,4 +288,5 @@ TARGETS: dict[str, Target] = {
     "batch": Batch(),
     "session": Session(),
     "merge": Merge(),
+    "import": Import(),
 }

@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_status import rpc_status
 
 from streameval import Evaluator
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server._core.limits import Limits
 from streameval_server._process.settings import Settings
 from streameval_server.testing import running_server
@@ -50,6 +50,7 @@ hostile_module = _beside("hostile")
 exemplars_module = _beside("exemplars")
 
 FILES = (
+    admin_pb2.DESCRIPTOR,
     ingest_pb2.DESCRIPTOR,
     query_pb2.DESCRIPTOR,
     stream_pb2.DESCRIPTOR,
@@ -64,7 +65,7 @@ METHODS: dict[str, MethodDescriptor] = {
 }
 """Every method of every service, by its path."""
 
-ENDLESS = {path for path in METHODS if path.endswith("/Watch")}
+ENDLESS = {path for path in METHODS if path.endswith(("/Watch", "/WatchSnapshots"))}
 """Methods that answer until the client goes."""
 
 BAD_CODES = {

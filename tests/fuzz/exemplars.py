@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import zlib
@@ -14,7 +15,11 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import Evaluator
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+from streameval_server._core.core import open_core
+from streameval_server._core.limits import Limits
+from streameval_server._core.storage import MemoryStorage
+from streameval_server._grpc.calls import UnaryCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,6 +236,66 @@ def _update() -> Iterator[Message]:
         )
 
 
+def _many() -> Iterator[Message]:
+    hour = Duration(seconds=3600)
+    names = [*STREAMS, "untouched"]
+    yield query_pb2.BatchGetSnapshotsRequest(streams=names, metrics=["auc_pr", "auc_roc"])
+    yield query_pb2.BatchGetSnapshotsRequest(streams=names, last=hour, level=0.9, steps=6)
+
+
+def _watch_many() -> Iterator[Message]:
+    hour, second = Duration(seconds=3600), Duration(seconds=1)
+    yield query_pb2.WatchSnapshotsRequest(streams=[*STREAMS], min_interval=second)
+    yield query_pb2.WatchSnapshotsRequest(streams=["s"], last=hour, steps=3, min_interval=second)
+
+
+def _histogram() -> Iterator[Message]:
+    for chosen in selections():
+        yield query_pb2.GetHistogramRequest(selection=chosen)
+        yield query_pb2.GetHistogramRequest(selection=chosen, bins=7, lower=0.1, upper=0.9)
+
+
+def _decision() -> Iterator[Message]:
+    costs = query_pb2.Costs(false_positive=1.0, false_negative=5.0)
+    for chosen in selections():
+        yield query_pb2.GetDecisionRequest(selection=chosen, costs=costs)
+        yield query_pb2.GetDecisionRequest(selection=chosen, threshold=0.5)
+        for wanted in ("precision", "recall", "fpr"):
+            yield query_pb2.GetDecisionRequest(selection=chosen, **{wanted: 0.5})
+
+
+@functools.cache
+def exported() -> bytes:
+    """Return what an import is made of: a stream with panes, slices and ids."""
+    core = open_core(MemoryStorage(), Limits())
+    call = UnaryCall(core.committer, core.limits)
+    call.create_stream(stream_pb2.CreateStreamRequest(stream=stream("x")).SerializeToString())
+    core.committer.step(NOW * 1_000_000).deliver()
+    for batch in batches("x", 12):
+        call = UnaryCall(core.committer, core.limits)
+        request = ingest_pb2.IngestBatchRequest(batch=batch)
+        call.ingest_batch(request.SerializeToString(), NOW * 1_000_000)
+    core.committer.step(NOW * 1_000_000).deliver()
+    core.applier.finish()
+    export = core.engine.export("x")
+    assert export is not None
+    return export()[1]
+
+
+def import_frames(name: str, data: bytes) -> list[admin_pb2.ImportStreamRequest]:
+    """Return the messages of an import."""
+    header = admin_pb2.ImportStreamHeader(name=name, total_bytes=len(data))
+    pieces = data[:500], data[500:]
+    return [
+        admin_pb2.ImportStreamRequest(header=header),
+        *(admin_pb2.ImportStreamRequest(data=piece) for piece in pieces),
+    ]
+
+
+def _import() -> Iterator[list[Message]]:
+    yield [*import_frames("t/3", exported())]
+
+
 _SERVICE = "streameval.v1."
 _MAKERS = {
     _SERVICE + "IngestService.Ingest": _ingest,
@@ -243,6 +308,12 @@ _MAKERS = {
     _SERVICE + "QueryService.CompareStreams": _compare,
     _SERVICE + "QueryService.RankSegments": _rank,
     _SERVICE + "QueryService.Watch": _watch,
+    _SERVICE + "QueryService.BatchGetSnapshots": _many,
+    _SERVICE + "QueryService.WatchSnapshots": _watch_many,
+    _SERVICE + "QueryService.GetHistogram": _histogram,
+    _SERVICE + "QueryService.GetDecision": _decision,
+    _SERVICE + "AdminService.ExportStream": lambda: [admin_pb2.ExportStreamRequest(name="s")],
+    _SERVICE + "AdminService.ImportStream": _import,
     _SERVICE + "StreamService.CreateStream": lambda: [
         stream_pb2.CreateStreamRequest(stream=stream("t/2"))
     ],

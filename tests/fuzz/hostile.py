@@ -103,8 +103,8 @@ INTEGERS = {
 }
 
 
-MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC")
-"""How forms of the library begin."""
+MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC", b"SEVS", b"SEVX")
+"""How forms of the library and the server begin."""
 
 
 def resealed(data: bytes) -> bytes:

@@ -225,6 +225,72 @@ def test_any_text_is_a_producer_of_its_own(target, texts):
     assert state(target, "producers").num_cases == expected > 20
 
 
+def long_texts(texts) -> tuple[str, ...]:
+    """Return them, and some of a megabyte."""
+    return (*texts, "x" * (1 << 20), "\N{PILE OF POO}" * (1 << 18))
+
+
+def send(target, batch: pb.Batch) -> grpc.StatusCode:
+    """Send one batch; return what it was answered with."""
+    request = pb.IngestBatchRequest(batch=batch)
+    answer = target.call(BATCH, [request.SerializeToString()])
+    target.check(BATCH, answer)
+    return answer.code
+
+
+def test_any_text_is_an_id_of_its_own(target, texts):
+    """It joins its own label and no other's; empty and long ones are refused, by their row."""
+    good = [text for text in texts if 0 < len(text.encode()) <= 128]
+    for text in long_texts(texts):
+        for rows in (
+            {"predictions": pb.Predictions(ids=["a", text], scores=[0.1, 0.2])},
+            {"labels": pb.Labels(ids=["a", text], positives=[True, False])},
+            {"retractions": pb.Retractions(ids=["a", text])},
+        ):
+            request = pb.IngestBatchRequest(batch=pb.Batch(stream="texts", **rows))
+            answer = target.call(BATCH, [request.SerializeToString()])
+            target.check(BATCH, answer)
+            assert (answer.code is grpc.StatusCode.OK) == (text in good)
+            assert answer.code is grpc.StatusCode.OK or "index 1" in answer.message
+    scores = [row / 64 for row in range(len(good))]
+    predictions = pb.Predictions(ids=good, scores=scores)
+    assert send(target, pb.Batch(stream="ids", predictions=predictions)) is grpc.StatusCode.OK
+    labels = pb.Labels(ids=good[::-1], positives=[row % 2 == 0 for row in range(len(good))][::-1])
+    assert send(target, pb.Batch(stream="ids", labels=labels)) is grpc.StatusCode.OK
+    expected = Evaluator()
+    expected.add_cases(labels=[row % 2 == 0 for row in range(len(good))], scores=scores)
+    assert content(state(target, "ids")) == content(expected)
+
+
+def test_any_text_is_a_segment_of_its_own(target, texts):
+    """What is counted under a value is found under exactly it, and under no other."""
+    made = stream_pb2.Stream(name="segments")
+    made.settings.segment_keys.append("k")
+    request = stream_pb2.CreateStreamRequest(stream=made)
+    target.call(STREAM + "CreateStream", [request.SerializeToString()])
+    good = {}
+    for row, text in enumerate(long_texts(texts)):
+        column = pb.SegmentColumn(key="k", values=[text], codes=[0])
+        cases = pb.Cases(scores=[row / 64], positives=[True], segments=[column])
+        code = send(target, pb.Batch(stream="segments", cases=cases))
+        assert (code is grpc.StatusCode.OK) == (
+            len(text.encode()) <= 128 and text != "__other__"
+        ), text
+        if code is grpc.StatusCode.OK and text:  # the empty one is none
+            good[text] = row / 64
+    assert len(good) > 20
+    for text, score in good.items():
+        chosen = types_pb2.Selection(
+            stream="segments", segment=types_pb2.Segment(key="k", value=text)
+        )
+        request = query_pb2.GetStateRequest(selection=chosen)
+        answer = target.call(STATE, [request.SerializeToString()])
+        target.check(STATE, answer)
+        pieces = [query_pb2.GetStateResponse.FromString(reply).data for reply in answer.replies]
+        found = Evaluator.from_bytes(b"".join(pieces))
+        assert found.operating_points().thresholds.tolist()[1:] == [score], text
+
+
 def test_misses_at_their_ends(target, hostile):
     """Their sum stays below 2**62 with all that the stream holds, or nothing changes."""
     stream, local = "misses", [0, 0]

@@ -1,0 +1,73 @@
+"""Altered exports whose checksums are right: refused in words, or a stream to go on with."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
+
+IMPORT = "/streameval.v1.AdminService/ImportStream"
+EXPORT = "/streameval.v1.AdminService/ExportStream"
+BATCH = "/streameval.v1.IngestService/IngestBatch"
+QUERY = "/streameval.v1.QueryService/"
+DELETE = "/streameval.v1.StreamService/DeleteStream"
+GOOD = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}
+
+
+def brought(target, exemplars, data: bytes) -> bool:
+    """Import an export; whether it was taken."""
+    frames = exemplars.import_frames("brought", data)
+    answer = target.call(IMPORT, [frame.SerializeToString() for frame in frames])
+    target.check(IMPORT, answer)
+    return answer.code is grpc.StatusCode.OK
+
+
+def go_on(target, exemplars) -> None:
+    """Ask about what was imported, count on, and delete it."""
+    for chosen in exemplars.selections():
+        chosen.stream = "brought"
+        asked = query_pb2.GetSnapshotRequest(selection=chosen)
+        answer = target.call(QUERY + "GetSnapshot", [asked.SerializeToString()])
+        target.check(QUERY, answer)
+    for batch in exemplars.batches("brought", 3):
+        request = ingest_pb2.IngestBatchRequest(batch=batch)
+        answer = target.call(BATCH, [request.SerializeToString()])
+        target.check(BATCH, answer)
+    chosen = types_pb2.Selection(stream="brought")
+    asked = query_pb2.GetSnapshotRequest(selection=chosen)
+    target.check(QUERY, target.call(QUERY + "GetSnapshot", [asked.SerializeToString()]))
+    again = admin_pb2.ExportStreamRequest(name="brought")
+    target.check(EXPORT, target.call(EXPORT, [again.SerializeToString()]))
+    gone = stream_pb2.DeleteStreamRequest(name="brought")
+    assert target.call(DELETE, [gone.SerializeToString()]).code is grpc.StatusCode.OK
+
+
+def assault(target, hostile, exemplars, times: int) -> int:
+    """Import altered exports; return how many were refused."""
+    sound, refused = exemplars.exported(), 0
+    assert brought(target, exemplars, sound)
+    go_on(target, exemplars)
+    for _ in range(times):
+        altered = hostile.resealed(hostile.mutated(sound))
+        try:
+            if brought(target, exemplars, altered):
+                go_on(target, exemplars)
+            else:
+                refused += 1
+        except AssertionError:
+            print(repr(altered))
+            raise
+    target.check_alive()
+    return refused
+
+
+def test_altered_exports(target, hostile, exemplars):
+    """With checksums that are right for what was altered."""
+    assert assault(target, hostile, exemplars, 60) > 20
+
+
+@pytest.mark.heavy
+def test_many_altered_exports(target, hostile, exemplars):
+    """The same, many times over."""
+    assault(target, hostile, exemplars, 600)
