@@ -1,0 +1,460 @@
+"""What people do with a server: producers of every kind of rows, batch jobs, an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval import Evaluator
+from streameval.client._errors import error_for
+from streameval.client._merge import Upload
+from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._core.errors import RequestError
+
+from .client import Client
+from .oracle import Merged
+from .world import MINUTE, MS, START_US, S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .client import Verbs
+    from .ledger import Ledger
+    from .server import Server
+    from .world import World
+
+STREAMS = ("a", "b/1", "c")
+COUNTRIES = ("US", "DE", "FR", "")
+PLANS = ("x", "y")
+LABEL_TTLS_S = (300, 1_800, 7_200)
+AGES_US = (0, 0, S, MINUTE, 20 * MINUTE, 70 * MINUTE, 200 * MINUTE, -MINUTE)
+
+
+class Rows:
+    """Makes rows that can be told from one another.
+
+    A score is used once, or, now and then, again: then it is a tie.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._dice = world.random
+        self._world = world
+        self._made = 0
+
+    def score(self) -> float:
+        """Return a score of at most 12 significant bits."""
+        if self._made and self._dice.random() < 0.1:
+            return self._score(self._dice.randrange(self._made))
+        self._made += 1
+        return self._score(self._made)
+
+    @staticmethod
+    def _score(number: int) -> float:
+        return (number * 2731 % 4096 - 512) / 4096
+
+    def id(self) -> str:
+        """Return an id: mostly one that others use as well."""
+        return f"id-{self._dice.randrange(14)}"
+
+    def at(self) -> np.datetime64 | None:
+        """Return an event time, or none; few are too old or in the future."""
+        dice = self._dice.random()
+        if dice < 0.5:
+            return None
+        age_us = self._dice.choice(AGES_US)
+        if dice < 0.65:
+            # It falls due in a moment, or just has.
+            age_us = self._dice.choice(LABEL_TTLS_S) * S + self._dice.randrange(-20 * S, 5 * S)
+        elif dice > 0.985:
+            age_us = self._dice.choice((-10 * MINUTE, 90_000 * MINUTE))
+        time_us = max(START_US - 300 * MINUTE, self._world.now_us - age_us)
+        return np.datetime64(time_us, "us")
+
+    def segments(self, keys: tuple[str, ...]) -> dict[str, str]:
+        """Return values of declared keys; now and then of another one."""
+        dice = self._dice
+        segments = {}
+        if "country" in keys and dice.random() < 0.8:
+            segments["country"] = dice.choice(COUNTRIES)
+        if "plan" in keys and dice.random() < 0.8:
+            segments["plan"] = dice.choice(PLANS)
+        if dice.random() < 0.01:
+            segments["unknown"] = "x"
+        return segments
+
+
+class Application:
+    """Something that does one thing after the other, with pauses, and ends."""
+
+    def __init__(self, world: World, server: Server, ledger: Ledger, rows: Rows) -> None:
+        self.world = world
+        self.server = server
+        self.ledger = ledger
+        self.rows = rows
+        self.left = world.plan.operations
+        self.world.soon(self._turn)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has nothing left to do, and waits for nothing."""
+        return self.left == 0
+
+    def _turn(self) -> None:
+        if self.left == 0:
+            return
+        self.left -= 1
+        self.operate()
+        if self.world.trouble(self.world.plan.lulls):
+            pause_us = self.world.random.choice((2, 12, 40, 90)) * MINUTE
+        else:
+            pause_us = self.world.random.randrange(400 * MS)
+        self.world.after(pause_us, self._turn)
+
+    def operate(self) -> None:
+        """Do one thing."""
+        raise NotImplementedError
+
+
+class Streaming(Application):
+    """Adds rows through the client; is killed, and lives on under a higher epoch."""
+
+    def __init__(self, *arguments: Any, producer: str, keys: dict[str, tuple[str, ...]]) -> None:
+        super().__init__(*arguments)
+        self._keys = keys
+        self._epoch = 1
+        self._put = self.ledger.put[producer]
+        self.clients = [Client(self.world, self.ledger, self.server, producer, self._epoch)]
+        self._flushing = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows have met their fate."""
+        return self.left == 0 and not self._flushing and all(c.is_settled for c in self.clients)
+
+    def operate(self) -> None:
+        """Add something, flush, or live again."""
+        world = self.world
+        if world.trouble(world.plan.restarts):
+            self._restart()
+        # A predecessor that still runs does not know that it has been replaced.
+        client = world.random.choice(self.clients[-2:]) if world.chance(0.3) else self.clients[-1]
+        if client.life:
+            client = self.clients[-1]
+        for _ in range(world.random.choice((1, 1, 2, 4))):
+            name = world.random.choice(STREAMS)
+            add = world.random.choices(_ADDS, _WEIGHTS)[0]
+            add(self, client.stream(name), name, self._keys.get(name, ()))
+        if world.chance(0.2):
+            self._flushing += 1
+            client.flush(self._flushed)
+
+    def _flushed(self) -> None:
+        self._flushing -= 1
+
+    def _restart(self) -> None:
+        world, before = self.world, self.clients[-1]
+        if world.chance(0.6):
+            before.crash()
+        # Senders count their epoch up themselves, by little.
+        self._epoch += 1_000
+        world.trace(before.name, "is succeeded, %s", "dead" if before.life else "alive")
+        successor = Client(world, self.ledger, self.server, before.producer, self._epoch)
+        self.clients.append(successor)
+
+    # -- what is added
+
+    def _cases(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
+        rows, dice = self.rows, self.world.random
+        if dice.random() < 0.5:
+            score = rows.score()
+            self._put["cases", name, score] += 1
+            verbs.add_case(
+                dice.random() < 0.4, score, at=rows.at(), segments=rows.segments(keys) or None
+            )
+            return
+        size = dice.choice((2, 5, 12))
+        scores = [rows.score() for _ in range(size)]
+        counts = [dice.randrange(4) for _ in range(size)] if dice.random() < 0.3 else None
+        for score, count in zip(scores, counts or [1] * size, strict=True):
+            self._put["cases", name, score] += count
+        verbs.add_cases(
+            labels=[dice.random() < 0.4 for _ in range(size)],
+            scores=scores,
+            counts=counts,
+            at=rows.at(),
+            segments=rows.segments(keys) or None,
+        )
+
+    def _misses(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
+        count = self.world.random.randrange(3)
+        self._put["misses", name] += count
+        add = verbs.add_misses if self.world.chance(0.5) else verbs.add_negative_misses
+        add(count, at=self.rows.at(), segments=self.rows.segments(keys) or None)
+
+    def _log(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
+        rows = self.rows
+        if self.world.chance(0.6):
+            each, score, at = rows.id(), rows.score(), rows.at()
+            self._put["predictions", name, each, score] += 1
+            verbs.log(each, score, at=at, segments=rows.segments(keys) or None)
+            if at is not None and self.world.chance(0.5):
+                # Perhaps in the last moment.
+                self._put["labels", name, each, None] += 1
+                verbs.label(each, self.world.chance(0.5))
+            return
+        ids = [rows.id() for _ in range(self.world.random.choice((2, 9)))]
+        scores = [rows.score() for _ in ids]
+        for each, score in zip(ids, scores, strict=True):
+            self._put["predictions", name, each, score] += 1
+        verbs.log_cases(ids=ids, scores=scores, at=rows.at(), segments=rows.segments(keys) or None)
+
+    def _label(self, verbs: Verbs, name: str, _keys: tuple[str, ...]) -> None:
+        rows, dice = self.rows, self.world.random
+        if dice.random() < 0.8:
+            each, score, at = rows.id(), None, None
+            if dice.random() < 0.2:
+                at = np.datetime64(self.world.now_us - dice.choice(AGES_US[:5]), "us")
+                score = rows.score() if dice.random() < 0.7 else None
+            self._put["labels", name, each, score] += 1
+            verbs.label(each, dice.random() < 0.5, at=at, score=score)
+            return
+        ids = [rows.id() for _ in range(dice.choice((2, 10)))]
+        for each in ids:
+            self._put["labels", name, each, None] += 1
+        verbs.label_cases(ids=ids, labels=[dice.random() < 0.5 for _ in ids])
+
+    def _retract(self, verbs: Verbs, name: str, _keys: tuple[str, ...]) -> None:
+        each = self.rows.id()
+        self._put["retractions", name, each, None] += 1
+        verbs.retract(each)
+
+
+_ADDS = (
+    Streaming._cases,
+    Streaming._misses,
+    Streaming._log,
+    Streaming._label,
+    Streaming._retract,
+)
+_WEIGHTS = (4, 1, 4, 4, 1)
+
+
+class Repeating(Application):
+    """Sends batches by calls of their own, numbered, until each is answered."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._sequence = 0
+        self._frame: bytes | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was answered."""
+        return self.left == 0 and self._frame is None
+
+    def operate(self) -> None:
+        """Send the next batch, or an old one again."""
+        world = self.world
+        if self._frame is not None:
+            self._send()
+            return
+        self._sequence += 1
+        name = world.random.choice(STREAMS)
+        batch = ingest_pb2.Batch(sequence=self._sequence, stream=name)
+        score = self.rows.score() if world.chance(0.9) else float("nan")
+        self.ledger.put["unary"]["cases", name, score] += 1
+        batch.cases.scores.append(score)
+        batch.cases.positives.append(world.chance(0.5))
+        request = ingest_pb2.IngestBatchRequest(producer="unary", epoch=1, batch=batch)
+        self._frame = request.SerializeToString()
+        self.ledger.sends(("unary", 1, self._sequence), self._frame, 1)
+        self._send()
+
+    def _send(self) -> None:
+        frame, sequence = self._frame, self._sequence
+        if frame is None:
+            return
+        for _ in range(2 if self.world.trouble(self.world.plan.repeats) else 1):
+            self.server.call(
+                lambda call: call.ingest_batch(frame, self.server.clock_us()),
+                lambda answer: self._answered(sequence, answer),
+            )
+
+    def _answered(self, sequence: int, answer: Any) -> None:
+        if sequence != self._sequence or self._frame is None:
+            return
+        if isinstance(answer, RequestError):
+            if answer.reason == "BATCH_REFUSED":
+                self.ledger.refuses("unary", 1, sequence)
+            else:
+                assert answer.reason in {"AWAY", "STORAGE_FAILED", "QUEUE_FULL"}, answer.reason
+                self.world.after(S, self._send)
+                return
+        else:
+            self.ledger.acks("unary", 1, sequence, answer.revision)
+        self._frame = None
+
+
+class Merging(Application):
+    """Merges what it counted elsewhere, and repeats what was not answered."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.left //= 2
+        self._epoch = 0
+        self._waiting = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was answered."""
+        return self.left == 0 and not self._waiting
+
+    def operate(self) -> None:
+        """Merge the next state."""
+        world, rows = self.world, self.rows
+        self._epoch += 1
+        name = world.random.choice(STREAMS)
+        evaluator = Evaluator()
+        cases = tuple((rows.score(), world.chance(0.4)) for _ in range(world.random.randrange(6)))
+        for score, positive in cases:
+            evaluator.add_case(positive, score)
+        misses = world.random.randrange(3)
+        evaluator.add_misses(misses)
+        at_us = world.random.choice((0, world.now_us, world.now_us - 30 * MINUTE))
+        upload = Upload(
+            name,
+            evaluator,
+            source="edge",
+            epoch=self._epoch,
+            at=np.datetime64(at_us, "us") if at_us else None,
+            segments=None,
+        )
+        requests = list(upload.requests())
+        header = requests[0].header.SerializeToString()
+        data = b"".join(request.data for request in requests[1:])
+        payload = len(header).to_bytes(4, "little") + header + data
+        self.ledger.merges[payload] = Merged("edge", self._epoch, at_us, (), cases, misses)
+        self._waiting += 1
+        self._send(upload)
+        if world.trouble(world.plan.repeats):
+            self.server.merge(requests, lambda _: None)
+
+    def _send(self, upload: Upload) -> None:
+        self.server.merge(list(upload.requests()), lambda answer: self._answered(upload, answer))
+
+    def _answered(self, upload: Upload, answer: Any) -> None:
+        if isinstance(answer, RequestError):
+            error = error_for(
+                answer.code.name,
+                answer.message,
+                reason=answer.reason,
+                retry_after_s=answer.retry_after_s,
+            )
+            pause_s = upload.pause_s(error, None)
+            if pause_s is not None:
+                self.world.after(int(pause_s * S), self._send, upload)
+                return
+            assert answer.reason in {"BATCH_REFUSED", "TOO_MANY_STREAMS", "INVALID_ARGUMENT"} or (
+                answer.code.name in {"INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED"}
+            ), answer.reason
+        self._waiting -= 1
+
+
+class Operating(Application):
+    """Makes, changes and deletes streams, logs batches without a name, and looks."""
+
+    def __init__(self, *arguments: Any, keys: dict[str, tuple[str, ...]]) -> None:
+        super().__init__(*arguments)
+        self._keys = keys
+        for name in STREAMS:
+            if self.world.chance(0.7):
+                self._create(name)
+
+    def operate(self) -> None:
+        """Do one thing."""
+        dice = self.world.random
+        name = dice.choice(STREAMS)
+        kind = dice.random()
+        if kind < 0.15:
+            self._create(name)
+        elif kind < 0.25:
+            frame = stream_pb2.DeleteStreamRequest(name=name).SerializeToString()
+            self._ask("delete_stream", frame)
+        elif kind < 0.55:
+            self._update(name)
+        elif kind < 0.8:
+            self._unnamed(name)
+        else:
+            self.server.query()
+
+    def _create(self, name: str) -> None:
+        dice = self.world.random
+        request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
+        given = request.stream.settings
+        given.pane.seconds = dice.choice((60, 60, 3_600))
+        given.retention.seconds = dice.choice((2, 4, 12)) * 3_600
+        given.label_ttl.seconds = dice.choice(LABEL_TTLS_S)
+        given.relabel_ttl.seconds = dice.choice((60, 600, 5_000))
+        given.resolution = dice.choice((12, 12, 5))
+        given.max_pending = dice.choice((4, 1_000))
+        policy = dice.randrange(3)
+        if policy == 1:
+            given.expired = stream_pb2.EXPIRY_POLICY_NEGATIVE
+        elif policy == 2:
+            given.orphans = stream_pb2.ORPHAN_POLICY_MISS
+        keys = dice.choice(((), ("country",), ("country", "plan")))
+        given.segment_keys.extend(keys)
+        self._keys[name] = tuple(keys)
+        self._ask("create_stream", request.SerializeToString())
+
+    def _update(self, name: str) -> None:
+        dice = self.world.random
+        request = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=name))
+        given, path = request.stream.settings, dice.choice(_CHANGES)
+        if path == "segment_keys":
+            keys = ("country", "plan")
+            given.segment_keys.extend(keys)
+            self._keys[name] = keys
+        elif path == "max_pending":
+            given.max_pending = dice.choice((3, 1_000))
+        elif path == "expired":
+            given.expired = dice.choice(
+                (stream_pb2.EXPIRY_POLICY_NEGATIVE, stream_pb2.EXPIRY_POLICY_DROP)
+            )
+        elif path == "retention":
+            given.retention.seconds = dice.choice((2, 4, 12)) * 3_600
+        else:
+            getattr(given, path).seconds = dice.choice((60, 300, 1_800, 7_200))
+        request.update_mask.paths.append(f"settings.{path}")
+        self._ask("update_stream", request.SerializeToString())
+
+    def _unnamed(self, name: str) -> None:
+        batch = ingest_pb2.Batch(stream=name)
+        batch.cases.scores.append(self.rows.score())
+        batch.cases.positives.append(self.world.chance(0.5))
+        frame = ingest_pb2.IngestBatchRequest(batch=batch).SerializeToString()
+        self.ledger.transmissions[frame] += 1
+        self.server.call(
+            lambda call: call.ingest_batch(frame, self.server.clock_us()), lambda _: None
+        )
+
+    def _ask(self, method: str, frame: bytes) -> None:
+        self.world.trace("operator", method)
+
+        def submit(call: Any) -> None:
+            ask: Callable[[bytes], None] = getattr(call, method)
+            ask(frame)
+
+        self.server.call(submit, lambda _: None)
+
+
+_CHANGES = (
+    "segment_keys",
+    "max_pending",
+    "expired",
+    "retention",
+    "label_ttl",
+    "relabel_ttl",
+)

@@ -1,0 +1,153 @@
+"""An engine's state against the oracle's: every count of every score, slice and pane; every id."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, NEGATIVE, PENDING, POSITIVE
+from streameval._joining.table import FREE
+from streameval._time.effects import COVERAGE
+
+from .oracle import cell
+
+if TYPE_CHECKING:
+    from streameval._evaluator import Evaluator
+    from streameval_server._core.engine import Engine
+    from streameval_server._state.coverage import PaneCoverage
+    from streameval_server._state.views import StreamView
+
+    from .oracle import Oracle, StreamOracle
+
+Slice = tuple[str, str] | None
+Place = tuple[Slice, int]
+"""A slice, and the start of a pane or `ALL_TIME`."""
+Found = Counter[tuple[str, float | None]]
+"""What was counted, by score; figures that have no score have None."""
+
+ALL_TIME = -1
+_STATES = {
+    PENDING: ("pending", None),
+    NEGATIVE: ("labelled", False),
+    POSITIVE: ("labelled", True),
+    EARLY_NEGATIVE: ("early", False),
+    EARLY_POSITIVE: ("early", True),
+}
+
+
+def compare(engine: Engine, oracle: Oracle) -> None:
+    """Assert that an engine holds what the oracle says."""
+    assert engine.revision == oracle.revision
+    assert [info.name for info in engine.streams(limit=1 << 30)] == sorted(oracle.streams)
+    for name, wanted in oracle.streams.items():
+        view = engine.view(name)
+        assert view is not None
+        assert view.info.settings == wanted.settings, name
+        assert kept_ids(engine, name) == {
+            each: (kept.state, kept.positive, kept.event_us, kept.score)
+            for each, kept in wanted.ids.items()
+        }, f"ids of {name}"
+        assert dict(engine.catalog()[name].sources) == wanted.sources, f"sources of {name}"
+        _compare_counts(view, wanted, oracle.now_us)
+
+
+def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
+    """Return the ids that a stream keeps, with all that matters of them."""
+    joins = engine._streams[name].joins
+    if joins is None:
+        return {}
+    table = joins.table
+    table._check()
+    slots = (table.state != FREE).nonzero()[0]
+    ids = {}
+    for slot, each in zip(slots.tolist(), table.ids(slots), strict=True):
+        state, positive = _STATES[int(table.state[slot])]
+        score = None if state == "early" else float(table.score[slot])
+        ids[each.decode()] = (state, bool(positive), int(table.event_us[slot]), score)
+    return ids
+
+
+def _compare_counts(view: StreamView, wanted: StreamOracle, now_us: int) -> None:
+    found, bits = shown(view)
+    expected = recounted(view, wanted, now_us)
+    for place in expected.keys() | found.keys():
+        mine, theirs = expected.get(place, Counter()), found.get(place, Counter())
+        resolution = bits.get(place)
+        if resolution is not None:
+            mine = rounded(mine, resolution)
+            theirs = rounded(theirs, resolution)
+        assert strip(mine) == strip(theirs), (view.info.name, place, resolution)
+
+
+def strip(counts: Found) -> dict:
+    """Return what is not zero."""
+    return {key: count for key, count in counts.items() if count}
+
+
+def rounded(counts: Found, bits: int) -> Found:
+    """Return counts by cell; without scores where cells are wider than powers of two."""
+    result: Found = Counter()
+    for (what, score), count in counts.items():
+        if score is None:
+            result[what, None] += count
+        else:
+            result[what, cell(score, bits) if bits >= 1 else 0.0] += count
+    return result
+
+
+def recounted(view: StreamView, wanted: StreamOracle, now_us: int) -> dict[Place, Found]:
+    """Return what every slice and pane of a view should hold."""
+    panes = view.whole.panes
+    starts = [pane.start_us for pane in panes]
+    oldest_us = wanted.oldest_us(now_us)
+    expected: dict[Place, Found] = defaultdict(Counter)
+    keys = wanted.settings.segment_keys
+    for (what, event_us, score, slices), count in wanted.counts.items():
+        if not count:
+            continue
+        at = [ALL_TIME]
+        if event_us >= oldest_us:
+            place = bisect_right(starts, event_us) - 1
+            assert place >= 0, (view.info.name, "a pane is missing", event_us)
+            assert event_us < panes[place].end_us, (view.info.name, "a pane is missing", event_us)
+            at.append(starts[place])
+        key = (what, score if what in {"P", "N"} else None)
+        segments: list[Slice] = [None, *zip(keys, slices, strict=False)]
+        for segment in segments:
+            for start in at:
+                expected[segment, start][key] += count
+    return expected
+
+
+def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
+    """Return what every slice and pane of a view holds, and the bits that it keeps of scores."""
+    found: dict[Place, Found] = {}
+    bits: dict[Place, int] = {}
+
+    def note(place: Place, evaluator: Evaluator, coverage: PaneCoverage) -> None:
+        state = evaluator._view()
+        found[place] = counted = Counter()
+        if state.resolution is not None:
+            bits[place] = state.resolution
+        for what, run in (("P", state.counts.positives), ("N", state.counts.negatives)):
+            scores = run.scores.tolist()
+            counts = [1] * len(scores) if run.counts is None else run.counts.tolist()
+            for score, count in zip(scores, counts, strict=True):
+                counted[what, score] += count
+        counted["missed P", None] = state.missed_positives
+        counted["missed N", None] = state.missed_negatives
+        for name in COVERAGE:
+            counted[name, None] = getattr(coverage.counts, name)
+
+    segments: list[Slice] = [None]
+    segments += [
+        (key, value) for key in view.info.settings.segment_keys for value in view.segments(key)
+    ]
+    for segment in segments:
+        part = view.slice(segment)
+        assert part is not None
+        note((segment, ALL_TIME), part.all_time, part.coverage)
+        for pane in part.panes:
+            note((segment, pane.start_us), pane.evaluator, pane.coverage)
+    return found, bits

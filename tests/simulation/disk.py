@@ -1,0 +1,191 @@
+"""A disk that remembers what was synced and what was only written, and that fails.
+
+A transaction is *visible* once it is written, and *durable* once it is synced.
+A process that dies leaves what is visible; a power cut leaves what is durable
+and perhaps some of what came after. While a write is in progress the rest of
+the world goes on, and the process may die in the middle of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval_server._core.checkpoint import Manifest
+from streameval_server._core.compaction import part_keys, read_base
+from streameval_server._core.errors import CorruptLogError, StorageError
+from streameval_server._core.storage import MemoryStorage
+
+from .world import Killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from streameval_server._core.entries import LogRow
+    from streameval_server._core.storage import PartKey, PartRow
+
+    from .world import World
+
+Transaction = tuple[str, tuple]
+"""The name of a write, and its arguments."""
+
+
+class Disk(MemoryStorage):
+    """`Storage` of one server, through all its lives.
+
+    Attributes
+    ----------
+    broken : bool
+        Every write and every opening fails.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.broken = False
+        self._rotten: set[PartKey] = set()
+        self._world = world
+        self._journal: list[Transaction] = []
+        self._synced = self._durable = 0
+        self._writing: Transaction | None = None
+        self._lives = 0
+        self._is_open = False
+
+    # -- what a server does
+
+    def open(self) -> None:
+        """Open; what is visible is durable afterwards."""
+        assert not self._is_open, "opened twice"
+        self._fail("open")
+        self._sync()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Close."""
+        self._is_open = False
+
+    def last_revision(self) -> int:
+        """Return the newest visible row's revision."""
+        self._fail("read")
+        return super().last_revision()
+
+    def read(self, after: int) -> Iterator[LogRow]:
+        """Yield visible rows."""
+        self._fail("read")
+        yield from super().read(after)
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Write rows."""
+        self._write("append", list(rows))
+
+    def write_parts(self, rows: Sequence[PartRow]) -> None:
+        """Write pieces."""
+        self._write("write_parts", list(rows))
+
+    def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint current."""
+        self._write("write_manifest", manifest, list(superseded))
+
+    def prune(self, keep: Collection[PartKey]) -> None:
+        """Drop parts."""
+        self._write("prune", frozenset(keep))
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the log's beginning."""
+        self._write("write_base", manifest, list(superseded))
+
+    def drop(self, before: int) -> int:
+        """Drop some rows before the log's beginning."""
+        dropped = self._write("drop", before)
+        assert isinstance(dropped, int)
+        return dropped
+
+    def _fail(self, what: str) -> None:
+        if self.broken and self._world.chance(0.7):
+            raise StorageError(f"cannot {what}: disk I/O error")
+
+    def _write(self, name: str, *arguments: object) -> object:
+        assert self._is_open, f"{name} on a closed log"
+        assert self._writing is None, f"{name} during {self._writing}"
+        life, world = self._lives, self._world
+        self._writing = (name, arguments)
+        world.meanwhile()
+        if self._lives != life:
+            raise Killed(name)
+        self._writing = None
+        fate = world.fate_of_write(broken=self.broken)
+        result = None
+        if fate != "lost":
+            result = self._perform(name, arguments)
+            if fate != "cached":
+                self._sync()
+        if fate != "done":
+            world.trace("disk", "%s failed and is %s", name, fate)
+            raise StorageError(f"cannot write: disk I/O error in {name}")
+        world.meanwhile()
+        if self._lives != life:
+            raise Killed(name)
+        return result
+
+    def _perform(self, name: str, arguments: tuple) -> object:
+        if name == "append" and arguments[0][0].revision != super().last_revision() + 1:
+            raise CorruptLogError(f"row {arguments[0][0].revision} does not fit the log")
+        self._journal.append((name, arguments))
+        return self._make_visible(name, arguments)
+
+    def _make_visible(self, name: str, arguments: tuple) -> object:
+        write: Callable = getattr(super(), name)
+        return write(*arguments)
+
+    def _sync(self) -> None:
+        self._synced = len(self._journal)
+        self._durable = super().last_revision()
+
+    # -- what happens to it
+
+    def durable_rows(self, after: int) -> list[LogRow]:
+        """Return the rows above a revision that nothing can take away."""
+        return [row for row in self.rows if after < row.revision <= self._durable]
+
+    def crash(self, *, power: bool) -> None:
+        """Let the process die, or the whole machine."""
+        self._lives += 1
+        self._is_open = False
+        writing, self._writing = self._writing, None
+        if writing is not None and self._world.chance(0.5):
+            self._perform(*writing)
+            if self._world.chance(0.5):
+                self._sync()
+        if power:
+            self._world.trace("disk", "loses what was not synced")
+            kept = self._world.random.randint(self._synced, len(self._journal))
+            self._restart(self._journal[:kept])
+
+    def _restart(self, journal: list[Transaction]) -> None:
+        self.rows, self.parts, self._manifest, self._base = [], {}, None, None
+        self._journal = journal
+        self._synced = min(self._synced, len(journal))
+        for name, arguments in journal:
+            self._make_visible(name, arguments)
+
+    def rot(self) -> None:
+        """Flip a bit of a checkpoint's part, in place; not of where the log begins.
+
+        Without that nobody could tell what a compacted log had said before.
+        """
+        base = read_base(self)
+        keys = sorted(self.parts.keys() - part_keys(base))
+        if not keys:
+            return
+        key = self._world.random.choice(keys)
+        pieces = self.parts[key]
+        piece = self._world.random.choice(sorted(pieces))
+        data = bytearray(pieces[piece])
+        if data:
+            data[self._world.random.randrange(len(data))] ^= 1 << self._world.random.randrange(8)
+            pieces[piece] = bytes(data)
+            self._rotten.add(key)
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether a part of the current checkpoint was damaged."""
+        data = self.manifest()
+        return data is not None and bool(part_keys(Manifest.from_bytes(data)) & self._rotten)

@@ -1,0 +1,154 @@
+"""What was sent, what was promised, and what is durable: the books that must balance."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval_server._core.entries import Kind
+
+from .oracle import batch_of
+
+if TYPE_CHECKING:
+    from streameval.v1 import ingest_pb2
+    from streameval_server._core.entries import LogRow
+
+    from .disk import Disk
+    from .oracle import Merged
+
+Key = tuple[str, int, int]
+"""Producer, epoch, sequence."""
+
+
+class Sent(NamedTuple):
+    """A batch as it went out."""
+
+    frame: bytes
+    rows: int
+
+
+class Ledger:
+    """The books of one run.
+
+    Attributes
+    ----------
+    put : dict of str to Counter
+        The rows that each producer's applications gave to their clients.
+    sent : dict of Key to Sent
+    merges : dict of bytes to Merged
+        By the payload of the log row that each must become.
+    transmissions : Counter of bytes
+        How often each batch without a producer was sent.
+    promised : int
+        The highest revision that anybody was told.
+    durable : list of LogRow
+        All rows that are safe; it only grows.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self.put: dict[str, Counter[tuple]] = defaultdict(Counter)
+        self.sent: dict[Key, Sent] = {}
+        self.merges: dict[bytes, Merged] = {}
+        self.transmissions: Counter[bytes] = Counter()
+        self.promised = 0
+        self.durable: list[LogRow] = []
+        self.revision_of: dict[Key, int] = {}
+        self.counted_rows: Counter[tuple[str, int]] = Counter()
+        self.refused_rows: Counter[tuple[str, int]] = Counter()
+        self._disk = disk
+        self._last: dict[str, tuple[int, int]] = {}
+        self._counted: dict[str, Counter[tuple]] = defaultdict(Counter)
+        self._times = Counter[bytes]()
+
+    def sends(self, key: Key, frame: bytes, rows: int) -> None:
+        """Note that a batch goes out; under one number it is always the same."""
+        before = self.sent.setdefault(key, Sent(frame, rows))
+        assert before.frame == frame, f"{key} is sent again as something else"
+
+    def promises(self, revision: int) -> None:
+        """Note that somebody is told that a revision is durable."""
+        self.read()
+        assert revision <= len(self.durable), (
+            f"revision {revision} is acknowledged, and {len(self.durable)} is durable"
+        )
+        self.promised = max(self.promised, revision)
+
+    def acks(self, producer: str, epoch: int, sequence: int, revision: int) -> None:
+        """Note that a producer is told how far it has come."""
+        self.promises(revision)
+        if sequence:
+            at = self.revision_of.get((producer, epoch, sequence))
+            assert at is not None, f"{producer} {epoch}: {sequence} is acked and not durable"
+            assert revision >= at, f"the ack of {sequence} at {at} names revision {revision}"
+
+    def refuses(self, producer: str, epoch: int, sequence: int) -> None:
+        """Note that a producer is told that a batch was refused."""
+        self.read()
+        row = self.durable[self.revision_of[producer, epoch, sequence] - 1]
+        assert row.kind == Kind.REFUSED, f"{producer} {epoch} {sequence} counts, and is refused"
+
+    def read(self) -> None:
+        """Check the rows that have become durable since the last time."""
+        for row in self._disk.durable_rows(len(self.durable)):
+            assert row.revision == len(self.durable) + 1
+            if self.durable:
+                assert row.received_us >= self.durable[-1].received_us, "time runs backwards"
+            self.durable.append(row)
+            if row.producer:
+                self._read_named(row)
+            elif row.kind == Kind.BATCH:
+                self._times[row.payload] += 1
+                assert self._times[row.payload] <= self.transmissions[row.payload]
+            elif row.kind == Kind.MERGE:
+                assert row.payload in self.merges, "a merge that nobody sent"
+
+    def _read_named(self, row: LogRow) -> None:
+        key = (row.producer, row.epoch, row.sequence)
+        epoch, last = self._last.get(row.producer, (0, 0))
+        assert row.epoch >= epoch, f"{key} comes after epoch {epoch}"
+        expected = last + 1 if row.epoch == epoch else 1
+        assert row.sequence == expected, f"{key} comes after sequence {last} of {epoch}"
+        self._last[row.producer] = (row.epoch, row.sequence)
+        self.revision_of[key] = row.revision
+        sent = self.sent[key]
+        if row.kind == Kind.REFUSED:
+            self.refused_rows[key[:2]] += sent.rows
+            return
+        assert row.payload == sent.frame, f"{key} is not what was sent"
+        self.counted_rows[key[:2]] += sent.rows
+        counted, put = self._counted[row.producer], self.put[row.producer]
+        for token, count in tokens(batch_of(row)).items():
+            counted[token] += count
+            assert counted[token] <= put[token], f"{token} of {row.producer} is counted twice"
+
+    def last_of(self, producer: str) -> tuple[int, int]:
+        """Return the newest durable epoch and sequence of a producer."""
+        return self._last.get(producer, (0, 0))
+
+    def lost(self, producer: str) -> int:
+        """Return how many rows that were put are not counted. For producers never refused."""
+        return sum((self.put[producer] - self._counted[producer]).values())
+
+
+def tokens(batch: ingest_pb2.Batch) -> Counter[tuple]:
+    """Return what tells a batch's rows from all others."""
+    kind = batch.WhichOneof("rows")
+    found: Counter[tuple] = Counter()
+    if kind is None:
+        return found
+    rows = getattr(batch, kind)
+    if kind == "misses":
+        found["misses", batch.stream] = rows.positives + rows.negatives
+    elif kind == "cases":
+        scores = list(rows.scores) or [
+            score for (score,) in struct.iter_unpack("<d", rows.scores_f64le)
+        ]
+        counts = list(rows.counts) or [1] * len(scores)
+        for score, count in zip(scores, counts, strict=True):
+            found["cases", batch.stream, score] += count
+    else:
+        scores = list(getattr(rows, "scores", ())) or [None] * len(rows.ids)
+        for each, score in zip(rows.ids, scores, strict=True):
+            found[kind, batch.stream, each, score] += 1
+    return found

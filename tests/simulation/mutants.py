@@ -1,0 +1,299 @@
+"""Known bugs, to be put in on purpose: a simulator that misses them is worth nothing.
+
+A mutant is a snippet of the product's source and what takes its place. The
+snippet must be there, once: who changes that code changes the mutant with it.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from streameval._joining import rules
+from streameval._joining.joiner import Joiner
+from streameval.client._buffer import Buffer
+from streameval.client._sender import Sender
+from streameval_server._core import catalog, core, draft
+from streameval_server._core.checkpoint import CheckpointWriter
+from streameval_server._core.committer import Committer
+from streameval_server._core.compaction import Compaction
+from streameval_server._core.engine import Engine
+from streameval_server._core.session import IngestSession
+from streameval_server._state.joins import TrackedTable
+from streameval_server._state.segments import Segments
+from streameval_server._state.store import Store
+from streameval_server._state.stream_state import StreamState
+
+from .run import run
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug.
+
+    Attributes
+    ----------
+    name : str
+    place : object
+        The class or module whose function it is in.
+    function : str
+    snippet, instead : str
+        What is there, and what takes its place.
+    """
+
+    name: str
+    place: Any
+    function: str
+    snippet: str
+    instead: str
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Let the product have the bug, for a while."""
+        with mock.patch.object(self.place, self.function, self._mutated()):
+            yield
+
+    def _mutated(self) -> Callable:
+        static = inspect.getattr_static(self.place, self.function)
+        wraps = type(static) if isinstance(static, staticmethod | classmethod) else None
+        function = getattr(static, "__func__", static)
+        source = textwrap.dedent(inspect.getsource(function))
+        found = source.count(self.snippet)
+        assert found == 1, f"{self.name}: {self.function} has its snippet {found} times"
+        source = source.replace(self.snippet, self.instead)
+        # Within a function of its own, so that super() finds its class.
+        source = f"def make(__class__):\n{textwrap.indent(source, '    ')}"
+        source += f"\n    return {self.function}\n"
+        flags = __future__.annotations.compiler_flag
+        code = compile(source, inspect.getfile(function), "exec", flags)
+        made: dict[str, Any] = {}
+        exec(code, function.__globals__, made)
+        mutated = made["make"](self.place)
+        return wraps(mutated) if wraps else mutated
+
+    def found_at(self, seeds: range) -> tuple[int, str] | None:
+        """Return the first of some seeds that finds it, and how; None when none does."""
+        with self.alive():
+            for seed in seeds:
+                try:
+                    run(seed)
+                except Exception as error:  # noqa: BLE001 - however it shows
+                    return seed, f"{type(error).__name__}: {error}".splitlines()[0]
+        return None
+
+
+MUTANTS = [
+    # -- the order of a commit
+    Mutant(
+        "acks before the commit",
+        Committer,
+        "_commit",
+        "result.outcomes = draft.outcomes\n",
+        "result.outcomes = draft.outcomes; result.deliver(); result.outcomes = []\n",
+    ),
+    Mutant(
+        "acks although the commit failed",
+        Committer,
+        "_commit",
+        "result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]",
+        "pass",
+    ),
+    Mutant(
+        "marks advance before the commit",
+        Committer,
+        "_commit",
+        "if draft.rows:\n",
+        "if draft.rows:\n"
+        "        for e in draft.entries:\n"
+        "            self.marks.record(e.producer, e.epoch, e.sequence, e.received_us)\n",
+    ),
+    Mutant(
+        "the log's time runs backwards",
+        Committer,
+        "_commit",
+        "max(now_us, self._received_us)",
+        "now_us",
+    ),
+    # -- once and in order
+    Mutant(
+        "older epochs are not fenced",
+        draft,
+        "judge",
+        "if epoch < mark.epoch:\n            return Verdict.FENCED",
+        "if epoch < mark.epoch:\n            return Verdict.NEXT",
+    ),
+    Mutant(
+        "duplicates count",
+        draft.Draft,
+        "add",
+        "if verdict is not Verdict.NEXT:",
+        "if verdict not in (Verdict.NEXT, Verdict.DUPLICATE):",
+    ),
+    Mutant(
+        "duplicates within one commit count",
+        draft.Draft,
+        "add",
+        "self._new_marks.get(item.producer) or self._marks.get(item.producer)",
+        "self._marks.get(item.producer)",
+    ),
+    Mutant(
+        "a repeat is acked ahead of refusals",
+        IngestSession,
+        "_unexpected",
+        "if sequence <= self._acked:",
+        "if sequence <= self._committer.marks.last_sequence(self._producer, self._epoch):\n"
+        "        self._acked = max(self._acked, sequence)",
+    ),
+    Mutant(
+        "a merge's epoch is not noted by the committer",
+        catalog,
+        "counted",
+        "MappingProxyType({**sources, rows.source: rows.epoch})",
+        "sources",
+    ),
+    Mutant(
+        "a merge's epoch is not kept in checkpoints",
+        StreamState,
+        "take",
+        "self.sources[rows.source] = rows.epoch",
+        "pass",
+    ),
+    # -- checkpoints and recovery
+    Mutant(
+        "the manifest comes before its parts",
+        CheckpointWriter,
+        "step",
+        "if rows:\n",
+        "if rows:\n        storage.write_manifest(self.manifest.to_bytes(), self._superseded)\n",
+    ),
+    Mutant(
+        "recovery ignores the last row",
+        core,
+        "_recovered",
+        "replay(storage.read(checkpoint_revision), applier)",
+        "replay(list(storage.read(checkpoint_revision))[:-1], applier); last = engine.revision",
+    ),
+    Mutant(
+        "what proved durable after a failed commit is not applied",
+        Committer,
+        "recover",
+        "self._advance(entries, sum(len(row.payload) for row in rows))",
+        "self._revision = last",
+    ),
+    Mutant(
+        "a damaged checkpoint is believed after a failed write",
+        Committer,
+        "recover",
+        "self._manifest = self._unsure",
+        "pass\n    self._manifest = None if manifest is None else Manifest.from_bytes(manifest)",
+    ),
+    Mutant(
+        "a checkpoint forgets which ids went",
+        TrackedTable,
+        "drop",
+        "self.gone += self.ids(slots[self._kept[slots]])",
+        "pass",
+    ),
+    Mutant(
+        "a checkpoint skips panes that changed when others did",
+        StreamState,
+        "parts",
+        "if content.revision > since",
+        "if content.revision > since + 1",
+    ),
+    Mutant(
+        "a compaction drops one row too many",
+        Compaction,
+        "step",
+        "storage.drop(revision)",
+        "storage.drop(revision + 1)",
+    ),
+    # -- what the log means
+    Mutant(
+        "a relabel does not take the old label away",
+        rules,
+        "_rules",
+        "(unlabelled[other], labelled[label]),",
+        "(labelled[label],),",
+    ),
+    Mutant(
+        "ids expire one tick early",
+        Joiner,
+        "advance",
+        "self.now_us // self._bucket_us",
+        "self.now_us // self._bucket_us + 1",
+    ),
+    Mutant(
+        "a deleted stream's successor inherits it",
+        Engine,
+        "_made",
+        "StreamState(info, self._limits)",
+        "self.__dict__.setdefault('graves', {}).setdefault(\n"
+        "        entry.stream, StreamState(info, self._limits))",
+    ),
+    Mutant(
+        "the order of values follows their use",
+        Segments,
+        "_new",
+        "if code >= self._most:",
+        "if code > self._most:",
+    ),
+    Mutant(
+        "panes that coarsen lose what is open",
+        Store,
+        "_close",
+        "content.is_open = False",
+        "content.is_open = False\n    return",
+    ),
+    # -- the client
+    Mutant(
+        "refused batches are sent again",
+        Sender,
+        "_settle",
+        "self.refused_rows += batch.rows.size",
+        "self.refused_rows += batch.rows.size; self._queue.append(batch.rows)",
+    ),
+    Mutant(
+        "a broken connection's batches are forgotten",
+        Sender,
+        "disconnected",
+        "self._cursor = self._inflight_bytes = 0",
+        "self._cursor = self._inflight_bytes = 0; self._window.clear()",
+    ),
+    Mutant(
+        "a broken connection's batches are numbered anew",
+        Sender,
+        "disconnected",
+        "self._cursor = self._inflight_bytes = 0",
+        "self._cursor = self._inflight_bytes = 0\n"
+        "    self._queue.extendleft(batch.rows for batch in reversed(self._window))\n"
+        "    self._window.clear()",
+    ),
+    Mutant(
+        "a restarted connection believes that all was sent",
+        Sender,
+        "_resume",
+        "self._settle(last)\n    self._cursor = self._inflight_bytes = 0",
+        "self._settle(self._next_sequence - 1)\n    self._cursor = 0",
+    ),
+    Mutant(
+        "refusals told by Resume are not heard",
+        Sender,
+        "_resume",
+        "self._refuse_as(batch, refused.refusal)",
+        "pass",
+    ),
+    Mutant(
+        "the buffer forgets to wake its sender",
+        Buffer,
+        "arm",
+        "self.wake_at = self._taken + 1",
+        "self.wake_at = self._taken + 2",
+    ),
+]

@@ -1,0 +1,353 @@
+"""What the log says, counted anew with plain lists and dicts, one row after the other.
+
+Nothing here is shared with the engine but the shape of panes in time. A stream
+is a Counter of (what, event time, score, slices), and a dict of the ids that
+are kept; whatever a slice or a pane should hold is a sum over the Counter.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval._time.panes import Grid, tiers_of
+from streameval.v1 import ingest_pb2, stream_pb2
+from streameval_server._core.entries import Format, Kind
+from streameval_server._state.stream_settings import DEFAULTS, settings_of, updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval_server._core.entries import LogRow
+    from streameval_server._core.limits import Limits
+    from streameval_server._state.stream_settings import StreamSettings
+
+SECOND_US = 1_000_000
+OTHER = "__other__"
+
+Slices = tuple[str, ...]
+"""The value of each key that was declared then."""
+
+
+class Merged(NamedTuple):
+    """What somebody else counted: the contents of a merge, as they were put together."""
+
+    source: str
+    epoch: int
+    at_us: int
+    segments: tuple[tuple[str, str], ...]
+    cases: tuple[tuple[float, bool], ...]
+    misses: int
+
+
+class KeptId:
+    """An id that waits, or may still be relabelled."""
+
+    def __init__(self, state: str, event_us: int, score: float | None, slices: Slices) -> None:
+        self.state = state
+        self.event_us = event_us
+        self.score = score
+        self.slices = slices
+        self.positive = False
+        self.due = 0
+
+
+class StreamOracle:
+    """What one stream should hold."""
+
+    def __init__(self, settings: StreamSettings, limits: Limits) -> None:
+        self.settings = settings
+        self.limits = limits
+        self.counts: Counter[tuple[str, int, float | None, Slices]] = Counter()
+        self.ids: dict[str, KeptId] = {}
+        self.values: list[list[str]] = [[] for _ in settings.segment_keys]
+        self.sources: dict[str, int] = {}
+        self.floor_us = 0
+
+    # -- time
+
+    @property
+    def bucket_us(self) -> int:
+        """Ids fall due in buckets of this width."""
+        shortest = min(self.settings.label_ttl_us, self.settings.relabel_ttl_us)
+        return max(SECOND_US, shortest // 128)
+
+    def bucket(self, time_us: int) -> int:
+        """Return the bucket of a time."""
+        return max(time_us // self.bucket_us, 0)
+
+    def oldest_us(self, now_us: int) -> int:
+        """Return since when there are panes."""
+        tiers = tiers_of(self.settings.pane_us, self.settings.retention_us)
+        return max(self.floor_us, Grid.at(tiers, now_us).oldest_us)
+
+    def pass_time(self, now_us: int) -> None:
+        """Let ids fall due."""
+        self.expire(self.bucket(now_us))
+
+    def expire(self, before: int) -> None:
+        """Let the ids of some buckets go."""
+        for each in [each for each, kept in self.ids.items() if kept.due < before]:
+            kept = self.ids.pop(each)
+            if kept.state == "pending":
+                self.add("expired", kept)
+                if self.settings.expired == "negative":
+                    self.add("N", kept)
+            elif kept.state == "early":
+                self.add("orphans", kept)
+                if self.settings.orphans == "miss":
+                    self.add("missed P" if kept.positive else "missed N", kept)
+
+    # -- counting
+
+    def add(self, what: str, row: KeptId, count: int = 1) -> None:
+        """Count something that happened to a row."""
+        self.counts[what, row.event_us, row.score, row.slices] += count
+
+    def label(self, kept: KeptId, positive: bool, count: int = 1) -> None:
+        """Count a label, or take it away."""
+        self.add("labelled", kept, count)
+        self.add("P" if positive else "N", kept, count)
+
+    def take(self, batch: ingest_pb2.Batch, now_us: int) -> None:
+        """Count a batch."""
+        kind = batch.WhichOneof("rows")
+        rows = getattr(batch, kind)
+        if kind == "cases":
+            self.cases(rows, now_us)
+        elif kind == "misses":
+            slices = self.one_row(rows.segments)
+            row = KeptId("", rows.event_time_us or now_us, None, slices)
+            self.add("missed P", row, rows.positives)
+            self.add("missed N", row, rows.negatives)
+        else:
+            getattr(self, kind)(rows, now_us)
+            self.make_room()
+
+    def cases(self, rows: ingest_pb2.Cases, now_us: int) -> None:
+        """Count cases."""
+        scores = list(rows.scores) or [
+            each for (each,) in struct.iter_unpack("<d", rows.scores_f64le)
+        ]
+        size = len(scores)
+        positives = list(rows.positives) or [
+            bool(rows.positives_bits[place // 8] >> place % 8 & 1) for place in range(size)
+        ]
+        slices = self.columns(rows.segments, size)
+        times = self.times(rows.event_times_us, size, now_us)
+        for score, positive, time_us, where, count in zip(
+            scores, positives, times, slices, list(rows.counts) or [1] * size, strict=True
+        ):
+            row = KeptId("", time_us, score + 0.0, where)
+            self.add("P" if positive else "N", row, count)
+
+    def times(self, given: Iterable[int], size: int, now_us: int) -> list[int]:
+        """Return each row's time."""
+        times = list(given) or [now_us]
+        return times * size if len(times) == 1 else times
+
+    def predictions(self, rows: ingest_pb2.Predictions, now_us: int) -> None:
+        """Take predictions."""
+        size = len(rows.ids)
+        slices = self.columns(rows.segments, size)
+        times = self.times(rows.event_times_us, size, now_us)
+        for each, score, time_us, where in zip(rows.ids, rows.scores, times, slices, strict=True):
+            kept = self.ids.get(each)
+            if kept is None:
+                kept = self.ids[each] = KeptId("pending", time_us, score + 0.0, where)
+                kept.due = self.bucket(time_us + self.settings.label_ttl_us)
+                self.add("predictions", kept)
+            elif kept.state == "early":
+                self.complete(each, kept.positive, KeptId("", time_us, score + 0.0, where), now_us)
+            self.pass_time(now_us)
+
+    def complete(self, each: str, positive: bool, row: KeptId, now_us: int) -> None:
+        """Count a prediction and its label at once."""
+        self.ids[each] = row
+        row.state = "labelled"
+        row.positive = positive
+        row.due = self.bucket(now_us + self.settings.relabel_ttl_us)
+        self.add("predictions", row)
+        self.label(row, positive)
+
+    def labels(self, rows: ingest_pb2.Labels, now_us: int) -> None:
+        """Take labels."""
+        size = len(rows.ids)
+        times = self.times(rows.event_times_us, size, now_us)
+        scores = list(rows.scores) or [None] * size
+        nowhere = ("",) * len(self.settings.segment_keys)
+        for each, positive, time_us, score in zip(
+            rows.ids, rows.positives, times, scores, strict=True
+        ):
+            kept = self.ids.get(each)
+            if score is not None and (kept is None or kept.state == "early"):
+                self.complete(each, positive, KeptId("", time_us, score + 0.0, nowhere), now_us)
+            elif kept is None:
+                kept = self.ids[each] = KeptId("early", time_us, None, nowhere)
+                kept.positive = positive
+                kept.due = self.bucket(now_us + self.settings.label_ttl_us)
+            elif kept.state == "early":
+                kept.positive = positive
+            elif kept.state == "pending" or kept.positive != positive:
+                if kept.state == "labelled":
+                    self.label(kept, kept.positive, -1)
+                self.label(kept, positive)
+                kept.state, kept.positive = "labelled", positive
+                kept.due = self.bucket(now_us + self.settings.relabel_ttl_us)
+            self.pass_time(now_us)
+
+    def retractions(self, rows: ingest_pb2.Retractions, _now_us: int) -> None:
+        """Take predictions back."""
+        for each in rows.ids:
+            kept = self.ids.pop(each, None)
+            if kept is not None and kept.state != "early":
+                if kept.state == "labelled":
+                    self.label(kept, kept.positive, -1)
+                self.add("retracted", kept)
+
+    def make_room(self) -> None:
+        """Let what falls due first go early while there are too many ids."""
+        while len(self.ids) > self.settings.max_pending:
+            self.expire(min(kept.due for kept in self.ids.values()) + 1)
+
+    def merge(self, merged: Merged) -> None:
+        """Add what somebody else counted."""
+        assert merged.epoch > self.sources.get(merged.source, 0), "merged twice"
+        self.sources[merged.source] = merged.epoch
+        slices = self.one_row(merged.segments)
+        for score, positive in merged.cases:
+            row = KeptId("", merged.at_us, score + 0.0, slices)
+            self.add("P" if positive else "N", row)
+        self.add("missed P", KeptId("", merged.at_us, None, slices), merged.misses)
+
+    # -- segments
+
+    def columns(self, columns: Iterable[ingest_pb2.SegmentColumn], size: int) -> list[Slices]:
+        """Return each row's values, new ones numbered in the order of the column."""
+        rows = [[""] * len(self.values) for _ in range(size)]
+        for column in columns:
+            key = self.settings.segment_keys.index(column.key)
+            used = set(column.codes)
+            shown = [
+                self.numbered(key, value) if place in used else ""
+                for place, value in enumerate(column.values)
+            ]
+            for row, code in zip(rows, column.codes, strict=True):
+                row[key] = shown[code]
+        return [tuple(row) for row in rows]
+
+    def numbered(self, key: int, value: str) -> str:
+        """Return a value, or the one that all values beyond the most share."""
+        values = self.values[key]
+        if value and value not in values:
+            if len(values) == self.limits.max_segment_values:
+                return OTHER
+            values.append(value)
+        return value
+
+    def one_row(self, segments: Iterable) -> Slices:
+        """Return the values of one row."""
+        row = [""] * len(self.values)
+        for segment in segments:
+            name, value = segment if isinstance(segment, tuple) else (segment.key, segment.value)
+            key = self.settings.segment_keys.index(name)
+            row[key] = self.numbered(key, value)
+        return tuple(row)
+
+    # -- settings
+
+    def update(self, request: stream_pb2.UpdateStreamRequest, now_us: int) -> None:
+        """Go on under other settings."""
+        self.floor_us = self.oldest_us(now_us)
+        width_us = self.bucket_us
+        self.settings = updated(self.settings, request)
+        if self.bucket_us != width_us:
+            for kept in self.ids.values():
+                kept.due = self.bucket((kept.due + 1) * width_us - 1)
+        while len(self.values) < len(self.settings.segment_keys):
+            self.values.append([])
+
+
+class Oracle:
+    """What all streams should hold after some rows of a log.
+
+    Parameters
+    ----------
+    limits
+        The server's.
+    merges : dict of bytes to Merged
+        What was put into each merge, by the payload of its row.
+    """
+
+    def __init__(self, limits: Limits, merges: dict[bytes, Merged]) -> None:
+        self.revision = 0
+        self.now_us = 0
+        self.streams: dict[str, StreamOracle] = {}
+        self._limits = limits
+        self._merges = merges
+
+    def read(self, rows: Iterable[LogRow]) -> None:
+        """Go on with the next rows."""
+        for row in rows:
+            self.revision += 1
+            assert row.revision == self.revision
+            assert row.received_us >= self.now_us, "the log's time runs backwards"
+            self.now_us = row.received_us
+            for stream in self.streams.values():
+                stream.pass_time(row.received_us)
+            self._row(row)
+
+    def _row(self, row: LogRow) -> None:
+        name = row.stream
+        if row.kind == Kind.BATCH:
+            batch = batch_of(row)
+            if counts_something(batch):
+                stream = self._made(name)
+                stream.take(batch, row.received_us)
+                stream.pass_time(row.received_us)
+        elif row.kind == Kind.MERGE:
+            self._made(name).merge(self._merges[row.payload])
+        elif row.kind == Kind.CREATE_STREAM:
+            assert name not in self.streams
+            request = stream_pb2.CreateStreamRequest.FromString(row.payload)
+            self.streams[name] = StreamOracle(settings_of(request.stream.settings), self._limits)
+        elif row.kind == Kind.UPDATE_STREAM:
+            request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+            self.streams[name].update(request, row.received_us)
+        elif row.kind == Kind.DELETE_STREAM:
+            del self.streams[name]
+        else:
+            assert row.kind in {Kind.REFUSED, Kind.TICK}
+
+    def _made(self, name: str) -> StreamOracle:
+        if name not in self.streams:
+            self.streams[name] = StreamOracle(DEFAULTS, self._limits)
+        return self.streams[name]
+
+
+def batch_of(row: LogRow) -> ingest_pb2.Batch:
+    """Return the batch of a row."""
+    if row.format == Format.INGEST_REQUEST:
+        return ingest_pb2.IngestRequest.FromString(row.payload).batch
+    return ingest_pb2.IngestBatchRequest.FromString(row.payload).batch
+
+
+def counts_something(batch: ingest_pb2.Batch) -> bool:
+    """Tell whether a batch has rows."""
+    kind = batch.WhichOneof("rows")
+    if kind == "cases":
+        cases = batch.cases
+        return bool(cases.scores or cases.scores_f64le) and (not cases.counts or any(cases.counts))
+    if kind == "misses":
+        return bool(batch.misses.positives or batch.misses.negatives)
+    return kind is not None and bool(getattr(batch, kind).ids)
+
+
+def cell(score: float, bits: int | None) -> float:
+    """Return the lower edge of a score's cell of so many significant bits."""
+    if bits is None or not score:
+        return score
+    mantissa, exponent = math.frexp(score)
+    return math.ldexp(math.floor(math.ldexp(mantissa, bits)), exponent - bits)

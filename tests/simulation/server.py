@@ -1,0 +1,420 @@
+"""The server: its core, run by the threads that a process has, through all its lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streameval.client._errors import UnavailableError
+from streameval_server._core.committer import State
+from streameval_server._core.core import open_core
+from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
+from streameval_server._core.merge import MergeInbox
+from streameval_server._grpc.calls import UnaryCall
+
+from .comparison import compare
+from .oracle import Oracle
+from .world import MS, Process, S, Thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.v1 import ingest_pb2
+    from streameval_server._core.committer import StepResult
+    from streameval_server._core.core import Core
+    from streameval_server._grpc.calls import Response
+
+    from .disk import Disk
+    from .ledger import Ledger
+    from .network import Connection
+    from .world import World
+
+    Answer = Callable[[Response | RequestError], None]
+
+_UNAVAILABLE = RequestError(
+    Code.UNAVAILABLE, "the server is away", reason="AWAY", retry_after_s=None
+)
+_MOST_COMPARED = 2
+"""So many times the state is compared with the oracle's before the end."""
+
+
+class Server(Process):
+    """A server and its lives.
+
+    Attributes
+    ----------
+    core : Core
+        Of this life.
+    is_up : bool
+        Whether it can be connected to.
+    connections : set of Connection
+    loop : Thread
+        Where sessions live.
+    """
+
+    core: Core
+    loop: Thread
+
+    def __init__(self, world: World, disk: Disk, ledger: Ledger) -> None:
+        super().__init__(world, "server")
+        self.disk = disk
+        self.ledger = ledger
+        self.limits = world.plan.limits
+        self.is_up = False
+        self.connections: set[Connection] = set()
+        self.oracle = Oracle(self.limits, ledger.merges)
+        self.compared = 0
+        self._skew_us = 0
+        self._calls: list[_Call] = []
+        self._seen = 0
+        self._is_dead = True
+        self._delivering = 0
+
+    def clock_us(self) -> int:
+        """Return its clock, which may be set back and forth."""
+        return self.world.now_us + self._skew_us
+
+    def set_clock(self, skew_us: int) -> None:
+        """Set the clock."""
+        self.world.trace(self.name, "has its clock set to %+.1f s", skew_us / S)
+        self._skew_us = skew_us
+
+    # -- living and dying
+
+    def start(self) -> None:
+        """Come up, as soon as the disk lets it."""
+        self._is_dead = False
+        self._committing = Thread(self)
+        self._committing.soon(self._open)
+
+    def _open(self) -> None:
+        world, plan = self.world, self.world.plan
+        if plan.shrinks and self.life and world.chance(0.3):
+            rows = world.random.choice((3, 6, 30))
+            self.limits = replace(self.limits, max_batch_rows=rows)
+        rotten = self.disk.is_rotten
+        try:
+            core = open_core(self.disk, self.limits, auto_create=plan.auto_create)
+        except CorruptLogError:
+            raise
+        except StorageError as error:
+            world.trace(self.name, "cannot start: %s", error)
+            pause_us = world.random.randrange(100 * MS, 2 * S)
+            world.after(pause_us, self._committing.soon, self._open)
+            return
+        error = core.recovery.checkpoint_error
+        assert error is None or rotten, f"nothing was damaged, but: {error}"
+        world.trace(self.name, "starts: %s", core.recovery)
+        self.core = core
+        self.loop, self._applying = Thread(self), Thread(self)
+        self._commit_rung = self._apply_rung = self._blocked = self._in_step = False
+        self._check_seen()
+        self.is_up = True
+        self._tick(self.life)
+        self.ring_commit()
+
+    def crash(self) -> None:
+        """Die in the middle of whatever it does, and come back some time."""
+        if self._is_dead:
+            return
+        world = self.world
+        power = world.chance(world.plan.power_cuts)
+        world.trace(self.name, "crashes")
+        self._die()
+        self.disk.crash(power=power)
+        if world.trouble(world.plan.rot):
+            world.trace("disk", "rots")
+            self.disk.rot()
+        world.soon(self.start)
+
+    def _die(self) -> None:
+        super().crash()
+        self._is_dead = True
+        self.is_up = False
+        self._delivering = 0
+        for connection in sorted(self.connections, key=lambda each: each.client.name):
+            connection.down.cut()
+            died = UnavailableError("the server died")
+            self.world.soon(connection.client.ended, connection, died)
+        self.connections.clear()
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call.answer(_UNAVAILABLE)
+
+    def stop(self) -> None:
+        """Stop in an orderly way: everything that was queued is durable afterwards."""
+        if self.is_up:
+            self.world.trace(self.name, "is told to stop")
+            self.is_up = False
+            self._committing.soon(self._drain)
+
+    def _drain(self) -> None:
+        life, core = self.life, self.core
+        if self._in_step or self._delivering:  # the other threads end first
+            self._committing.soon(self._drain)
+            return
+        self._in_step = True
+        core.drain(self.clock_us())
+        assert life == self.life
+        serving = core.committer.state is State.SERVING
+        if serving:
+            assert core.committer.queued_bytes == 0
+            assert core.engine.revision == core.committer.revision
+            assert core.committer.checkpoint_revision == core.committer.revision
+        else:
+            self.disk.close()
+        for connection in sorted(self.connections, key=lambda each: each.client.name):
+            connection.flush()
+            connection.end(None)
+        self._answer_calls()
+        self.world.trace(self.name, "has stopped, %s", core.committer.state)
+        self._die()
+        self.world.soon(self.start)
+
+    def compact(self) -> None:
+        """Let the log begin anew at a checkpoint."""
+        if not self.is_up or self.core.committer.compacting:
+            return
+
+        def done(outcome: Any) -> None:
+            self.world.trace(self.name, "has compacted: %s", outcome)
+
+        self.core.applier.request_checkpoint()
+        try:
+            self.core.committer.compact(done)
+        except RequestError:
+            return
+        self._ring_apply()
+        self.ring_commit()
+
+    # -- the committing thread
+
+    def ring_commit(self) -> None:
+        """Let the committing thread look."""
+        if self.is_up and not self._commit_rung:
+            self._commit_rung = True
+            self._committing.soon(self._commit)
+
+    def _tick(self, life: int) -> None:
+        if self.life == life and self.is_up:
+            self.ring_commit()
+            self.world.after(self.limits.tick_us, self._tick, life)
+
+    def _commit(self) -> None:
+        self._commit_rung = False
+        if not self.is_up:
+            return
+        committer = self.core.committer
+        before = committer.revision
+        result = committer.step(self.clock_us())
+        assert committer.revision >= before
+        self._hand_over(result)
+        self._blocked = result.blocked
+        if committer.state is not State.SERVING:
+            self._check_broken()
+            self.world.trace(self.name, "fails: %s", committer.error)
+            self._committing.soon(self._recover)
+        elif result.more:
+            self.ring_commit()
+        elif result.blocked and not self.core.applier.lag_rows:
+            self.ring_commit()  # the applier made room before it could see that
+
+    def _recover(self) -> None:
+        committer = self.core.committer
+        if not self.is_up:
+            return
+        self._hand_over(committer.recover())
+        self._check_broken()
+        if committer.state is State.FAILED:
+            self.world.after(50 * MS, self._committing.soon, self._recover)
+        else:
+            self.world.trace(self.name, "works again at revision %s", committer.revision)
+            self.ring_commit()
+
+    def _check_broken(self) -> None:
+        committer = self.core.committer
+        assert committer.state is not State.BROKEN, f"it gives up: {committer.error}"
+
+    def _hand_over(self, result: StepResult) -> None:
+        if result.outcomes:
+            self._delivering += 1
+            self.loop.soon(self._deliver, result)
+        if result.pushed:
+            self._ring_apply()
+
+    def _deliver(self, result: StepResult) -> None:
+        result.deliver()
+        self._delivering -= 1
+        self._answer_calls()
+
+    # -- the applying thread
+
+    def _ring_apply(self) -> None:
+        if self.is_up and not self._apply_rung:
+            self._apply_rung = True
+            self._applying.soon(self._apply)
+
+    def _apply(self) -> None:
+        self._apply_rung = False
+        if not self.is_up or self._in_step:
+            return
+        applier = self.core.applier
+        self._in_step = True
+        more = applier.step()
+        self._in_step = False
+        self.world.meanwhile(self.world.plan.preemption)
+        if not self.is_up:
+            return
+        applier.copy()
+        self._check_seen()
+        self._answer_calls()
+        if self._blocked or applier.checkpoint_pending:
+            self.ring_commit()
+        if more:
+            self._ring_apply()
+
+    # -- queries
+
+    def _check_seen(self) -> None:
+        """Hold it to this: what can be seen is durable, and never less than before."""
+        self.ledger.read()
+        revision = self.core.engine.revision
+        assert self._seen <= revision <= len(self.ledger.durable), (
+            f"revision {revision} is visible: {self._seen} was before, "
+            f"{len(self.ledger.durable)} is durable"
+        )
+        self._seen = revision
+
+    def query(self) -> None:
+        """Look at everything, and compare it with a recount of the log so far."""
+        if not self.is_up or self._in_step or self.compared == _MOST_COMPARED:
+            return
+        self.compared += 1
+        self._check_seen()
+        self.compare(self.core)
+
+    def compare(self, core: Core) -> None:
+        """Compare a core's state with a recount of the log so far."""
+        self.ledger.read()
+        self.oracle.read(self.ledger.durable[self.oracle.revision : core.engine.revision])
+        compare(core.engine, self.oracle)
+
+    # -- calls
+
+    def call(self, submit: Callable[[UnaryCall], None], answer: Answer) -> None:
+        """Take a call that ends when it is durable; the answer takes its time, or gets lost."""
+        call = _Call(self, submit, answer)
+        if self.is_up:
+            self._calls.append(call)
+            self.loop.soon(call.submit)
+        else:
+            call.answer(_UNAVAILABLE)
+
+    def merge(self, requests: list[ingest_pb2.MergeRequest], answer: Answer) -> None:
+        """Take a merge, which is checked in a thread of its own."""
+        inbox = MergeInbox(self.limits)
+        call = _Call(self, lambda call: call.merge(inbox, prepared[0]), answer)
+        prepared: list[Any] = []
+
+        def collect() -> None:
+            for request in requests:
+                inbox.feed(request)
+            catalog = self.core.committer.catalog
+            if inbox.is_duplicate(catalog):
+                call.answer(_Done(self.core.committer.revision))
+            else:
+                Thread(self).soon(check, inbox.settings_in(catalog))
+
+        def check(settings: Any) -> None:
+            try:
+                prepared.append(inbox.finish(self.clock_us(), settings))
+            except RequestError as error:
+                call.answer(error)
+                return
+            self.loop.soon(call.submit)
+
+        if self.is_up:
+            self._calls.append(call)
+            self.loop.soon(collect)
+        else:
+            call.answer(_UNAVAILABLE)
+
+    def _answer_calls(self) -> None:
+        for call in [call for call in self._calls if call.is_over]:
+            call.finish()
+
+    def forget(self, call: _Call) -> None:
+        """Stop waiting for a call."""
+        if call in self._calls:
+            self._calls.remove(call)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is up and has nothing to do."""
+        if not self.is_up or self._calls or self._commit_rung or self._apply_rung:
+            return False
+        committer, applier = self.core.committer, self.core.applier
+        return (
+            committer.state is State.SERVING
+            and not committer.queued_bytes
+            and not applier.lag_rows
+            and not applier.checkpoint_pending
+        )
+
+
+class _Done:
+    """The answer to a merge that was there before."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+
+
+class _Call:
+    """One unary call in progress."""
+
+    def __init__(
+        self, server: Server, submit: Callable[[UnaryCall], None], answer: Callable
+    ) -> None:
+        self._server = server
+        self._submit = submit
+        self._answer = answer
+        self._call: UnaryCall | None = None
+
+    def submit(self) -> None:
+        """Submit it, in the event loop."""
+        server = self._server
+        if not server.is_up:
+            self.answer(_UNAVAILABLE)
+            return
+        self._call = UnaryCall(server.core.committer, server.limits)
+        try:
+            self._submit(self._call)
+        except RequestError as error:
+            self.answer(error)
+            return
+        server.ring_commit()
+
+    @property
+    def is_over(self) -> bool:
+        return self._call is not None and self._call.done
+
+    def finish(self) -> None:
+        """Answer what became of it."""
+        assert self._call is not None
+        try:
+            response = self._call.response()
+        except RequestError as error:
+            self.answer(error)
+        else:
+            self.answer(response)
+
+    def answer(self, answer: Any) -> None:
+        """Send the answer on its way, which it may lose."""
+        server = self._server
+        server.forget(self)
+        if not isinstance(answer, RequestError):
+            server.ledger.promises(answer.revision)
+        world = server.world
+        if world.trouble(world.plan.breaks / 3):
+            answer = _UNAVAILABLE
+        world.soon(self._answer, answer)
