@@ -42,7 +42,6 @@ function show(route, key) {
   const ending = new AbortController();
   connection("connecting");
   fill(main);
-  main.removeAttribute("aria-busy");
   const context = {
     signal: ending.signal,
     route: current,

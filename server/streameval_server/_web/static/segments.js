@@ -30,14 +30,16 @@ export class SegmentsCard {
     this.show();
   }
 
+  /** Draw again what is known; links follow the URL. */
   show() {
     const { ranked, selected } = this;
+    if (!ranked) return;
     if (!ranked.length) {
       this.more.hidden = true;
       fill(this.body, h("p", { class: "empty" }, "No segment has labelled cases in this window."));
       return;
     }
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.textContent : null;
     const shown = this.isWhole ? ranked : ranked.slice(0, SHOWN);
     this.more.hidden = shown.length === ranked.length;
     this.more.textContent = `Show all ${ranked.length}`;
@@ -54,7 +56,7 @@ export class SegmentsCard {
         h("th", { scope: "col", class: "number" }, "Positives"),
         h("th", { scope: "col", class: "number" }, "Labelled"))),
       h("tbody", {}, shown.map((each) => this.row(each, reach, selected)))));
-    if (focused) [...this.body.querySelectorAll("a")].find((each) => each.getAttribute("href") === focused)?.focus();
+    if (focused) [...this.body.querySelectorAll("a")].find((each) => each.textContent === focused)?.focus();
   }
 
   row(each, reach, selected) {

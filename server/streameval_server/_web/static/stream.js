@@ -25,7 +25,6 @@ export class StreamView {
     Object.assign(this, { root, context, name: route.stream, signal: context.signal });
     this.read(route);
     this.build();
-    this.prepare();
     this.start();
   }
 
@@ -134,6 +133,8 @@ export class StreamView {
       [prefix]: this.name, [`${prefix}.window`]: window, [`${prefix}.segment`]: chosen ? segmentText(chosen) : "",
     });
     const isWhole = this.window === "all" && !this.segment;
+    this.segments.show();
+    this.timeline.card.fillTable();
     this.compare.href = toCompare(isWhole
       ? { ...side("a", "24h", null), ...side("b", "all", null) }
       : { ...side("a", this.window, this.segment), ...side("b", this.segment ? this.window : "all", null) });
@@ -141,26 +142,28 @@ export class StreamView {
 
   // --- Loading --------------------------------------------------------------------------------
 
-  /** What a stream is told once; `start` tells what a selection needs. */
-  prepare() {
-    const failed = (error) => this.fail(error);
-    const make = (load, gapMs) => new Refresher(load, gapMs, this.signal, failed);
-    this.refreshers = {
-      curve: make(() => this.loadCurve(), CURVE_GAP_MS),
-      histogram: make(() => this.loadHistogram(), CURVE_GAP_MS),
-      timeline: make(() => this.loadTimeline(), SLOW_GAP_MS),
-      segments: make(() => this.loadSegments(), SLOW_GAP_MS),
-    };
-  }
-
+  /** Begin with a selection: what was known of another is dimmed until it is replaced. */
   start() {
+    this.ending?.abort();
+    this.ending = new AbortController();
+    this.asking = AbortSignal.any([this.ending.signal, this.signal]);
+    const refresher = (card, load, gapMs) => new Refresher(async () => {
+      await load();
+      card.removeAttribute("aria-busy");
+    }, gapMs, this.asking, (error) => this.fail(error));
+    this.refreshers = {
+      curve: refresher(this.threshold.element, () => this.loadCurve(), CURVE_GAP_MS),
+      histogram: refresher(this.histogram.element, () => this.loadHistogram(), CURVE_GAP_MS),
+      timeline: refresher(this.timeline.element, () => this.loadTimeline(), SLOW_GAP_MS),
+      segments: refresher(this.segments.element, () => this.loadSegments(), SLOW_GAP_MS),
+    };
+    for (const { element } of [this.pr, this.roc, this.threshold, this.histogram, this.timeline, this.segments]) {
+      element.setAttribute("aria-busy", "true");
+    }
     this.snapshot = this.curve = this.histogramAnswer = null;
-    this.root.setAttribute("aria-busy", "true");
-    this.listening?.abort();
-    this.listening = new AbortController();
     this.chosen = selection("selection.", this.window, this.segment);
     watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: METRIC_NAMES, minInterval: LEAST_GAP }, {
-      signal: AbortSignal.any([this.listening.signal, this.signal]),
+      signal: this.asking,
       heard: ({ snapshot }) => this.hear(snapshot),
       state: (state, error) => {
         this.context.connection(state);
@@ -171,7 +174,6 @@ export class StreamView {
 
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
-    this.root.removeAttribute("aria-busy");
     if (error.isAway && this.snapshot) return; // what is known stays; the banner says that it is old
     this.body.hidden = true;
     fill(this.figures);
@@ -180,7 +182,6 @@ export class StreamView {
   }
 
   hear(snapshot) {
-    this.root.removeAttribute("aria-busy");
     this.snapshot = snapshot;
     this.positives = Number(snapshot.numPositiveRef);
     this.negatives = Number(snapshot.numNegativeRef);
@@ -207,7 +208,6 @@ export class StreamView {
 
   async loadCurve() {
     const answer = await this.ask("curve", { kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS });
-    if (!answer) return;
     const curve = points(answer.curve);
     const [positives, negatives] = [Number(answer.numPositiveRef), Number(answer.numNegativeRef)];
     if (!positives || !negatives) return;
@@ -218,7 +218,6 @@ export class StreamView {
 
   async loadHistogram() {
     const answer = await this.ask("histogram", { bins: BINS });
-    if (!answer) return;
     this.histogramAnswer = answer;
     this.histogram.element.hidden = !answer.edges.length;
     this.redraw();
@@ -229,8 +228,10 @@ export class StreamView {
     const { chosen } = this.threshold;
     if (this.curve) {
       const drawn = { ...this.curve, hull: this.hull, chosen };
-      this.pr.draw(drawn);
-      this.roc.draw(drawn);
+      for (const card of [this.pr, this.roc]) {
+        card.draw(drawn);
+        card.element.removeAttribute("aria-busy");
+      }
     }
     if (this.histogramAnswer?.edges.length) {
       this.histogram.draw(this.histogramAnswer, this.curve ? chosen?.threshold : undefined);
@@ -243,8 +244,7 @@ export class StreamView {
     const ends = between(this.window) ?? [new Date(now - 1000 * (seconds(this.window) ?? RETENTION_S)), new Date(now)];
     let found = await this.loadRows(...ends, typicalS);
     // Where cases came only lately a finer step shows more of them.
-    if (found?.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
-    if (!found) return;
+    if (found.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
     // One point is no course of time.
     const isDrawn = found.rows.filter((each) => each.value.value !== undefined).length > 1;
     this.timeline.element.hidden = !isDrawn;
@@ -254,32 +254,30 @@ export class StreamView {
   async loadRows(start, end, typicalS) {
     const fields = selection("selection.", windowBetween(start, end), this.segment);
     const answer = await this.ask("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: "auc_pr", ...fields }, {});
-    return answer && trimmed(answer.snapshots, typicalS, Date.now());
+    return trimmed(answer.snapshots, typicalS, Date.now());
   }
 
   /** How long nine labels of ten take to arrive; 0 where labels are not waited for. */
   async typicalDelayS() {
     if (!this.snapshot.coverage) return 0;
     const answer = await this.ask("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
-    const delay = answer?.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
+    const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
     return delay ? Number.parseFloat(delay) : Infinity;
   }
 
   async loadSegments() {
-    const described = await get(streamPath(this.name), {}, this.signal);
+    const described = await get(streamPath(this.name), {}, this.asking);
     if (!described.stream.settings.segmentKeys.length) {
       this.segments.undeclared(this.name);
       return;
     }
     const answer = await this.ask("rank", { metric: "auc_pr" }, selection("selection.", this.window, null));
-    if (answer) this.segments.update(answer.segments, this.segment);
+    this.segments.update(answer.segments, this.segment);
   }
 
-  /** Ask about the selection; null when another was chosen meanwhile. */
-  async ask(method, fields, chosen = this.chosen) {
-    const { listening } = this;
-    const answer = await get(streamPath(this.name, method), { ...chosen, ...fields }, this.signal);
-    return listening === this.listening ? answer : null;
+  /** Ask about the selection; choosing another ends it. */
+  ask(method, fields, chosen = this.chosen) {
+    return get(streamPath(this.name, method), { ...chosen, ...fields }, this.asking);
   }
 
   // --- Figures --------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ const PAGE = 50;
 const BATCH = 50;
 const STEPS = 24;
 const NAMES_GAP_MS = 3_000;
-const FIGURES_GAP_MS = 30_000;
+const FIGURES_GAP_MS = 1_000;
+const FIGURES_MS = 30_000; // streams that are not shown move only so often
 const FRESHNESS_MS = 1_000;
 
 const value = (name) => (entry) => metric(entry.snapshot, name)?.value;
@@ -36,8 +37,11 @@ export class StreamsView {
     this.names = new Refresher(() => this.loadNames(), NAMES_GAP_MS, this.signal, (error) => this.fail(error));
     this.figures = new Refresher(() => this.loadFigures(), FIGURES_GAP_MS, this.signal, (error) => this.fail(error));
     this.names.ask();
-    const timer = setInterval(() => this.tick(), FRESHNESS_MS);
-    this.signal.addEventListener("abort", () => clearInterval(timer));
+    const timers = [
+      setInterval(() => this.tick(), FRESHNESS_MS),
+      setInterval(() => this.figures.ask(), FIGURES_MS),
+    ];
+    this.signal.addEventListener("abort", () => timers.forEach(clearInterval));
   }
 
   build() {
@@ -108,7 +112,7 @@ export class StreamsView {
       this.figures.ask();
       this.show();
     }
-    if (!names.length) this.context.connection("live");
+    if (!this.visible().length) this.context.connection("live"); // nothing to listen to
     this.names.ask(); // streams come and go
   }
 
@@ -124,14 +128,13 @@ export class StreamsView {
 
   async loadFigures() {
     const [fields, { window }] = [this.fields(), this.state];
-    for (let start = 0; start < this.all.length; start += BATCH) {
+    for (let start = 0; start < (this.all ?? []).length; start += BATCH) {
       const answer = await get("v1/streams:snapshots", { streams: this.all.slice(start, start + BATCH), ...fields }, this.signal);
       if (this.state.window !== window) return; // another one was asked for meanwhile
       this.take(answer);
     }
     this.show();
     this.listen();
-    this.figures.ask();
   }
 
   take(answer) {

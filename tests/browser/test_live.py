@@ -1,0 +1,183 @@
+"""Updates arrive, no more often than they should, and come back after the server was away."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval.client import Client
+from streameval_server import Settings
+from streameval_server.testing import running_service
+
+from .conftest import Served, expect, figure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+CASES = {"labels": [1, 0, 1, 0, 0, 1], "scores": [0.9, 0.8, 0.7, 0.6, 0.3, 0.2]}
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def fresh() -> str:
+    """Return the name of a stream that nobody has used."""
+    return f"live/{next(_numbers)}"
+
+
+def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
+    """New cases move every part of the page that shows them, without a reload."""
+    stream = served.client.stream(fresh)
+    stream.add_cases(**CASES)
+    stream.flush()
+    page.goto(served.url(f"stream/{fresh}?window=all"))
+    expect(page.locator("#figure-counts")).to_have_text("6")
+    expect(page.locator("#connection")).to_have_text("Live")
+    page.evaluate("window.notReloaded = true")
+    stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)
+    stream.flush()
+    known = stream.snapshot()
+    expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
+    expect(page.locator("#figure-counts")).to_have_text("36")
+    counts = page.locator("#confusion, .confusion td.number")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.confusion td.number')]"
+        ".reduce((sum, cell) => sum + Number(cell.textContent), 0) === 36"
+    )
+    assert counts.count() == 4
+    assert page.evaluate("window.notReloaded")
+
+
+def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
+    """A stream that is made appears, its figures move, and one that is deleted goes."""
+    page.goto(served.url("?window=all"))
+    expect(page.locator("#connection")).to_have_text("Live")
+    stream = served.client.stream(fresh)
+    stream.add_cases(**CASES)
+    stream.flush()
+    row = page.locator("table.streams tbody tr", has_text=fresh)
+    expect(row.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)
+    stream.flush()
+    expect(row.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    served.client.delete_stream(fresh)
+    expect(row).to_have_count(0)
+
+
+def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -> None:
+    """However often the stream moves; and the last update is the newest state."""
+    stream = served.client.stream(fresh)
+    stream.add_cases(**CASES)
+    stream.flush()
+    page.goto(served.url(f"stream/{fresh}?window=all"))
+    expect(page.locator("#figure-counts")).to_have_text("6")
+    page.evaluate(
+        """() => {
+            window.times = [];
+            new MutationObserver(() => window.times.push(performance.now())).observe(
+                document.getElementById("covered"),
+                { childList: true, characterData: true, subtree: true });
+        }"""
+    )
+    total, end = 6, time.monotonic() + 3
+    while time.monotonic() < end:
+        stream.add_cases(labels=[0, 1], scores=[0.4, 0.5])
+        stream.flush()
+        total += 2
+    expect(page.locator("#figure-counts")).to_have_text(f"{total:,}")
+    times = page.evaluate("window.times")
+    assert total > 60
+    assert len(times) > 5
+    spread = times[-1] - times[0]
+    assert len(times) <= 5 * spread / 1000 + 2, f"{len(times)} updates in {spread:.0f} ms"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def test_a_lost_connection_says_so_and_recovers(
+    page: Page, complaints: list[str], tmp_path: Path
+) -> None:
+    """The server stops: figures stay, with their time; it comes back, and they move again."""
+    complaints += ["net::ERR_", "503 (Service Unavailable)"]
+    settings = Settings(
+        listen="127.0.0.1:0", http=f"127.0.0.1:{free_port()}", data=tmp_path / "data"
+    )
+    with running_service(settings) as addresses:
+        with Client(addresses.grpc) as client:
+            client.stream("s").add_cases(**CASES)
+        page.goto(f"{addresses.http}/#/stream/s?window=all")
+        expect(page.locator("#figure-counts")).to_have_text("6")
+        expect(page.locator("#banner")).to_be_hidden()
+    banner = page.locator("#banner")
+    expect(banner).to_contain_text("The connection to the server is lost")
+    expect(banner).to_contain_text("Figures are those of")
+    expect(page.locator("#connection")).to_have_text("Connection lost")
+    expect(page.locator("#figure-counts")).to_have_text("6")
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        expect(banner).to_be_hidden()
+        expect(page.locator("#spoken")).to_have_text("The connection is back; figures are live.")
+        client.stream("s").add_cases(**CASES)
+        client.flush()
+        expect(page.locator("#figure-counts")).to_have_text("12")
+        page.goto("about:blank")
+
+
+def test_the_list_recovers(page: Page, complaints: list[str], tmp_path: Path) -> None:
+    """Rows stay while the server is away, and move when it is back."""
+    complaints += ["net::ERR_", "503 (Service Unavailable)"]
+    settings = Settings(
+        listen="127.0.0.1:0", http=f"127.0.0.1:{free_port()}", data=tmp_path / "data"
+    )
+    rows = page.locator("table.streams tbody tr")
+    with running_service(settings) as addresses:
+        with Client(addresses.grpc) as client:
+            client.stream("s").add_cases(**CASES)
+        page.goto(f"{addresses.http}/")
+        expect(rows).to_have_count(1)
+        expect(page.locator("#connection")).to_have_text("Live")
+    expect(page.locator("#banner")).to_be_visible()
+    expect(rows).to_have_count(1)
+    with running_service(settings) as addresses, Client(addresses.grpc) as client:
+        client.stream("t").add_cases(**CASES)
+        client.flush()
+        expect(rows).to_have_count(2)
+        expect(page.locator("#banner")).to_be_hidden()
+        page.goto("about:blank")
+
+
+def test_a_server_that_is_away_from_the_start(
+    page: Page, complaints: list[str], served: Served
+) -> None:
+    """Nothing is known yet: the page says so, and goes on when there is an answer."""
+    complaints.append("net::ERR_")
+    page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    for fragment in ("", "stream/churn/weekly", "compare?a=churn/weekly&b=fraud/v3"):
+        page.goto("about:blank")
+        page.goto(served.url(fragment))
+        expect(page.locator("#away")).to_contain_text("The server does not answer")
+    page.unroute("**/v1/**")
+    expect(page.locator("#result-p")).to_be_visible()
+    expect(page.locator("#away")).to_have_count(0)
+
+
+def test_a_connection_that_falls_silent_is_made_again(
+    page: Page, complaints: list[str], served: Served
+) -> None:
+    """Whatever stands between may swallow a connection: 25 s without a heartbeat end it."""
+    complaints.append("net::ERR_")
+    page.clock.install()
+    page.goto(served.url("stream/churn/weekly?window=all"))
+    expect(page.locator("#figure-counts")).to_have_text("400")
+    page.clock.pause_at(time.time() + 3600)  # an hour passes at once, without a word
+    page.clock.resume()
+    expect(page.locator("#connection")).to_have_text("Live")

@@ -1,0 +1,184 @@
+"""No data, one class, no permission, an empty server: each says what is so and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval.client import Client
+from streameval_server import Settings, create_token
+from streameval_server.testing import running_service
+
+from .conftest import HOSTILE, IN_MEMORY, STREAM, Served, expect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+
+def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
+    """The five lines run as they stand, and the page notices what they sent."""
+    with running_service(IN_MEMORY) as addresses:
+        page.goto(f"{addresses.http}/")
+        code = page.locator("#empty-server pre").inner_text()
+        assert len(code.splitlines()) == 5
+        exec(compile(code, "the page", "exec"), {})
+        expect(page.locator("table.streams tbody th")).to_have_text("fraud/v1")
+        expect(page.locator("#empty-server")).to_have_count(0)
+        with Client(addresses.grpc) as client:
+            assert client.stream("fraud/v1").snapshot().num_positive_ref == 1
+        page.goto("about:blank")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "state", "words"),
+    [
+        ("stream/new/empty?window=all", "#no-data", "nothing has been counted in it"),
+        ("stream/new/empty", "#no-data", "No cases in this window (24 h)"),
+        ("stream/old/data", "#no-data", "No cases in this window (24 h)"),
+        ("stream/wait/labels", "#no-data", "50 wait for their labels"),
+        ("stream/one/negative", "#one-class", "All 240 labelled cases are negative"),
+        ("stream/one/positive", "#one-class", "until a negative case arrives"),
+    ],
+)
+def test_streams_without_figures_say_why(
+    page: Page, served: Served, fragment: str, state: str, words: str
+) -> None:
+    """In words, and without empty charts."""
+    page.goto(served.url(fragment))
+    expect(page.locator(state)).to_contain_text(words)
+    for card in ("#pr", "#roc", "#threshold"):
+        expect(page.locator(card)).to_be_hidden()
+    if state == "#one-class":
+        expect(page.locator("#histogram-plot svg path").first).to_be_attached()
+
+
+def test_an_empty_window_leads_to_all_time(page: Page, served: Served) -> None:
+    """The way out is a link."""
+    page.goto(served.url("stream/old/data"))
+    page.get_by_role("link", name="Show all time").click()
+    expect(page.locator("#figure-counts")).to_have_text("4")
+
+
+def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: Served) -> None:
+    """It says so, and leads back."""
+    complaints.append("404 (Not Found)")
+    page.goto(served.url("stream/no/such"))
+    expect(page.locator("#refused")).to_contain_text("There is no such stream")
+    page.get_by_role("link", name="All streams").click()
+    expect(page.locator("h1")).to_have_text("Streams")
+
+
+# --- Permission -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, str]:
+    """Return tokens by what they are for."""
+    path = tmp_path / "tokens.toml"
+    return {
+        "all": create_token(path, "all", ("query",)),
+        "ingest": create_token(path, "ingest", ("ingest",)),
+        "spam": create_token(path, "spam", ("query",), ["spam"]),
+        "sender": create_token(path, "sender", ("ingest", "admin")),
+    }
+
+
+def test_a_token_opens_the_page(
+    page: Page, complaints: list[str], tmp_path: Path, tokens: dict[str, str]
+) -> None:
+    """None, a wrong one, one for something else, the right one; it stays in this tab."""
+    complaints += ["401 (Unauthorized)", "403 (Forbidden)"]
+    settings = Settings(listen="127.0.0.1:0", memory=True, tokens=tmp_path / "tokens.toml")
+    with running_service(settings) as addresses:
+        with Client(addresses.grpc, token=tokens["sender"]) as client:
+            client.stream("fraud/v1").add_cases(labels=[1, 0], scores=[0.9, 0.1])
+        page.goto(f"{addresses.http}/#/stream/fraud/v1?window=all")
+        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        expect(page.locator("#connection")).to_have_text("Not connected")
+
+        def enter(token: str) -> None:
+            page.get_by_label("Token", exact=True).fill(token)
+            page.get_by_role("button", name="Continue").click()
+
+        enter("sv1.web-1.wrong")
+        expect(page.locator("#denied")).to_contain_text("The server says:")
+        enter(tokens["ingest"])
+        expect(page.locator("#denied")).to_contain_text("this needs the scope query")
+        enter(tokens["spam"])
+        expect(page.locator("#denied")).to_contain_text("is not for the stream")
+        enter(tokens["all"])
+        expect(page.locator("#figure-counts")).to_have_text("2")
+        expect(page.locator("#denied")).to_have_count(0)
+        page.reload()
+        expect(page.locator("#figure-counts")).to_have_text("2")
+        assert page.evaluate("sessionStorage.length") == 1
+        assert page.evaluate("Object.values(localStorage).join()") == ""
+        assert tokens["all"] not in page.url
+        page.get_by_role("button", name="Forget token").click()
+        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        assert page.evaluate("sessionStorage.length") == 0
+        page.goto("about:blank")
+
+
+# --- What users send stays text ---------------------------------------------------------------
+
+
+def test_what_users_send_is_never_markup(page: Page, complaints: list[str], served: Served) -> None:
+    """Segment values, ids and whatever stands in the URL: shown as text, run by nobody."""
+    complaints += ["404 (Not Found)", "400 (Bad Request)"]
+    page.goto(served.url(f"stream/{STREAM}?window=all"))
+    link = page.locator("#segments tbody a", has_text="<img")
+    expect(link).to_have_text(f"country {HOSTILE}")
+    link.click()
+    expect(page.locator(".chip")).to_contain_text(HOSTILE)
+    expect(page.locator("#tp")).not_to_be_empty()
+    for card in ("pr", "timeline", "histogram"):
+        page.locator(f"#{card}-plot").hover()
+    page.get_by_role("link", name="Compare").last.click()
+    expect(page.locator("#a-segment")).to_have_value(f"country:{HOSTILE}")
+    expect(page.locator("#result-p")).to_be_visible()
+    for fragment in (
+        f"stream/{HOSTILE}",
+        "stream/%3Cimg%20src=x%20onerror=%22window.hacked=1%22%3E",
+        f"?find={HOSTILE}",
+        f"stream/{STREAM}?window={HOSTILE}&segment={HOSTILE}:{HOSTILE}&at={HOSTILE}&costs={HOSTILE}",
+        f"compare?a={HOSTILE}&b={HOSTILE}&a.segment=x:{HOSTILE}&metric={HOSTILE}&a.window={HOSTILE}",
+    ):
+        page.goto("about:blank")
+        page.goto(served.url(fragment))
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("#connection")).not_to_have_text("Connecting")
+        assert page.locator("main img, main script, main iframe").count() == 0
+        assert page.evaluate("window.hacked") is None
+    assert page.locator("img").count() == 1, "the page's own mark"
+
+
+def test_names_that_look_like_paths(page: Page, served: Served) -> None:
+    """A stream may be called what a URL or a file might mean."""
+    names = ["...", "a/..b/c.d", "static/app.js", "v1/streams"]
+    for name in names:
+        served.client.stream(name).add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.1])
+    served.client.flush()
+    for name in names:
+        page.goto("about:blank")
+        page.goto(served.url())
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("#figure-counts")).to_have_text("3")
+        expect(page.locator("h1")).to_have_text(name)
+    for name in names:
+        served.client.delete_stream(name)
+
+
+def test_no_request_leaves_the_server(page: Page, served: Served) -> None:
+    """Everything comes from the server itself, and nothing inline is allowed to run."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    answer = page.goto(served.url(f"stream/{STREAM}"))
+    expect(page.locator("#pr-plot svg path").first).to_be_attached()
+    assert all(url.startswith(f"{served.http}/") for url in asked)
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self'" in policy

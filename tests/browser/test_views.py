@@ -1,0 +1,189 @@
+"""Comparisons, links that show the same again, and windows of one's own."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
+
+from .conftest import OTHER, STREAM, Served, between, expect, figure, signed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+
+def compared(served: Served, a: dict, b: dict, metric: str = "auc_pr"):
+    """Return the server's own comparison."""
+    request = query_pb2.CompareStreamsRequest(
+        a=types_pb2.Selection(**a), b=types_pb2.Selection(**b), metric=metric
+    )
+    with grpc.insecure_channel(served.grpc) as channel:
+        return query_pb2_grpc.QueryServiceStub(channel).CompareStreams(request, timeout=20)
+
+
+SHOWN = ("#figure-auc_pr", "#more-auc_pr", "#tp", "#fp", "#threshold-value", "#fact-cost")
+DAY = Duration(seconds=86_400)
+HOUR = Duration(seconds=3_600)
+BRAZIL = types_pb2.Segment(key="country", value="BR")
+
+
+@pytest.mark.parametrize(
+    ("query", "sides", "metric"),
+    [
+        (
+            f"a={STREAM}&a.window=24h&b={OTHER}&b.window=24h",
+            ({"stream": STREAM, "last": DAY}, {"stream": OTHER, "last": DAY}),
+            "auc_pr",
+        ),
+        (
+            f"a={STREAM}&a.window=1h&b={STREAM}&b.window=24h",
+            ({"stream": STREAM, "last": HOUR}, {"stream": STREAM, "last": DAY}),
+            "auc_pr",
+        ),
+        (
+            f"a={STREAM}&a.segment=country:BR&b={STREAM}&metric=auc_roc",
+            ({"stream": STREAM, "segment": BRAZIL}, {"stream": STREAM}),
+            "auc_roc",
+        ),
+    ],
+)
+def test_comparisons_are_the_servers(
+    page: Page, served: Served, query: str, sides: tuple[dict, dict], metric: str
+) -> None:
+    """Two streams, two windows of one, a segment and the rest: figures, interval, p-value."""
+    page.goto(served.url(f"compare?{query}"))
+    known = compared(served, *sides, metric)
+    expect(page.locator("#result-a")).to_have_text(figure(known.a.value))
+    expect(page.locator("#result-b")).to_have_text(figure(known.b.value))
+    expect(page.locator("#result-difference")).to_have_text(signed(known.difference.value))
+    limits = known.difference.interval
+    expect(page.locator(".difference .more")).to_have_text(
+        f"{signed(limits.lower)} to {signed(limits.upper)}"
+    )
+    p_value = "< 0.001" if known.p_value < 0.001 else f"{known.p_value:.3f}"
+    expect(page.locator("#result-p")).to_have_text(p_value)
+    verdict = page.locator("#result-title")
+    if limits.upper < 0:
+        expect(verdict).to_have_text(f"B is better than A by {-known.difference.value:.3f}")
+    elif limits.lower > 0:
+        expect(verdict).to_have_text(f"A is better than B by {known.difference.value:.3f}")
+    else:
+        expect(verdict).to_have_text("No difference can be told apart from chance")
+    assert known.complement == ("without A" in page.locator("#result .note").inner_text())
+    for card in ("pr", "roc"):
+        expect(page.locator(f"#{card}-plot svg path").nth(5)).to_be_attached()
+
+
+def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: Served) -> None:
+    """The area under each PR curve that is drawn is the figure of its side."""
+    page.goto(served.url(f"compare?a={STREAM}&b=churn/weekly"))
+    known = compared(served, {"stream": STREAM}, {"stream": "churn/weekly"})
+    expect(page.locator("#result-p")).to_be_visible()
+    page.locator("#pr summary").click()
+    rows = page.locator("#pr details tbody tr")
+    expect(rows).to_have_count(11)
+    texts = [row.locator("td").all_inner_texts() for row in rows.all()]
+    cells = np.array(texts, dtype=float)
+    # Tenths of recall: a coarse sum, but a curve at another prevalence is far off.
+    for column, side in ((1, known.a), (2, known.b)):
+        assert np.trapezoid(cells[:, column], cells[:, 0]) == pytest.approx(side.value, abs=0.03)
+    own = served.client.stream("churn/weekly").snapshot().auc_pr
+    assert abs(own - known.b.value) > 0.04
+    assert cells[-1, 1] == pytest.approx(known.prevalence, abs=0.01)
+
+
+def test_what_cannot_be_compared_says_why(
+    page: Page, complaints: list[str], served: Served
+) -> None:
+    """The refusal's words are shown, and swapping mends this one."""
+    complaints.append("400 (Bad Request)")
+    page.goto(served.url(f"compare?a={STREAM}&a.window=all&b={STREAM}&b.window=24h"))
+    expect(page.locator("#why-not")).to_contain_text("A contains b: swap them")
+    page.get_by_role("button", name="Swap A and B").click()
+    expect(page.locator("#result-p")).to_be_visible()
+    assert "a.window=24h" in page.url
+    page.goto(served.url("compare"))
+    expect(page.locator("#result-title")).to_have_text("What to compare")
+
+
+def test_a_comparison_is_made_by_hand(page: Page, served: Served) -> None:
+    """Fields make the URL, and the stream's own link to Compare fills them."""
+    page.goto(served.url(f"stream/{STREAM}?segment=country:BR"))
+    expect(page.locator("#figure-auc_pr")).not_to_be_empty()
+    page.get_by_role("link", name="Compare").last.click()
+    expect(page.locator("#a-segment")).to_have_value("country:BR")
+    expect(page.locator("#b-segment")).to_have_value("")
+    expect(page.locator("#result-p")).to_be_visible()
+    page.locator("#b-stream").fill(OTHER)
+    page.locator("#b-stream").press("Enter")
+    page.get_by_label("By", exact=True).select_option("auc_roc")
+    known = compared(
+        served,
+        {"stream": STREAM, "last": DAY, "segment": BRAZIL},
+        {"stream": OTHER, "last": DAY},
+        "auc_roc",
+    )
+    expect(page.locator("#result-b")).to_have_text(figure(known.b.value))
+
+
+# --- Links ------------------------------------------------------------------------------------
+
+
+def test_links_restore_the_view(page: Page, context: BrowserContext, served: Served) -> None:
+    """Window, segment, threshold and costs that were chosen are there for whoever gets the link."""
+    page.goto(served.url(f"stream/{STREAM}"))
+    page.get_by_role("navigation", name="Window").get_by_role("link", name="All time").click()
+    page.locator("#segments tbody a", has_text="DE").click()
+    expect(page.locator(".chip")).to_contain_text("DE")
+    known = served.client.stream(STREAM).snapshot(segment=("country", "DE"))
+    expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
+    expect(page.locator("#threshold:not([aria-busy])")).to_be_visible()
+    page.get_by_label("Missed positive").fill("25")
+    slider = page.get_by_role("slider")
+    slider.fill(str(int(slider.get_attribute("max")) // 2))
+    shown = [page.locator(each).inner_text() for each in SHOWN]
+    other = context.browser.new_context().new_page()
+    other.goto(page.url)
+    expect(other.locator("#figure-auc_pr")).to_have_text(shown[0])
+    expect(other.locator("#tp")).to_have_text(shown[2])
+    assert shown == [other.locator(each).inner_text() for each in SHOWN]
+    expect(other.get_by_label("Missed positive")).to_have_value("25")
+    expect(other.locator(".segmented [aria-current]")).to_have_text("All time")
+    other.context.close()
+    page.go_back()
+    expect(page.locator(".chip")).to_have_count(0)
+
+
+def test_a_comparisons_link_restores_it(page: Page, served: Served) -> None:
+    """After a reload the fields and the figures are the same."""
+    page.goto(served.url(f"compare?a={STREAM}&a.window=1h&b={OTHER}&b.window=6h&metric=auc_roc"))
+    expect(page.locator("#result-p")).to_be_visible()
+    before = page.locator("#result dl").inner_text()
+    page.reload()
+    expect(page.locator("#result-p")).to_be_visible()
+    assert page.locator("#result dl").inner_text() == before
+    expect(page.locator("#b-window")).to_have_value("6h")
+    expect(page.get_by_label("By", exact=True)).to_have_value("auc_roc")
+
+
+def test_a_window_of_ones_own(page: Page, served: Served) -> None:
+    """Two times make a window, which the answer widens to whole panes and the URL keeps."""
+    page.goto(served.url(f"stream/{STREAM}"))
+    expect(page.locator("#figure-auc_pr")).not_to_be_empty()
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    start, end = now - timedelta(hours=2), now - timedelta(hours=1)
+    page.get_by_text("Between …").click()
+    page.get_by_label("From", exact=True).fill(start.strftime("%Y-%m-%dT%H:%M"))
+    page.get_by_label("to", exact=True).fill(end.strftime("%Y-%m-%dT%H:%M"))
+    page.get_by_role("button", name="Show", exact=True).click()
+    known = served.client.stream(STREAM).snapshot(window=(start, end))
+    expect(page.locator("#figure-auc_pr")).to_have_text(figure(known.auc_pr))
+    expect(page.locator("#more-auc_pr")).to_contain_text(between(known.intervals["auc_pr"]))
+    assert re.search(r"window=[\dT:-]+Z\.\.[\dT:-]+Z", page.url)
