@@ -16,7 +16,13 @@ from google.rpc import code_pb2, error_details_pb2
 from google.rpc import status_pb2 as rpc_status_pb2
 
 from streameval.client._credentials import Credentials
-from streameval.client._errors import ClientError, ClosedError, Violation, error_for
+from streameval.client._errors import (
+    ClientError,
+    ClosedError,
+    UnavailableError,
+    Violation,
+    error_for,
+)
 from streameval.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -42,6 +48,10 @@ Details = tuple[str, tuple[Violation, ...], float | None]
 _NO_DETAILS: Details = ("", (), None)
 _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
+
+_MASKED = "Internal error from Core"
+"""What grpc.aio says when a write came too late, in place of the status that had ended
+the call (github.com/grpc/grpc/issues/36066): it blames no batch."""
 
 STUBS = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,
@@ -230,6 +240,8 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
     """Return the client's error for a failed call, with the server's text and details."""
     if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
         return error_for("UNKNOWN", str(error))
+    if error.details() == _MASKED:
+        return UnavailableError("the call was over, and grpc.aio does not say why")
     reason, violations, retry_after_s = _NO_DETAILS
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):

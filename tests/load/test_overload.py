@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from streameval.client import Client, RowsLostError
+from streameval.client import AsyncClient, Client, RowsLostError
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
 from .conftest import batch, counted, resident_while, retry_delay_s
@@ -158,4 +158,27 @@ def test_the_client_drops_and_counts_or_slows_down(
     assert counts.acked == counts.added
     assert (counts.dropped == 0) == (when_full == "block")
     assert counted(server.address, "kept", revision) == counts.acked
+    assert server.terminate() == (0, "")
+
+
+def test_asyncio_clients_that_fill_the_queue_together(
+    start: Callable[..., Process], disk: Path
+) -> None:
+    """A stream that ends while they write gives no batch up: all is counted, once."""
+    server = start(SLOW_SERVER, str(disk))
+    scores = np.random.default_rng(1).normal(size=100_000)
+    labels = scores > 1
+
+    async def produce() -> int:
+        async with AsyncClient(server.address) as client:
+            client.stream("async").add_cases(labels=labels, scores=scores)
+            await client.flush(timeout=60)
+            return client.statistics().connections
+
+    async def scenario() -> list[int]:
+        return await asyncio.gather(*(produce() for _ in range(8)))
+
+    connections = asyncio.run(scenario())
+    assert sum(connections) > 8
+    assert counted(server.address, "async") == 8 * scores.size
     assert server.terminate() == (0, "")

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server._grpc.admin_service import AdminService
+from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.gate import Gate
 from streameval_server._grpc.handlers import Decoding
 from streameval_server._grpc.ingest_service import IngestService
@@ -64,6 +65,8 @@ class Server:
         Where it listens, with the port that it was given; set by `start`.
     guard : Guard
         Who may do what.
+    call_log : CallLog
+        Of all calls, over gRPC and HTTP.
     runtime : Runtime
         Runs the core.
     methods : Methods
@@ -80,6 +83,7 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         self.address = ""
         self.guard = Guard(settings.tokens)
+        self.call_log = CallLog()
         self._settings = settings
         self.certificates = _certificates(settings)
         self.runtime = Runtime(
@@ -133,13 +137,14 @@ class Server:
         # it is refused by name instead of ending the stream that it came on.
         most = 2 * self._settings.limits.max_batch_bytes
         server = grpc.aio.server(
-            interceptors=(Gate(self.guard),),
+            interceptors=(Gate(self.guard, self.call_log),),
             options=(
                 ("grpc.max_receive_message_length", most),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
                 ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
+                ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ),
