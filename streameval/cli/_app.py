@@ -262,6 +262,31 @@ def serve(
         _serve.serve(flags, config=config, only_print=print_config)
 
 
+@app.command()
+def top(
+    address: Address,
+    *,
+    metric: Annotated[
+        str, typer.Option(metavar="auc_pr|auc_roc|average_precision", help="Which figure.")
+    ] = "auc_pr",
+    window: Window = None,
+    prefix: Annotated[str, typer.Option(help="Only streams whose names begin so.")] = "",
+    every: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds between readings.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+) -> None:
+    """Watch a server's streams: figures and how they move, the worst first.
+
+    Keys: q quits, s sorts otherwise, w goes through windows. Streams of different shares of
+    positives have different AUC-PR for that alone: compare them by auc_roc.
+    """
+    from streameval.cli import _top  # noqa: PLC0415 - only where somebody looks
+
+    with one_line_errors():
+        _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
+
+
 app.add_typer(admin, name="admin")
 
 

@@ -1,0 +1,252 @@
+"""How ``streameval top`` looks: a table for any width, what is worst first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from streameval.cli._output import REASONS, TITLES, one_line
+from streameval.cli._status import span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+    from streameval.cli._top_reading import Asked, Board, Line, Reading
+
+SORTS: dict[str, Callable[[Line], object]] = {
+    "worst first": lambda line: _last_if_nan(line.row.value),
+    "fallen most first": lambda line: line.moved,
+    "stalest first": lambda line: 0.0 if line.row.newest is None else line.row.newest.timestamp(),
+    "fewest labels first": lambda line: 2.0 if line.row.share is None else line.row.share,
+    "busiest first": lambda line: _last_if_nan(-line.rate),
+    "by name": lambda line: line.row.name,
+}
+"""Orders by what they are called; equal ones by name."""
+
+_LEAST_NAME = 12
+_LONGEST_NAME = 40
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a frame needs besides the streams.
+
+    Attributes
+    ----------
+    address : str
+    asked : Asked
+        What is read next.
+    sort : str
+        One of `SORTS`.
+    problem : str
+        Why there is no newer reading; empty when there is.
+    away_s : float
+        For how long there was none.
+    keys : str
+        What keys do; empty where there are none.
+    """
+
+    address: str
+    asked: Asked
+    sort: str = "worst first"
+    problem: str = ""
+    away_s: float = 0.0
+    keys: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    width: int
+    cell: Callable[[Line, datetime], Text]
+
+
+def frame(board: Board, look: Look, width: int, height: int) -> RenderableType:
+    """Return a screen of at most so many columns and lines. O(streams log streams)."""
+    parts: list[RenderableType] = [_header(board, look)]
+    if look.problem:
+        told = f"no answer for {span(look.away_s)}: {one_line(look.problem)}"
+        parts.append(Text(told, style="bold red", no_wrap=True, overflow="ellipsis"))
+    reading = board.reading
+    room = height - 1 - len(parts) - bool(look.keys)
+    if reading is None:
+        if not look.problem:
+            parts.append(Text("reading..."))
+    elif not board.lines:
+        parts.append(_nothing(look))
+    else:
+        lines = ordered(board.lines, look.sort)
+        shown = lines if len(lines) <= room else lines[: max(room - 1, 1)]
+        old = bool(look.problem) or reading.asked != look.asked
+        parts.append(_table(shown, reading, width, dim=old))
+        if len(shown) < len(lines):
+            parts.append(Text(f"and {len(lines) - len(shown)} more", style="dim"))
+    if look.keys:
+        parts.append(Text(look.keys, style="dim", no_wrap=True, overflow="ellipsis"))
+    return Group(*parts)
+
+
+def table(board: Board, look: Look, width: int) -> RenderableType:
+    """Return all streams, once."""
+    return frame(board, look, width, len(board.lines) + 9)
+
+
+def ordered(lines: list[Line], sort: str) -> list[Line]:
+    """Return lines in an order."""
+    key = SORTS[sort]
+    return sorted(sorted(lines, key=lambda line: line.row.name), key=key)  # type: ignore[arg-type]  # of one type each
+
+
+def _last_if_nan(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def _header(board: Board, look: Look) -> Text:
+    asked = look.asked
+    window = "all time" if asked.window is None else f"last {span(asked.window.total_seconds())}"
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(_title(asked), style="bold")
+    text.append(f"  {window}  {look.address}")
+    if board.reading is not None:
+        count = len(board.lines)
+        text.append(f"  {count:,} stream{'' if count == 1 else 's'}, {look.sort}", style="dim")
+        text.append(f"  {board.reading.at:%H:%M:%S} UTC", style="dim")
+    return text
+
+
+def _title(asked: Asked) -> str:
+    return TITLES[asked.metric].partition(",")[0]
+
+
+def _nothing(look: Look) -> Text:
+    prefix = look.asked.prefix
+    if prefix:
+        return Text(f"no stream's name begins with {one_line(prefix)}")
+    return Text(
+        "no streams yet. Send a first file of scores and labels:\n"
+        f"  streameval push scores.csv --to {look.address} --stream fraud/v3"
+    )
+
+
+def _table(lines: list[Line], reading: Reading, width: int, *, dim: bool) -> Table:
+    columns = _fitting(lines, _title(reading.asked), width)
+    made = Table(box=None, pad_edge=False, header_style="dim", style="dim" if dim else "")
+    used = sum(column.width + _GAP for column in columns)
+    longest = max(len(line.row.name) for line in lines)
+    most = min(longest, max(width - used, _LEAST_NAME), max(width // 2, _LONGEST_NAME))
+    made.add_column("stream", width=max(most, len("stream")), no_wrap=True)
+    for column in columns:
+        made.add_column(column.title, justify="right", no_wrap=True, width=column.width)
+    for line in lines:
+        name = Text(_shortened(line.row.name, most))
+        made.add_row(name, *(column.cell(line, reading.at) for column in columns))
+    return made
+
+
+def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
+    """Return the columns for a width: the most telling, in their usual order."""
+    by_id = any(line.row.share is not None for line in lines)
+    again = any(not math.isnan(line.rate) for line in lines)
+    wanted = [
+        (0, True, _Column(title, max(len(title), 6), _figure)),
+        (2, True, _Column("95 % interval", 14, _interval)),
+        (1, again, _Column("moved", 7, _movement)),
+        (3, by_id, _Column("labelled", 8, _labelled)),
+        (5, True, _Column("positive", 8, _positive)),
+        (6, True, _Column("cases", 7, _cases)),
+        (4, True, _Column("latest", 9, _freshness)),
+        (7, again, _Column("new/s", 6, _rate)),
+    ]
+    chosen: list[int] = []
+    left = width - _LEAST_NAME
+    for _, there, column in sorted(wanted, key=lambda each: each[0]):
+        if there and (left >= column.width + _GAP or not chosen):
+            chosen.append(id(column))
+            left -= column.width + _GAP
+        elif there:
+            break
+    return [column for _, _, column in wanted if id(column) in chosen]
+
+
+def _figure(line: Line, _now: datetime) -> Text:
+    value = line.row.value
+    return Text("-", style="dim") if math.isnan(value) else Text(f"{value:.3f}", style="bold")
+
+
+def _interval(line: Line, _now: datetime) -> Text:
+    row = line.row
+    if row.reason:
+        return Text(REASONS.get(row.reason, row.reason.lower())[:14], style="dim")
+    if math.isnan(row.lower):
+        return Text("too few", style="dim")
+    return Text(f"{row.lower:.3f} to {row.upper:.3f}"[:14])
+
+
+def _movement(line: Line, _now: datetime) -> Text:
+    if not line.moved:
+        return Text("")
+    arrow, style = ("▲", "green") if line.moved > 0 else ("▼", "red")
+    style = f"bold {style}" if line.just_now else "dim"
+    return Text(f"{arrow} {abs(line.moved):.3f}", style=style)
+
+
+def _labelled(line: Line, _now: datetime) -> Text:
+    return Text("" if line.row.share is None else f"{line.row.share:.0%}")
+
+
+def _positive(line: Line, _now: datetime) -> Text:
+    row = line.row
+    return Text(f"{row.positives / row.references:.1%}" if row.references else "")
+
+
+def _cases(line: Line, _now: datetime) -> Text:
+    return Text(short(line.row.references))
+
+
+def _freshness(line: Line, now: datetime) -> Text:
+    newest = line.row.newest
+    if newest is None:
+        return Text("-", style="dim")
+    age_s = (now - newest).total_seconds()
+    largest = " ".join(span(age_s).split()[:2])
+    return Text("now" if age_s <= 0 else largest)
+
+
+def _rate(line: Line, _now: datetime) -> Text:
+    return Text("" if math.isnan(line.rate) else short(line.rate))
+
+
+def short(count: float) -> str:
+    """Return a number in at most six characters.
+
+    Examples
+    --------
+    >>> [short(n) for n in (0, 0.25, 12, 4_321, 1_234_567, 9_876_543_210)]
+    ['0', '0.2', '12', '4,321', '1.23M', '9.88G']
+    """
+    if 0 < count < 10 and count != int(count):
+        return f"{count:.1f}"
+    if count < 10_000:
+        return f"{count:,.0f}"
+    for unit in ("k", "M", "G", "T"):  # noqa: B007 - the last one is kept
+        count /= 1000
+        if count < 1000:
+            break
+    return f"{count:.3g}{unit}"
+
+
+def _shortened(name: str, most: int) -> str:
+    """Return a name that fits: its end tells versions apart."""
+    if len(name) <= most:
+        return name
+    kept = most - 1
+    return f"{name[: kept // 2]}…{name[len(name) - (kept - kept // 2) :]}"

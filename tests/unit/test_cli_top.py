@@ -1,0 +1,291 @@
+"""``streameval top`` in a terminal: a pseudo-terminal, and an emulator that reads it as eyes do."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+pytest.importorskip("pyte", reason="pyte is not installed")
+import pyte
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval.client import Client
+from streameval_server import Settings
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DEADLINE_S = 40.0
+COMMAND = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from streameval.cli import main
+main()
+"""
+
+
+class Terminal:
+    """A program in a pseudo-terminal.
+
+    Attributes
+    ----------
+    raw : bytes
+        Everything that it wrote.
+    """
+
+    def __init__(self, *arguments: str, width: int, height: int) -> None:
+        self.raw = b""
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self.screen)
+        self._mine, self._its = os.openpty()
+        termios.tcsetwinsize(self._its, (height, width))
+        self.before = termios.tcgetattr(self._its)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *arguments],
+            stdin=self._its,
+            stdout=self._its,
+            stderr=self._its,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the terminal larger or smaller."""
+        self.screen.resize(height, width)
+        termios.tcsetwinsize(self._its, (height, width))
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._mine, keys.encode())
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen, without empty lines."""
+        return [line.rstrip() for line in self.screen.display if line.strip()]
+
+    def until(self, told: Callable[[list[str]], bool]) -> list[str]:
+        """Wait until the screen says something; return its lines."""
+        ends = time.monotonic() + DEADLINE_S
+        while not told(self.lines):
+            left = ends - time.monotonic()
+            assert left > 0, "\n".join(self.lines)
+            self._read(left)
+        return self.lines
+
+    def _read(self, left_s: float) -> bool:
+        ready, _, _ = select.select([self._mine], [], [], min(left_s, 0.2))
+        if not ready:
+            return False
+        data = os.read(self._mine, 65_536)
+        self.raw += data
+        self._stream.feed(data)
+        return True
+
+    def ended(self) -> int:
+        """Wait for its end, and return its exit code; the terminal is as it was."""
+        code = self._process.wait(DEADLINE_S)
+        while self._read(0.0):
+            pass
+        assert termios.tcgetattr(self._its) == self.before
+        return code
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._mine)
+        os.close(self._its)
+
+
+@contextmanager
+def terminal(*arguments: str, width: int = 100, height: int = 24) -> Iterator[Terminal]:
+    """Run the command in a terminal."""
+    opened = Terminal(*arguments, width=width, height=height)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def has(pattern: str) -> Callable[[list[str]], bool]:
+    """Return what looks for a pattern in any line."""
+    return lambda lines: any(re.search(pattern, line) for line in lines)
+
+
+def fill(address: str) -> None:
+    """Send cases to two streams, and predictions with some labels to a third."""
+    with Client(address) as client:
+        for name, scores in (("good/v1", [0.9, 0.8, 0.2, 0.1]), ("bad/v1", [0.2, 0.6, 0.7, 0.1])):
+            client.stream(name).add_cases(labels=[1, 1, 0, 0] * 25, scores=scores * 25)
+        stream = client.stream("byid/v2")
+        stream.log_cases(ids=["a", "b", "c", "d"], scores=[0.9, 0.8, 0.4, 0.2])
+        stream.label_cases(ids=["a", "b", "c"], labels=[1, 1, 0])
+        client.flush()
+
+
+def names(lines: list[str]) -> list[str]:
+    """Return the streams of a screen, from the top."""
+    return [line.split()[0] for line in lines if re.match(r"\S+/v\d", line)]
+
+
+def once(*arguments: str, width: int = 100) -> tuple[int, list[str], str]:
+    """Print one table, where nobody watches; return exit code, lines and errors."""
+    result = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["top", *arguments])
+    return result.exit_code, [line.rstrip() for line in result.stdout.splitlines()], result.stderr
+
+
+def test_a_table_once() -> None:
+    """With --once, and where the output is no terminal; the worst first."""
+    with running_server() as address:
+        fill(address)
+        for arguments in ((address,), (address, "--once")):
+            code, lines, _ = once(*arguments)
+            assert code == 0
+            assert re.match(rf"AUC-PR  all time  {address}  3 streams, worst first  ", lines[0])
+            assert lines[1].split() == (
+                [
+                    "stream",
+                    "AUC-PR",
+                    "95",
+                    "%",
+                    "interval",
+                    "labelled",
+                    "positive",
+                    "cases",
+                    "latest",
+                ]
+            )
+            assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
+            assert lines[4].split()[:2] == ["good/v1", "1.000"]
+            assert re.search(r" 75% +66\.7% +3 +now$", lines[3])
+        assert names(once(address, "--prefix", "b")[1]) == ["bad/v1", "byid/v2"]
+        code, lines, _ = once(address, "--prefix", "z")
+        assert (code, lines[1]) == (0, "no stream's name begins with z")
+        code, lines, _ = once(address, "--metric", "auc_roc", "--window", "1h")
+        assert lines[0].startswith(f"AUC-ROC  last 1 h  {address}")
+        code, _, errors = once(address, "--metric", "accuracy")
+        assert code == 2
+        assert errors == (
+            "streameval: --metric must be one of auc_pr, auc_roc, average_precision, "
+            "got 'accuracy'\n"
+        )
+    code, _, errors = once(address)
+    assert (code, errors.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
+def test_any_width(width: int) -> None:
+    """The figure is always there, and no line is longer than the terminal."""
+    with running_server() as address:
+        fill(address)
+        with Client(address) as client:
+            stream = client.stream("a-very-long-model-name/with/many/parts/that-do-not-fit/v12345")
+            stream.add_case(True, 0.5)
+            client.flush()
+        code, lines, _ = once(address, width=width)
+        assert code == 0
+        assert max(map(len, lines)) <= width
+        assert [line.split()[1] for line in lines if line.startswith("good/v1")] == ["1.000"]
+        assert any("v12345" in line or width < 20 for line in lines)
+
+
+def test_a_live_screen() -> None:
+    """Figures move, keys sort and change the window, the terminal is left as it was."""
+    with running_server() as address, terminal("top", address, "--every", "0.2") as screen:
+        screen.until(has("no streams yet. Send a first file of scores and labels:"))
+        assert has(f"streameval push scores.csv --to {address} --stream fraud/v3")(screen.lines)
+        fill(address)
+        lines = screen.until(lambda lines: len(names(lines)) == 3)
+        assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
+        assert lines[-1] == "q quit   s sort   w window"
+        screen.until(has(r"^stream .* moved .* new/s$"))
+        with Client(address) as client:
+            client.stream("good/v1").add_cases(labels=[0] * 10, scores=[0.95] * 10)
+            client.flush()
+        lines = screen.until(has(r"^good/v1 .* ▼ 0\.\d{3}"))
+        screen.type("s")
+        lines = screen.until(has("fallen most first"))
+        assert names(lines)[0] == "good/v1"
+        screen.type("sssss")
+        screen.until(has("worst first"))
+        screen.type("www")
+        screen.until(has(r"^AUC-PR  last 1 h "))
+        screen.resize(36, 10)
+        lines = screen.until(lambda lines: has("^good/v1 +0")(lines) and not has("positive")(lines))
+        assert names(lines) == ["bad/v1", "good/v1", "byid/v2"]
+        screen.type("q")
+        assert screen.ended() == 0
+        assert screen.raw.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h"))
+
+
+def test_a_server_that_goes_and_comes_back() -> None:
+    """The last figures stay, with the reason and for how long; then it goes on."""
+    with running_server() as address:
+        fill(address)
+        settings = Settings(listen=address, memory=True)
+        screens = terminal("top", address, "--every", "0.2")
+        screen = screens.__enter__()
+        lines = screen.until(lambda lines: len(names(lines)) == 3)
+    try:
+        lines = screen.until(has(r"^no answer for \d+ s: "))
+        assert names(lines) == ["bad/v1", "byid/v2", "good/v1"]
+        with running_server(settings):
+            screen.until(has("no streams yet"))
+            fill(address)
+            lines = screen.until(lambda lines: len(names(lines)) == 3)
+            assert not has("no answer")(lines)
+            screen.terminate()
+            assert screen.ended() == 0
+    finally:
+        screens.__exit__(None, None, None)
+
+
+def test_a_server_that_is_not_there_yet() -> None:
+    """It is waited for; Ctrl-C ends that."""
+    with running_server() as address:
+        pass
+    with terminal("top", address, "--every", "0.2", width=60, height=8) as screen:
+        screen.until(has("no answer for"))
+        screen.type("\x03")
+        assert screen.ended() == 0
+
+
+def test_more_streams_than_lines() -> None:
+    """As many as fit, the worst of them, and how many more there are."""
+    with running_server() as address:
+        with Client(address) as client:
+            for number in range(120):
+                client.stream(f"m/v{number:03}").add_case(True, 0.5)
+            client.flush()
+        with terminal("top", address, "--every", "0.2", height=20) as screen:
+            lines = screen.until(has("^and 104 more$"))
+            assert len(names(lines)) == 16
+            assert len(lines) == 20
+            assert has("120 streams, worst first")(lines)
+            screen.type("q")
+            assert screen.ended() == 0
+
+
+def test_names_stay_text() -> None:
+    """What a server says cannot move the cursor: names are checked there, problems here."""
+    code, _, errors = once("localhost:1", "--prefix", "\x1b[2Jx")
+    assert code == 2
+    assert "\x1b" not in errors
