@@ -24,7 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LONGEST_INPUT = 4096
+LONGEST_INPUT = 16_384
 NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import")
 
 

@@ -215,9 +215,9 @@ class Import(Target):
         return [exemplars.exported()]
 
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Change bytes, and seal them; or a few nearby, which libFuzzer does seldom."""
-        if seed % 2:
-            return hostile.resealed(hostile.Hostile(seed).mutated(data))[:most]
+        """Change numbers in their places, which bytes seldom are; or bytes; and seal them."""
+        if seed % 4 and len(data) > 8:
+            return hostile.Hostile(seed).resealed_in_place(data)
         return hostile.resealed(atheris.Mutate(data, most))
 
     def run(self, data: bytes) -> None:

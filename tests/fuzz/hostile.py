@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import random
 import struct
 import time
@@ -120,6 +121,20 @@ def resealed(data: bytes) -> bytes:
     return bytes(out)
 
 
+@functools.lru_cache(maxsize=1024)
+def forms_in(data: bytes) -> tuple[tuple[int, int], ...]:
+    """Return where sound forms begin and end, the inner ones first: their checksums tell."""
+    found = []
+    for start in sorted((at for magic in MAGICS for at in find_all(data, magic)), reverse=True):
+        crc = zlib.crc32(data[start : start + 4])
+        for end in range(start + 8, len(data) + 1):
+            if crc.to_bytes(4, "little") == data[end - 4 : end]:
+                found.append((start, end))
+                break
+            crc = zlib.crc32(data[end - 4 : end - 3], crc)
+    return tuple(found)
+
+
 def find_all(data: bytes, what: bytes) -> list[int]:
     found, at = [], data.find(what)
     while at >= 0:
@@ -130,6 +145,14 @@ def find_all(data: bytes, what: bytes) -> list[int]:
 
 def seal(out: bytearray, start: int, end: int) -> None:
     struct.pack_into("<I", out, end - 4, zlib.crc32(out[start : end - 4]))
+
+
+def resealed_in_place(sound: bytes, altered: bytes) -> bytes:
+    """Return altered bytes of the same length with right checksums wherever sound ones were."""
+    out = bytearray(altered)
+    for start, end in forms_in(sound):
+        seal(out, start, end)
+    return bytes(out)
 
 
 class Hostile:
@@ -226,6 +249,24 @@ class Hostile:
                 del data[at:]
         return bytes(data)
 
+    def overwritten(self, data: bytes) -> bytes:
+        """Return bytes of the same length: a digit that is another, or a number in its place."""
+        out = bytearray(data)
+        rng = self.rng
+        for _ in range(rng.choice((1, 1, 2))):
+            at = rng.randrange(len(out))
+            if out[at : at + 1].isdigit():
+                out[at] = ord("0") + rng.randrange(10)
+                continue
+            layout = rng.choice(("<q", "<i", "<h", "<b"))
+            size = struct.calcsize(layout)
+            at = min(at, len(out) - size)
+            (number,) = struct.unpack_from(layout, out, at)
+            ends = (0, 1, -1, 127, number + 1, number - 1, -number, (1 << (8 * size - 1)) - 1)
+            low, high = -(1 << (8 * size - 1)), (1 << (8 * size - 1)) - 1
+            struct.pack_into(layout, out, at, min(max(rng.choice(ends), low), high))
+        return bytes(out)
+
     def bent(self, message: Message) -> Message:
         """Return a copy with none to three of its fields changed, at any depth."""
         copy = type(message)()
@@ -277,6 +318,10 @@ class Hostile:
     def resealed(self, data: bytes) -> bytes:
         """Return the same with checksums that are right, at its end and within."""
         return resealed(data)
+
+    def resealed_in_place(self, data: bytes) -> bytes:
+        """Return bytes with a few numbers overwritten, and all checksums right."""
+        return resealed_in_place(data, self.overwritten(data))
 
     def frame(self, sound: Message) -> bytes:
         """Return an encoded request like a sound one: bent, mutated, anything or noise."""
