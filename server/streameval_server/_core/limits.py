@@ -73,6 +73,9 @@ class Limits:
     checkpoint_bytes : int
         A checkpoint is due after about this many bytes of log (more when the
         state itself is larger).
+    max_metric_series : int
+        How many series the figures of all streams may have in /metrics, 28 for
+        a stream; streams beyond are counted, not shown.
     """
 
     max_batch_bytes: int = 4 * MIB
@@ -98,3 +101,4 @@ class Limits:
     max_future_us: int = 5 * 60 * 1_000_000
     marks_ttl_us: int = 7 * 24 * 3600 * 1_000_000
     checkpoint_bytes: int = 64 * MIB
+    max_metric_series: int = 10_000

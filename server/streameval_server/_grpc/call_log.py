@@ -50,9 +50,15 @@ class CallLog:
     ----------
     clock
         Seconds that go on.
+
+    Attributes
+    ----------
+    ended : callable
+        Told of each call that ended: its method, its status, its seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.ended: Callable[[str, str, float], None] = _untold
         self._clock = clock
         self._next_refusal = -float("inf")
         self._untold = 0
@@ -68,7 +74,9 @@ class CallLog:
             code = "CANCELLED"
             raise
         finally:
-            self._write(code or _code(context), context, self._clock() - began)
+            code, took_s = code or _code(context), self._clock() - began
+            self.ended(current.get().method, code, took_s)
+            self._write(code, context, took_s)
 
     def unexpected(self, error: Exception) -> None:
         """Log what a handler did not expect."""
@@ -98,6 +106,10 @@ class CallLog:
             fields["more_refused"] = self._untold
             self._untold = 0
         _log.log(level, "call %s", code, extra={"fields": fields})
+
+
+def _untold(_method: str, _code: str, _took_s: float) -> None:
+    """Tell nobody."""
 
 
 def _level(code: str) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 
 from streameval_server._core.errors import Code, RequestError
-from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
 from streameval_server._grpc.status import abort
 from streameval_server._security.access import bearer
@@ -26,6 +25,7 @@ from streameval_server._security.rules import rule_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from streameval_server._grpc.call_log import CallLog
     from streameval_server._security.access import Guard
     from streameval_server._security.rules import Rule
 
@@ -43,11 +43,13 @@ class Gate(grpc.aio.ServerInterceptor):
     ----------
     guard
         Decides.
+    log
+        Of all calls.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, log: CallLog) -> None:
         self._guard = guard
-        self._log = CallLog()
+        self._log = log
         # Of methods that exist: what clients make up has no handler.
         self._handlers: dict[str, Handler] = {}
 

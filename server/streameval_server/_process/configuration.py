@@ -50,6 +50,7 @@ FLAGS = {
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
+    "metrics_window_s": "seconds of the recent window in /metrics",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
 """The settings that have a flag, with what it is for; the others are for files."""

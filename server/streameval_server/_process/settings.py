@@ -18,6 +18,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
+_LONGEST_WINDOW_S = 366 * 86_400
 
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
@@ -75,8 +76,11 @@ class Settings:
     log_level: LogLevel = "warning"
     """The least that is logged."""
 
-    stop_grace_s: float = 10.0
+    stop_grace_s: float = 5.0
     """Seconds that requests in progress get to finish when the server stops."""
+
+    metrics_window_s: float = 3600.0
+    """Seconds of the recent window whose figures Prometheus is told."""
 
     limits: Limits = field(default_factory=Limits)
     """What one request, one stream and the whole server may hold."""
@@ -88,6 +92,11 @@ class Settings:
             raise SettingsError("a server in memory has no data directory: give one of the two")
         if not 0 <= self.stop_grace_s < math.inf:
             raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
+        if not 1 <= self.metrics_window_s <= _LONGEST_WINDOW_S:
+            raise SettingsError(
+                f"metrics_window_s must be from 1 to {_LONGEST_WINDOW_S}, "
+                f"got {self.metrics_window_s}"
+            )
         for name, value in asdict(self.limits).items():
             least = 0 if name in _MAY_BE_ZERO else 1
             if value < least:

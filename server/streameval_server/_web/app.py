@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -17,6 +18,7 @@ from streameval_server._web.files import Files
 from streameval_server._web.gate import Gate
 from streameval_server._web.guarding import Guarding
 from streameval_server._web.intake import Intake
+from streameval_server._web.metrics import Metrics
 from streameval_server._web.refusals import HttpError, refusal
 from streameval_server._web.routes import ROUTES
 
@@ -26,32 +28,35 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from streameval_server._core.limits import Limits
     from streameval_server._grpc.server import Server
+    from streameval_server._process.settings import Settings
 
     Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 
 
-def make_app(
-    server: Server,
-    limits: Limits,
-    host: str,
-    lifespan: Lifespan,
-) -> Starlette:
+def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) -> Starlette:
     """Return what serves a server's HTTP.
 
     Parameters
     ----------
     server
         Its methods are called, its guard decides.
-    limits
+    settings
         The server's.
     host
         Where HTTP listens.
     lifespan
         Owns the server.
     """
-    gate, intake, files = Gate(server.guard), Intake(limits), Files()
+    gate, intake, files = Gate(server.guard, server.call_log), Intake(settings.limits), Files()
+    metrics = Metrics(
+        server.methods,
+        gate,
+        CollectorRegistry(),
+        window_s=settings.metrics_window_s,
+        max_series=settings.limits.max_metric_series,
+    )
+    server.call_log.ended = metrics.calls.ended
     paths = [
         Path(
             route.path.replace("{name}", "{name:path}"),
@@ -70,6 +75,7 @@ def make_app(
         return PlainTextResponse("not serving\n", status_code=503, headers=NO_STORE)
 
     paths += [
+        Path("/metrics", metrics.respond, methods=["GET"]),
         Path("/healthz", healthz, methods=["GET"]),
         Path("/readyz", readyz, methods=["GET"]),
         Path("/", files.index, methods=["GET"]),

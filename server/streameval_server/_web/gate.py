@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import grpc
 
 from streameval_server._core.errors import Code, RequestError
-from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
 from streameval_server._grpc.gate import internal_error
 from streameval_server._security.access import bearer
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from streameval_server._grpc.call_log import CallLog
     from streameval_server._security.access import Access, Guard
     from streameval_server._security.rules import Rule
 
@@ -84,11 +84,13 @@ class Gate:
     ----------
     guard
         Decides.
+    log
+        Of all calls.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, log: CallLog) -> None:
         self._guard = guard
-        self._log = CallLog()
+        self._log = log
 
     async def serve(
         self,

@@ -64,7 +64,7 @@ class HttpServer:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
-            make_app(server, settings.limits, host, lifespan),
+            make_app(server, settings, host, lifespan),
             http="h11",
             ws="none",
             lifespan="on",

@@ -1,0 +1,270 @@
+"""What Prometheus scrapes against what queries answer: values, views, limits, cost."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from prometheus_client.parser import text_string_to_metric_families
+
+from streameval.v1 import query_pb2, types_pb2
+from streameval_server import Limits, Settings
+from streameval_server._security.tokens import create_token
+from streameval_server._web import metrics, stream_metrics
+
+from .conftest import Site, reason, site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUERY = "streameval.v1.QueryService"
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scraped(one: Site, **more: Any) -> Series:
+    """Return all series of a scrape."""
+    answer = one.http.get("/metrics", **more)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def at(series: Series, name: str, **labels: str) -> float | None:
+    """Return one series' value; None when there is none."""
+    return series.get((f"streameval_{name}", frozenset(labels.items())))
+
+
+def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> None:
+    """Send predictions and most of their labels, and wait until answers include them."""
+    rng = random.Random(seed)
+    truth = [rng.random() < 0.3 for _ in range(rows)]
+    ids = [f"{seed}-{i}" for i in range(rows)]
+    scores = [rng.gauss(1.5 * label, 1.0) for label in truth]
+    known = rows - rows // 10
+    for batch in (
+        {"predictions": {"ids": ids, "scores": scores}},
+        {"labels": {"ids": ids[:known], "positives": truth[:known]}},
+    ):
+        sent = one.http.post(f"/v1/streams/{stream}:ingest", json={"batch": batch}, **more)
+        assert sent.status_code == 200, sent.text
+    wait = {"selection.minRevision": sent.json()["revision"]}
+    one.http.get(f"/v1/streams/{stream}:snapshot", params=wait, **more)
+
+
+@pytest.fixture
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every scrape ask anew."""
+    monkeypatch.setattr(metrics, "FRESH_S", 0.0)
+
+
+@pytest.mark.usefixtures("always_fresh")
+def test_figures_are_the_snapshots() -> None:
+    """Values, limits, counts and delays of both windows, to the last bit."""
+    with site() as one:
+        fill(one, "fraud/v3", seed=1)
+        old = {"eventTimesUs": [str(hours_ago(5))]}
+        one.push("fraud/v3", "+-+--+---+" * 20, **old)
+        series = scraped(one)
+        for window, selection, anytime in (
+            ("recent", types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)), False),
+            ("all", types_pb2.Selection(stream="fraud/v3"), True),
+        ):
+            request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
+            snapshot = one.called(f"{QUERY}/GetSnapshot", request).snapshot
+            for metric in snapshot.metrics:
+                if metric.name in stream_metrics.FIGURES:
+                    labels = {"stream": "fraud/v3", "figure": metric.name, "window": window}
+                    assert at(series, "figure", **labels) == metric.value
+                    assert at(series, "figure_lower", **labels) == metric.interval.lower
+                    assert at(series, "figure_upper", **labels) == metric.interval.upper
+            labels = {"stream": "fraud/v3", "window": window}
+            positive = at(series, "references", **labels, **{"class": "positive"})
+            assert positive == snapshot.num_positive_ref > 100
+            assert at(series, "coverage", **labels) == snapshot.coverage.labelled_share == 0.9
+        for state, count in (("labelled", 360), ("pending", 40), ("expired", 0)):
+            assert at(series, state, stream="fraud/v3") == count
+        assert at(series, "predictions_total", stream="fraud/v3") == 400
+        delays = {each.quantile: each.delay for each in snapshot.coverage.delays}
+        for quantile, delay in delays.items():
+            shown = at(
+                series, "label_delay_seconds", stream="fraud/v3", percentile=f"{100 * quantile:g}"
+            )
+            assert shown == delay.ToMicroseconds() / 1e6
+        compared = one.called(
+            f"{QUERY}/CompareStreams",
+            query_pb2.CompareStreamsRequest(
+                a=types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)),
+                b=types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=24 * 3600)),
+                level=0.99,
+            ),
+        ).difference
+        labels = {"stream": "fraud/v3", "figure": "auc_pr"}
+        assert at(series, "figure_difference", **labels) == compared.value
+        assert at(series, "figure_difference_lower", **labels) == compared.interval.lower
+        assert at(series, "figure_difference_upper", **labels) == compared.interval.upper
+
+
+def hours_ago(hours: int) -> int:
+    """Return a time in microseconds."""
+    return (int(time.time()) - hours * 3600) * 1_000_000
+
+
+@pytest.mark.usefixtures("always_fresh")
+def test_what_is_undefined_has_no_series() -> None:
+    """Neither a value nor limits: not 0, not NaN."""
+    with site() as one:
+        one.push("a", "++")
+        series = scraped(one)
+        labels = {"stream": "a", "window": "all"}
+        assert at(series, "figure", figure="auc_pr", **labels) == 1.0
+        assert at(series, "figure", figure="auc_roc", **labels) is None
+        assert at(series, "figure_lower", figure="auc_pr", **labels) is None
+        assert at(series, "coverage", **labels) is None
+        assert at(series, "figure_difference", stream="a", figure="auc_pr") is None
+        assert at(series, "references", **labels, **{"class": "negative"}) == 0
+
+
+@pytest.mark.usefixtures("always_fresh")
+def test_the_server_and_its_calls() -> None:
+    """Log, queue, memory; each call by its method and status, over gRPC and HTTP."""
+    with site() as one:
+        before = scraped(one)
+        one.push("a", "+-")
+        one.http.get("/v1/streams/no/such:snapshot")
+        request = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="a"))
+        one.called(f"{QUERY}/GetSnapshot", request)
+        with one.http.stream("GET", "/v1/streams/a:watch") as answer:
+            next(answer.iter_lines())
+        series = scraped(one)
+        assert at(before, "calls_total", method="IngestBatch", code="OK") is None
+        assert at(series, "calls_total", method="IngestBatch", code="OK") == 1
+        assert at(series, "calls_total", method="GetSnapshot", code="NOT_FOUND") == 1
+        assert at(series, "calls_total", method="GetSnapshot", code="OK") == 1
+        assert at(series, "call_duration_seconds_count", method="GetSnapshot") == 2
+        assert 0 < at(series, "call_duration_seconds_sum", method="IngestBatch") < 20
+        assert at(series, "call_duration_seconds_count", method="Watch") is None
+        assert at(series, "serving") == 1
+        assert at(series, "log_entries_total") == at(series, "applied_revision") == 1
+        assert at(series, "streams") == 1
+        for name in ("lag_rows", "queue_bytes", "checkpoint_revision", "streams_left_out"):
+            assert at(series, name) == 0
+        assert at(series, "state_bytes") > 0
+        assert at(series, "window_seconds") == 3600
+        assert at(series, "log_bytes") is None  # nothing is on disk
+
+
+def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
+    """Its size, what is free beside it, and how long commits take."""
+    with site(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as one:
+        one.push("a", "+-")
+        series = scraped(one)
+        assert at(series, "log_bytes") > 0
+        assert at(series, "disk_free_bytes") > 0
+        half, most = (at(series, "commit_seconds", percentile=p) for p in ("50", "100"))
+        assert 0 < half <= most < 20
+
+
+def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scrapes close together cost one; after that it is asked again."""
+    with site() as one:
+        one.push("a", "+-")
+        monkeypatch.setattr(metrics, "FRESH_S", 3600.0)
+        labels = {"stream": "a", "window": "all", "class": "positive"}
+        assert at(scraped(one), "references", **labels) == 1
+        revision = one.push("a", "+-")
+        one.http.get("/v1/streams/a:snapshot", params={"selection.minRevision": revision})
+        assert at(scraped(one), "references", **labels) == 1
+        monkeypatch.setattr(metrics, "FRESH_S", 0.0)
+        assert at(scraped(one), "references", **labels) == 2
+
+
+@pytest.mark.usefixtures("always_fresh")
+def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that stays as it is costs no comparison."""
+    compared: list[str] = []
+    real = stream_metrics.StreamMetrics._difference
+
+    async def counted(self, recent, reference):
+        compared.append(recent.stream)
+        return await real(self, recent, reference)
+
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "_difference", counted)
+    with site() as one:
+        for name in ("a", "b"):
+            one.push(name, "+-+-")
+        scraped(one)
+        assert compared == ["a", "b"]
+        scraped(one)
+        assert compared == ["a", "b"]
+        revision = one.push("b", "-")
+        one.http.get("/v1/streams/b:snapshot", params={"selection.minRevision": revision})
+        scraped(one)
+        assert compared == ["a", "b", "b"]
+
+
+@pytest.mark.usefixtures("always_fresh")
+def test_series_are_limited() -> None:
+    """The first streams by name are shown, the others counted; none has more than it may."""
+    most = 2 * stream_metrics.SERIES_A_STREAM + 1
+    limits = Limits(max_metric_series=most)
+    with site(Settings(listen="127.0.0.1:0", memory=True, limits=limits)) as one:
+        for seed, name in enumerate(("c", "a", "d", "b")):
+            fill(one, name, seed=seed)
+            one.push(name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
+        series = scraped(one)
+        of_streams = [dict(labels)["stream"] for _, labels in series if "stream" in dict(labels)]
+        assert sorted(set(of_streams)) == ["a", "b"]
+        assert len(of_streams) == most - 1
+        assert at(series, "streams_left_out") == 2
+        assert at(series, "streams") == 4
+
+
+def test_tokens(tmp_path: Path) -> None:
+    """The scope query is needed; a token for some streams sees those."""
+    path = tmp_path / "tokens.toml"
+    tokens = {
+        name: {"authorization": f"Bearer {create_token(path, name, scopes, streams)}"}
+        for name, scopes, streams in (
+            ("all", ["ingest", "query"], None),
+            ("ingest", ["ingest"], None),
+            ("fraud", ["query"], ["fraud"]),
+        )
+    }
+    with site(Settings(listen="127.0.0.1:0", memory=True, tokens=path)) as one:
+        for name in ("fraud/v1", "spam/v1"):
+            fill(one, name, seed=1, rows=20, headers=tokens["all"])
+        assert reason(one.http.get("/metrics")) == "TOKEN_MISSING"
+        answer = one.http.get("/metrics", headers=tokens["ingest"])
+        assert reason(answer) == "SCOPE_MISSING"
+        for name, streams in (("all", {"fraud/v1", "spam/v1"}), ("fraud", {"fraud/v1"})):
+            for _ in range(2):
+                series = scraped(one, headers=tokens[name])
+                assert streams == {
+                    dict(labels)["stream"] for _, labels in series if "stream" in dict(labels)
+                }
+
+
+def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
+    """As Prometheus asks."""
+    accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+    answer = served.http.get("/metrics", headers=accept)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+def test_names_of_streams_are_labels_whatever_they_are() -> None:
+    """All that a name may hold comes through."""
+    names = ("a", "A.b-c_d/1", "x" * 128)
+    with site() as one:
+        for name in names:
+            one.push(name, "+-")
+        series = scraped(one)
+        shown = {dict(labels).get("stream") for _, labels in series} - {None}
+        assert shown == set(names)
