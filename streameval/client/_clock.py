@@ -9,8 +9,9 @@ for a server count when they were added, not when they arrived.
 Stamps and times share their columns: times are microseconds since 1970, 0 or
 more; a stamp is -1 minus the clock's microseconds, so it is negative.
 
-Cost: a clock is read for each row that is added alone (60 ns); a stamp is used
-for 50 ms, so that a batch seldom needs more than one.
+Cost: a stamp is used for 50 ms, so that a batch seldom needs more than one. The
+clock is read (60 ns) for a row that is added alone, unless the rows of its run
+are about to be taken: then they have the first one's stamp.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ elif sys.platform == "darwin":
 else:
     clock_ns = time.monotonic_ns
 
-_SHARED_NS = 50_000_000
+SHARED_S = 0.05
+"""A stamp is used for so long."""
+
+_SHARED_NS = int(SHARED_S * 1e9)
 
 
 class Stamps:
