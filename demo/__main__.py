@@ -1,15 +1,17 @@
 """The whole walk: a real model, a real server, live AUC-PR; then drift and late labels.
 
-Run it with ``make demo``.
+Run it with ``make demo``; ``DEMO_STAY=1 make demo`` leaves the server up at the
+end, with its page, until Ctrl-C.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,28 +25,33 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def running_server(data: Path) -> Iterator[str]:
-    """Start a server on a free port; yield its address; stop it."""
+def running_server(data: Path) -> Iterator[tuple[str, str]]:
+    """Start a server on free ports; yield its address and its page's; stop it."""
     command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", data]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            address = server.stdout.readline().strip().rpartition(" ")[2]
-            if not address:
+            # It says where it listens, and then where the page is.
+            address, page = (server.stdout.readline().split()[-1:] for _ in range(2))
+            if not (address and page):
                 sys.exit("the server did not start")
-            yield address
+            yield address[0], page[0]
         finally:
             server.send_signal(signal.SIGTERM)
 
 
 def main() -> None:
     """Run the walk; exit 1 if the server's figures are not scikit-learn's."""
-    with tempfile.TemporaryDirectory() as data, running_server(Path(data)) as address:
-        console.print(f"server on {address}, log in {data}\n")
+    with tempfile.TemporaryDirectory() as data, running_server(Path(data)) as (address, page):
+        console.print(f"server on {address}, log in {data}\nwatch it live: {page}\n")
         with Client(address) as client:
             if not stream_digits(client):
                 sys.exit(f"the server's figures differ from scikit-learn's by over {EQUAL_WITHIN}")
             watch_drift(client)
+        if os.environ.get("DEMO_STAY") == "1":
+            console.print(f"\nThe page stays at {page} until Ctrl-C.")
+            with suppress(KeyboardInterrupt):
+                signal.pause()
 
 
 if __name__ == "__main__":

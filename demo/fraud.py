@@ -30,6 +30,8 @@ DRIFT_AT_HOUR = 12
 STEP = timedelta(minutes=5)
 ROWS_PER_STEP = 500
 FEATURES = 12
+COUNTRIES = ("DE", "FR", "IT", "NL", "PT")
+HARD = "PT"  # where fraud looks more like anything else
 SECONDS_AN_HOUR = 2.2
 HOUR = timedelta(hours=1)
 
@@ -51,12 +53,14 @@ class Payments:
         """Let fraud look different from now on."""
         self._direction = 0.35 * self._direction + 0.75 * self._pattern()
 
-    def take(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return features and whether each payment is fraudulent."""
+    def take(self, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return features, whether each payment is fraudulent, and its country."""
         fraud = self._random.random(rows) < PREVALENCE
+        countries = self._random.choice(COUNTRIES, rows)
         features = self._random.normal(size=(rows, FEATURES))
         features[fraud] += self._direction
-        return features, fraud
+        features[fraud & (countries == HARD)] -= 0.4 * self._direction
+        return features, fraud, countries
 
     def delays(self, rows: int) -> np.ndarray:
         """Return how many minutes each label takes."""
@@ -67,9 +71,10 @@ def watch_drift(client: Client) -> None:
     """Stream a day of payments, hour by hour, and print what a monitor would show."""
     payments = Payments(SEED)
     model = SGDClassifier(loss="log_loss", alpha=1e-3, learning_rate="constant", eta0=0.002)
-    features, fraud = payments.take(20_000)
+    features, fraud, _ = payments.take(20_000)
     model.partial_fit(features, fraud, classes=[False, True])
 
+    client.create_stream(STREAM, segment_keys=["country"])
     stream = client.stream(STREAM)
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOURS * HOUR
     waiting: list[tuple[datetime, int, str, bool, np.ndarray]] = []
@@ -87,10 +92,15 @@ def watch_drift(client: Client) -> None:
             payments.drift()
         for step in range(HOUR // STEP):
             now = begin + hour * HOUR + step * STEP
-            features, fraud = payments.take(ROWS_PER_STEP)
+            features, fraud, countries = payments.take(ROWS_PER_STEP)
             ids = [f"payment-{row + index}" for index in range(ROWS_PER_STEP)]
             row += ROWS_PER_STEP
-            stream.log_cases(ids=ids, scores=model.decision_function(features), at=now)
+            stream.log_cases(
+                ids=ids,
+                scores=model.decision_function(features),
+                at=now,
+                segments={"country": countries.tolist()},
+            )
             for id_, label, vector, minutes in zip(
                 ids, fraud, features, payments.delays(ROWS_PER_STEP), strict=True
             ):
