@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+    from streameval._counts.groups import FloatArray
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GUIDE = "#8C8C8C"
@@ -82,6 +85,21 @@ def next_color(ax: Axes) -> str:
 def mark_curve(artist: Artist) -> None:
     """Count the artist as a curve of its axes."""
     artist.set_gid(_CURVE)
+
+
+def dashed(ax: Axes, x: FloatArray, y: FloatArray, color: str, label: str) -> Line2D:
+    """Draw a hull beside its curve."""
+    style: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2)), "zorder": 2.5}
+    (line,) = ax.plot(x, y, color=color, label=label, **style)
+    return line
+
+
+def chosen(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float) -> Line2D:
+    """Mark where the curve is at the chosen threshold."""
+    style: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
+    label = f"threshold {threshold:.3g}"
+    (line,) = ax.plot(x, y, color=color, linestyle="none", label=label, zorder=4, **style)
+    return line
 
 
 def first_time(ax: Axes, what: str) -> bool:

@@ -10,6 +10,8 @@ from streameval.display._canvas import (
     GUIDE,
     REGION,
     axes_for,
+    chosen,
+    dashed,
     evaluator_of,
     figure_of,
     first_time,
@@ -210,26 +212,10 @@ class PrecisionRecallDisplay:
         self.achievable_ = self.threshold_ = None
         if self.achievable is not None and points.P > 0:
             label = f"achievable ({number(self.achievable.auc_pr())})"
-            (self.achievable_,) = ax.plot(
-                *pr_path(self.achievable),
-                color=color,
-                linewidth=1.0,
-                linestyle=(0, (4, 2)),
-                label=label,
-                zorder=2.5,
-            )
+            self.achievable_ = dashed(ax, *pr_path(self.achievable), color, label)
         if threshold is not None and points.P > 0:
-            chosen = points.at_thresholds([threshold])
-            (self.threshold_,) = ax.plot(
-                *(chosen.recall[1:2], chosen.precision[1:2]),
-                color=color,
-                marker="o",
-                markersize=7,
-                markeredgecolor="white",
-                linestyle="none",
-                label=f"threshold {threshold:.3g}",
-                zorder=4,
-            )
+            at = points.at_thresholds([threshold])
+            self.threshold_ = chosen(ax, at.recall[1:2], at.precision[1:2], color, threshold)
         legend(ax, free_corner(ax), above=points.P / max(points.P + points.N, 1))
         return self
 

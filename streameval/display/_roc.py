@@ -9,6 +9,8 @@ import numpy as np
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
+    chosen,
+    dashed,
     evaluator_of,
     figure_of,
     first_time,
@@ -185,26 +187,10 @@ class RocCurveDisplay:
         self.hull_ = self.threshold_ = None
         if self.hull is not None and is_defined:
             label = f"convex hull ({number(self.hull.auc_roc())})"
-            (self.hull_,) = ax.plot(
-                *(self.hull.fpr, self.hull.tpr),
-                color=color,
-                linewidth=1.0,
-                linestyle=(0, (4, 2)),
-                label=label,
-                zorder=2.5,
-            )
+            self.hull_ = dashed(ax, self.hull.fpr, self.hull.tpr, color, label)
         if threshold is not None and is_defined:
-            chosen = points.at_thresholds([threshold])
-            (self.threshold_,) = ax.plot(
-                *(chosen.fpr[1:2], chosen.tpr[1:2]),
-                color=color,
-                marker="o",
-                markersize=7,
-                markeredgecolor="white",
-                linestyle="none",
-                label=f"threshold {threshold:.3g}",
-                zorder=4,
-            )
+            at = points.at_thresholds([threshold])
+            self.threshold_ = chosen(ax, at.fpr[1:2], at.tpr[1:2], color, threshold)
         legend(ax, "lower right")
         return self
 
