@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval_server._core.checkpoint import Manifest
 from streameval_server._core.compaction import part_keys, read_base
 from streameval_server._core.errors import CorruptLogError, StorageError
 from streameval_server._core.storage import MemoryStorage
@@ -41,7 +40,7 @@ class Disk(MemoryStorage):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.broken = False
-        self._rotten: set[PartKey] = set()
+        self._damaged: bytes | None = None
         self._world = world
         self._journal: list[Transaction] = []
         self._synced = self._durable = 0
@@ -175,17 +174,15 @@ class Disk(MemoryStorage):
         keys = sorted(self.parts.keys() - part_keys(base))
         if not keys:
             return
-        key = self._world.random.choice(keys)
-        pieces = self.parts[key]
+        pieces = self.parts[self._world.random.choice(keys)]
         piece = self._world.random.choice(sorted(pieces))
         data = bytearray(pieces[piece])
         if data:
             data[self._world.random.randrange(len(data))] ^= 1 << self._world.random.randrange(8)
             pieces[piece] = bytes(data)
-            self._rotten.add(key)
+            self._damaged = self.manifest()
 
     @property
     def is_rotten(self) -> bool:
-        """Whether a part of the current checkpoint was damaged."""
-        data = self.manifest()
-        return data is not None and bool(part_keys(Manifest.from_bytes(data)) & self._rotten)
+        """Whether the current checkpoint was damaged; none after it may build on it."""
+        return self._damaged is not None and self._damaged == self.manifest()

@@ -60,6 +60,17 @@ def test_it_counts_what_sorting_counts():
     assert not list(table.take())
 
 
+@pytest.mark.parametrize("label", [True, False])
+def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
+    """The last row is no cell of its own, where the other class has none."""
+    codes = np.zeros((1, 3), dtype=np.uint16)
+    some = Columns(np.full(3, label), np.array([0.5, 0.25, 0.5]), None, NOW, codes)
+    ((_, change),) = slices_of(binned(some, 12, "plain").rows)
+    run = change.positives if label else change.negatives
+    assert run.scores.tolist() == [0.25, 0.5]
+    assert run.counts.tolist() == [1, 2]
+
+
 def test_it_refuses_what_it_is_not_for(monkeypatch):
     """Few rows, rows with counts, and a table that would be large; nothing changes then."""
     rng = np.random.default_rng(SEED)

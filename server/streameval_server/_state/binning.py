@@ -165,7 +165,8 @@ def binned(columns: Columns, bits: int, scale: Scale) -> Binned:
     edges = quantise(scores, bits, scale)
     new = np.empty(edges.size, dtype=np.bool_)
     np.not_equal(edges[1:], edges[:-1], out=new[1:])
-    new[[0, min(middle, edges.size - 1)]] = True
+    new[0] = True
+    new[middle : middle + 1] = True  # of nothing, when there are no positives
     rows = Ordered(
         np.cumsum(new, dtype=np.int32) - np.int32(1),
         edges[new],
