@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from streameval._errors import StreamEvalError
@@ -23,10 +25,10 @@ def health(address: str, timeout_s: float) -> bool:
     """
     way = transport(address)
     try:
-        check = health_pb2_grpc.HealthStub(way.channel()).Check
-        answer = check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
+        stub: Any = health_pb2_grpc.HealthStub(way.channel())  # its types name no method
+        answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
     except grpc.RpcError as error:
-        raise StreamEvalError(f"{address}: {error.details()}") from error  # type: ignore[attr-defined]
+        raise StreamEvalError(f"{address}: {error.details()}") from error
     finally:
         way.close()
     print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
