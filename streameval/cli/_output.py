@@ -129,6 +129,13 @@ def print_snapshot(snapshot: Snapshot, *, title: str) -> None:
     if snapshot.resolution is not None:
         table.add_row("bits of a score kept", f"{snapshot.resolution}")
     out.print(table)
+    if snapshot.window is not None:
+        start, end = (f"{time:%Y-%m-%d %H:%M:%S}" for time in snapshot.window)
+        out.print(f"covers {start} to {end} UTC", soft_wrap=True)
+    if snapshot.coverage is not None:
+        out.print(f"{snapshot.coverage}", soft_wrap=True)
+    for warning in snapshot.warnings:
+        out.print(f"note: {warning}", soft_wrap=True, markup=False)
 
 
 def _interval(snapshot: Snapshot, name: str) -> str:

@@ -81,6 +81,9 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
     assert (everything["num_cases"], everything["num_positive_ref"]) == (48, 32)
     day = figures("query", address, "orders/v1", "--window", "24h")
     assert 24 <= day["num_cases"] <= 26
+    told = run("query", address, "orders/v1", "--window", "24h").stdout
+    assert "covers 20" in told
+    assert f"{day['num_cases']} of {day['num_cases']} predictions labelled (100.0%)" in told
     german = figures("query", address, "orders/v1", "--segment", "country=DE")
     assert german["num_cases"] == 24
 
