@@ -63,8 +63,9 @@ stubs:
 
 bench: $(VENV)/.wheel
 	$(PY) -m pip install -q "$$(ls dist/*.whl)[bench]"
-	for table in evaluator hull bounds join queries client ingest; do \
-	    echo; echo "bench/$$table.py"; $(PY) bench/$$table.py || exit; done
+	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py \
+	        "latency.py --quick" "recovery.py --quick" "soak.py --minutes 2 --budget 60"; do \
+	    echo; echo "bench/$$table"; PYTHONPATH=bench $(PY) bench/$$table || exit; done
 
 clean:
 	rm -rf $(VENV) .venv-stubs dist build demo-out
