@@ -127,6 +127,7 @@ def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
 
     def note(place: Place, evaluator: Evaluator, coverage: PaneCoverage) -> None:
         state = evaluator._view()
+        state.counts._check()
         found[place] = counted = Counter()
         if state.resolution is not None:
             bits[place] = state.resolution

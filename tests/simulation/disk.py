@@ -41,6 +41,7 @@ class Disk(MemoryStorage):
         super().__init__()
         self.broken = False
         self._damaged: bytes | None = None
+        self._ailing = 0
         self._world = world
         self._journal: list[Transaction] = []
         self._synced = self._durable = 0
@@ -111,6 +112,10 @@ class Disk(MemoryStorage):
             raise Killed(name)
         self._writing = None
         fate = world.fate_of_write(broken=self.broken)
+        if self._ailing:
+            self._ailing -= 1
+            if world.trouble(0.4):
+                fate = "lost"
         result = None
         if fate != "lost":
             result = self._perform(name, arguments)
@@ -181,6 +186,7 @@ class Disk(MemoryStorage):
             data[self._world.random.randrange(len(data))] ^= 1 << self._world.random.randrange(8)
             pieces[piece] = bytes(data)
             self._damaged = self.manifest()
+            self._ailing = 6  # such a disk has other troubles as well
 
     @property
     def is_rotten(self) -> bool:

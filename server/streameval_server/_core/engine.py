@@ -143,6 +143,8 @@ class Engine:
             assert known is not None
             state.on_time(entry.received_us)
             state.update(known.settings, entry.revision)
+            # A shorter retention holds from now on, not from the next entry on.
+            state.on_time(entry.received_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
