@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ from streameval.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+STOP = {signal.SIGINT, signal.SIGTERM}
 
 
 @contextmanager
@@ -50,8 +52,9 @@ def main() -> None:
             watch_drift(client)
         if os.environ.get("DEMO_STAY") == "1":
             console.print(f"\nThe page stays at {page} until Ctrl-C.")
-            with suppress(KeyboardInterrupt):
-                signal.pause()
+            # Waited for, not raised: whoever stops the demo stops its server, too.
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+            signal.sigwait(STOP)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from importlib import resources
 from typing import TYPE_CHECKING
 
 import pytest
@@ -182,3 +185,14 @@ def test_no_request_leaves_the_server(page: Page, served: Served) -> None:
     policy = answer.headers["content-security-policy"]
     assert "unsafe" not in policy
     assert "script-src 'self'" in policy
+
+
+def test_the_vendored_library_is_what_it_says() -> None:
+    """Its sum is that of its README, and its licence is with it."""
+    vendor = resources.files("streameval_server._web") / "static" / "vendor" / "echarts"
+    known = re.search(r"sha256 (\w{64})", (vendor / "README.md").read_text())
+    assert known is not None
+    content = (vendor / "echarts.esm.min.js").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == known[1]
+    assert "Apache License" in (vendor / "LICENSE").read_text()
+    assert "Apache ECharts" in (vendor / "NOTICE").read_text()

@@ -150,13 +150,18 @@ class Answers:
     ) -> list[str]:
         """Return what to know before trusting figures that were made of a resolution."""
         typical_us = None
-        if coverage is not None and coverage.pending:
+        if coverage is not None and _many_wait(coverage):
             typical_us = self._typical_delays.get(
                 (of.selected.stream, of.selected.segment),
                 [of.slice.coverage],
                 lambda: of.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
             )
         return warnings_of(of, resolution, typical_us)
+
+
+def _many_wait(coverage: types_pb2.Coverage) -> bool:
+    """Whether more than a tenth of the predictions wait for their labels."""
+    return 10 * coverage.pending > coverage.predictions - coverage.retracted
 
 
 def _merged(of: Applied, span_us: tuple[int, int]) -> Window:

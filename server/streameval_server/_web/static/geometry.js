@@ -9,6 +9,25 @@ export function points(curve) {
   };
 }
 
+/**
+ * The upper convex hull of a curve, with as few vertices as possible. A thinned curve keeps every
+ * vertex of the whole, so this is the hull of all points, at the curve's own revision.
+ */
+export function hullOf({ fp, tp, thresholds }) {
+  const isBelow = (first, middle, last) => {
+    const sides = [fp[middle] - fp[first], tp[last] - tp[first], tp[middle] - tp[first], fp[last] - fp[first]];
+    const [a, b, c, d] = tp.at(-1) * fp.at(-1) < Number.MAX_SAFE_INTEGER ? sides : sides.map(BigInt);
+    return a * b >= c * d;
+  };
+  const kept = [];
+  for (let index = 0; index < fp.length; index += 1) {
+    while (kept.length > 1 && isBelow(kept.at(-2), kept.at(-1), index)) kept.pop();
+    kept.push(index);
+  }
+  return Object.fromEntries(Object.entries({ fp, tp, thresholds })
+    .map(([name, column]) => [name, kept.map((index) => column[index])]));
+}
+
 /** ROC points [FPR, TPR, index]. */
 export function rocPath({ fp, tp }, positives, negatives) {
   return fp.map((each, index) => [each / negatives, tp[index] / positives, index]);

@@ -4,7 +4,7 @@ import { ApiError, get, metric, Refresher, streamPath, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
 import { fill, h, say } from "./dom.js";
 import { count, figure, interval, METRICS, moment, percent, reason, segmentValue, span } from "./format.js";
-import { points } from "./geometry.js";
+import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toCompare, toStream, toStreams, windowBetween, WINDOWS } from "./route.js";
 import { SegmentsCard } from "./segments.js";
@@ -185,7 +185,6 @@ export class StreamView {
     this.snapshot = snapshot;
     this.positives = Number(snapshot.numPositiveRef);
     this.negatives = Number(snapshot.numNegativeRef);
-    this.hull = points(snapshot.hull);
     this.showFigures(snapshot);
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
@@ -211,8 +210,9 @@ export class StreamView {
     const curve = points(answer.curve);
     const [positives, negatives] = [Number(answer.numPositiveRef), Number(answer.numNegativeRef)];
     if (!positives || !negatives) return;
-    this.curve = { curve, positives, negatives };
-    this.threshold.update(curve, this.hull, positives, negatives);
+    const hull = hullOf(curve);
+    this.curve = { curve, hull, positives, negatives };
+    this.threshold.update(curve, hull, positives, negatives);
     this.redraw();
   }
 
@@ -227,7 +227,7 @@ export class StreamView {
   redraw() {
     const { chosen } = this.threshold;
     if (this.curve) {
-      const drawn = { ...this.curve, hull: this.hull, chosen };
+      const drawn = { ...this.curve, chosen };
       for (const card of [this.pr, this.roc]) {
         card.draw(drawn);
         card.element.removeAttribute("aria-busy");
