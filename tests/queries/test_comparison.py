@@ -265,6 +265,9 @@ def test_undefined_sides_have_reasons() -> None:
     found = compared(view, selection(segment="country=FR"), selection())
     assert found.a.undefined_reason == types_pb2.UNDEFINED_REASON_EMPTY
     assert found.difference.undefined_reason == types_pb2.UNDEFINED_REASON_EMPTY
+    for side in (found.a, found.difference):
+        assert side.interval.undefined_reason == types_pb2.UNDEFINED_REASON_EMPTY
+        assert side.interval.level == 0.95
     assert not found.HasField("p_value")
     assert found.b.HasField("value")
     assert found.warnings[0] == "a: no case of country=FR has been seen"

@@ -241,8 +241,7 @@ def side_message(window: Window, interval: Interval, found: Comparison) -> types
     """Return one side's figure at the prevalence of the comparison."""
     message = types_pb2.Metric(name=found.metric)
     if math.isnan(interval.estimate):
-        message.undefined_reason = reason_value(window)
-        return message
+        return _undefined(message, window, found)
     message.value = interval.estimate
     message.interval.CopyFrom(interval_message(interval))
     bounds = bounds_message(window, found.metric, prevalence=found.prevalence)
@@ -255,12 +254,18 @@ def difference_message(a: Window, b: Window, found: Comparison) -> types_pb2.Met
     """Return a minus b with its interval; undefined where a side is."""
     message = types_pb2.Metric(name=found.metric)
     if math.isnan(found.difference):
-        message.undefined_reason = reason_value(a if math.isnan(found.a.estimate) else b)
-        return message
+        return _undefined(message, a if math.isnan(found.a.estimate) else b, found)
     message.value = found.difference
     message.interval.level = found.level
     if math.isnan(found.lower):
         message.interval.undefined_reason = types_pb2.UNDEFINED_REASON_TOO_FEW
     else:
         message.interval.lower, message.interval.upper = found.lower, found.upper
+    return message
+
+
+def _undefined(message: types_pb2.Metric, window: Window, found: Comparison) -> types_pb2.Metric:
+    """Return a figure that has no value, and so no interval."""
+    message.undefined_reason = message.interval.undefined_reason = reason_value(window)
+    message.interval.level = found.level
     return message
