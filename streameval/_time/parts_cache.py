@@ -2,10 +2,11 @@
 
 Panes are immutable, so the same objects are the same counts, and what was
 computed from them still holds. Parts are held weakly: an answer does not keep
-in memory what it was made of.
+in memory what it was made of, and goes itself, some time after one of them did:
+nobody can ask for it any more.
 
-Cost: O(parts) to find out that none changed. Any thread may ask; two that ask
-for the same at once may both compute it.
+Cost: O(parts) to find out that none changed, and amortised to keep a new value. Any
+thread may ask; two that ask for the same at once may both compute it.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class PartsCache(Generic[K, V]):
         self._cost_of = cost
         self._entries: dict[K, _Entry[V]] = {}
         self._cost = 0
+        self._sweep_at = 1
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -78,7 +80,16 @@ class PartsCache(Generic[K, V]):
             self._cost += entry.cost
             while self._cost > self._max_cost and len(self._entries) > 1:
                 self._drop(next(iter(self._entries)))
+            if len(self._entries) > self._sweep_at:
+                self._sweep()
         return value
+
+    def _sweep(self) -> None:
+        """Drop what had a part that is gone; again when there are twice as many. O(parts)."""
+        for key, entry in list(self._entries.items()):
+            if any(part() is None for part in entry.parts):
+                self._drop(key)
+        self._sweep_at = 2 * len(self._entries)
 
     def _drop(self, key: K) -> None:
         entry = self._entries.pop(key, None)
