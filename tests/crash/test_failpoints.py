@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 from streameval_server._core import failpoints
 from streameval_server._core.errors import StorageError
+
+from .test_kill import SMALL_SERVER, Load
 
 ROOT = Path(__file__).parent
 SOURCES = Path(failpoints.__file__).parent.parent
@@ -56,6 +59,44 @@ def test_killed_at_many_times_that_a_failpoint_is_reached():
     assert found["kills"] > 250
     assert found["disk errors"] > 40
     assert found["random kills"] > 50
+
+
+REACHED_BY_INGEST = (
+    *("ack.after", "ack.before", "ack.reply", "apply.after", "apply.before"),
+    *("checkpoint.copied", "checkpoint.done", "checkpoint.manifest.before"),
+    *("checkpoint.part.after", "commit.after", "disk.append.commit", "disk.append.insert"),
+    *("disk.manifest.delete", "disk.parts.insert", "mark.before", "noted.refused", "push.after"),
+)
+
+
+def killed_server(start, disk, monkeypatch, names, seed: int) -> None:
+    """Kill a whole server at each of these under load: one log, one death after another."""
+    chance, load = random.Random(seed), Load()
+    for name in names:
+        spec = f"{name}=kill@{chance.randrange(1, 4)}"
+        monkeypatch.setenv(failpoints.VARIABLE, spec)
+        server = start(SMALL_SERVER, str(disk))
+        if server.address:
+            load.check(server.address)
+            load.run(server.address, 1, server.ended)
+        else:
+            server.ended()  # a replay applies, too
+        assert server.popen.returncode == -9, spec
+    monkeypatch.delenv(failpoints.VARIABLE)
+    load.check(start(SMALL_SERVER, str(disk)).address)
+    assert sum(load.acked) > 0
+
+
+def test_a_server_is_killed_in_a_checkpoint(start, disk, monkeypatch):
+    """With threads and connections around the core."""
+    killed_server(start, disk, monkeypatch, ("checkpoint.part.after",), seed=1)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_a_server_is_killed_at_each(start, disk, monkeypatch):
+    """At the failpoints that ingest reaches."""
+    killed_server(start, disk, monkeypatch, REACHED_BY_INGEST, seed=2)
 
 
 def test_every_failpoint_stands_in_the_code_once():
