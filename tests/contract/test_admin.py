@@ -6,6 +6,7 @@ import hashlib
 import re
 import sqlite3
 import threading
+import time
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,6 +249,13 @@ def test_what_a_killed_backup_left_is_removed(tmp_path: Path) -> None:
         assert not left.exists()
 
 
+def until_free(wire: Wire) -> None:
+    """Wait until the server has noticed that nobody reads its backup."""
+    ends = time.monotonic() + 20
+    while wire.admin.GetServerStatus(admin_pb2.GetServerStatusRequest(), timeout=20).open_calls > 1:
+        assert time.monotonic() < ends
+
+
 def test_a_caller_that_goes_leaves_nothing(tmp_path: Path) -> None:
     """The copy goes with the call, and the next backup can be made."""
     with serving(tmp_path / "data") as wire:
@@ -256,7 +264,13 @@ def test_a_caller_that_goes_leaves_nothing(tmp_path: Path) -> None:
             wire.one(cases("s", rows=60_000, seed=seed))
         call = wire.admin.Backup(admin_pb2.BackupRequest(), timeout=20)
         assert next(call).total_bytes > 2 * MIB
+        second = failure(lambda: list(wire.admin.Backup(admin_pb2.BackupRequest(), timeout=20)))
+        assert (second.code, second.reason) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "BACKUP_IN_PROGRESS",
+        )
         call.cancel()
+        until_free(wire)
         last = backup(wire, tmp_path / "b.db")
         assert verify(tmp_path / "b.db", Limits()).revision == last.revision
 

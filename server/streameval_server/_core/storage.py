@@ -95,7 +95,7 @@ class Storage(Protocol):
         """Make a checkpoint the log's base, and drop parts that only the base before needs."""
 
     def drop(self, before: int) -> int:
-        """Drop some rows below a revision, the oldest; return how many: 0 when there are none."""
+        """Drop some of the rows below a revision, the oldest; return how many; 0: all are gone."""
 
 
 def verified(row: LogRow, expected: int) -> LogRow:

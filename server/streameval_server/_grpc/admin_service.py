@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._address = address
         self._limits = limits
         self._start_us = now_us()
-        self._copying = False
+        self._backing_up = False
         self._importing = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -87,24 +86,40 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, _request: admin_pb2.BackupRequest, _context: Context
     ) -> AsyncIterator[admin_pb2.BackupResponse]:
         """Yield a copy of the log in pieces."""
+        runtime, directory = self._runtime, self._runtime.directory
+        if directory is None:
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                "this server keeps nothing on disk: there is nothing to back up",
+                reason="NOTHING_KEPT",
+            )
+        if self._backing_up:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "a backup is being made already: wait for it",
+                reason="BACKUP_IN_PROGRESS",
+                retry_after_s=10.0,
+            )
+        # Each takes as much of the disk as the log: one at a time.
+        self._backing_up = True
         cancelled = threading.Event()
-        with self._runtime.calls.call(cancelled.set):
-            copy = await self._copied(cancelled)
-            try:
-                digest, sent = hashlib.sha256(), 0
-                while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
-                    if self._runtime.calls.stopping:
-                        raise stopping_error()
-                    sent += len(data)
-                    digest.update(data)
-                    yield admin_pb2.BackupResponse(
-                        revision=copy.revision,
-                        total_bytes=copy.size,
-                        data=data,
-                        sha256=digest.hexdigest() if sent == copy.size else "",
-                    )
-            finally:
-                copy.close()
+        try:
+            with runtime.calls.call(cancelled.set):
+                copy = await self._copied(directory, cancelled)
+                try:
+                    while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
+                        if runtime.calls.stopping:
+                            raise stopping_error()
+                        yield admin_pb2.BackupResponse(
+                            revision=copy.revision,
+                            total_bytes=copy.size,
+                            data=data,
+                            sha256=copy.sha256 if copy.ended else "",
+                        )
+                finally:
+                    copy.close()
+        finally:
+            self._backing_up = False
 
     async def ExportStream(  # noqa: N802 - the contract's name
         self, request: admin_pb2.ExportStreamRequest, _context: Context
@@ -148,24 +163,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             self._importing = False
         return response
 
-    async def _copied(self, cancelled: threading.Event) -> LogCopy:
-        """Return a copy of the log; one is made at a time."""
-        directory = self._runtime.directory
-        if directory is None:
-            raise RequestError(
-                Code.FAILED_PRECONDITION,
-                "this server keeps nothing on disk: there is nothing to back up",
-                reason="NOTHING_KEPT",
-            )
-        if self._copying:
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                "a backup is being made already: wait for it",
-                reason="BACKUP_IN_PROGRESS",
-                retry_after_s=10.0,
-            )
-        self._copying = True
-        making = asyncio.ensure_future(asyncio.to_thread(self._make, directory, cancelled))
+    async def _copied(self, directory: Path, cancelled: threading.Event) -> LogCopy:
+        making = asyncio.ensure_future(asyncio.to_thread(LogCopy, directory, cancelled))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
@@ -179,12 +178,6 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             raise RequestError(
                 Code.FAILED_PRECONDITION, str(error), reason="BACKUP_FAILED"
             ) from error
-
-    def _make(self, directory: Path, cancelled: threading.Event) -> LogCopy:
-        try:
-            return LogCopy(directory, cancelled)
-        finally:
-            self._copying = False
 
 
 def _close_unwanted(making: asyncio.Future[LogCopy]) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PAGES = 256
 """So many pages (1 MiB) are copied before anybody looks whether it is still wanted."""
+_RESERVE = 256 << 20
+"""So much is left to the log beside which a copy is made."""
 _PREFIX = "backup-"
 
 
@@ -43,8 +45,12 @@ def log_of(directory: Path) -> Path:
     return path
 
 
-def copy_log(source: Path, target: Path, cancelled: threading.Event | None = None) -> int:
+def copy_log(
+    source: Path, target: Path, cancelled: threading.Event | None = None, *, reserve: int = 0
+) -> int:
     """Copy a log as it is at one moment into a new file; return its last revision. O(bytes).
+
+    `reserve` bytes of the target's disk are left for others.
 
     Raises
     ------
@@ -71,7 +77,7 @@ def copy_log(source: Path, target: Path, cancelled: threading.Event | None = Non
                 "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
             ).fetchone()
             free = shutil.disk_usage(target.parent).free
-            if size > free:
+            if size + reserve > free:
                 raise StorageError(
                     f"a copy of {source} takes {size:,} bytes, "
                     f"and {target.parent} has {free:,} left"
@@ -105,9 +111,11 @@ class LogCopy:
         place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
         try:
             path = place / LOG_NAME
-            self.revision = copy_log(source, path, cancelled)
+            self.revision = copy_log(source, path, cancelled, reserve=_RESERVE)
             self.size = path.stat().st_size
             self._file = path.open("rb")
+            self._read_bytes = 0
+            self._digest = hashlib.sha256()
         except BaseException:
             shutil.rmtree(place)
             raise
@@ -115,7 +123,20 @@ class LogCopy:
 
     def read(self, most: int) -> bytes:
         """Return the next bytes; none at the end."""
-        return self._file.read(most)
+        data = self._file.read(most)
+        self._read_bytes += len(data)
+        self._digest.update(data)
+        return data
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it was read."""
+        return self._read_bytes == self.size
+
+    @property
+    def sha256(self) -> str:
+        """Of what was read, as hexadecimal digits."""
+        return self._digest.hexdigest()
 
     def close(self) -> None:
         """Remove it."""

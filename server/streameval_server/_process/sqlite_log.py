@@ -61,7 +61,7 @@ _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _BASE = ("base", 0)
 """The key of the base's manifest; no part of a checkpoint is called so."""
 _MOST_DROPPED = 1_024
-_DROPPED_BYTES = 4 << 20
+_DROPPED_BYTES = 1 << 20
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
 
 
@@ -227,7 +227,7 @@ class SqliteStorage:
             failpoint("disk.base.commit")
 
     def drop(self, before: int) -> int:
-        """Drop rows of a few MiB below a revision in one transaction; pages are used again."""
+        """Drop rows of about 1 MiB below a revision in one transaction; pages are used again."""
         with self._errors("write to"):
             connection = self._opened()
             rows = connection.execute(
