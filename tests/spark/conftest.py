@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start-up on a busy machine takes its time, and pyspark warns of new pandas."""
     for item in items:
         if "tests/spark/" in item.nodeid:
-            item.add_marker(pytest.mark.timeout(300))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support"))
 
 

@@ -1,0 +1,229 @@
+"""Rows counted a second: in this process, by Spark on two threads, by two workers.
+
+    python bench/spark.py [--quick]
+
+Needs ``streameval[spark]`` and Java 17. The rows are in Parquet files, as a job
+finds them: 10 groups, scores nearly all distinct, 5 % positive. Each way reads
+them and gives the six figures with intervals for every group. In process that
+is pyarrow and an `Evaluator` for each group. Spark has been started, and has run
+one small job, before the clock runs: a session is started once, not once a job.
+The last line is where Spark would begin to pay, if its rate held at every size
+and it had as many cores: below it the library alone is quicker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyspark
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from streameval import Evaluator
+from streameval.spark import evaluate
+from streameval.spark._partial import grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GROUPS = 10
+FILE_ROWS = 250_000
+WAYS = ("merged, exact", "merged, 12 bits", "8 shards, exact")
+SETTINGS: dict[str, dict[str, int]] = {
+    "merged, exact": {},
+    "merged, 12 bits": {"resolution": 12},
+    "8 shards, exact": {"shards": 8},
+}
+SPARK = {
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "768m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.files.maxPartitionBytes": str(4 << 20),
+}
+
+
+def write_rows(directory: Path, rows: int) -> None:
+    """Write the files."""
+    rng = np.random.default_rng(7)
+    for index in range(rows // FILE_ROWS):
+        label = rng.random(FILE_ROWS) < 0.05
+        columns = {
+            "model": rng.integers(0, GROUPS, FILE_ROWS),
+            "score": rng.normal(size=FILE_ROWS) + 1.5 * label,
+            "label": label,
+        }
+        parquet.write_table(pa.table(columns), directory / f"{index:05}.parquet")
+
+
+def in_process(directory: Path, **settings: int) -> None:
+    """Read and evaluate everything here."""
+    evaluators = {key: Evaluator(**settings) for key in range(GROUPS)}
+    for path in sorted(directory.iterdir()):
+        for (model,), rows in grouped(parquet.read_table(path), ("model",)):
+            evaluators[model].add_cases(
+                labels=rows["label"].to_numpy(), scores=rows["score"].to_numpy()
+            )
+    for ev in evaluators.values():
+        snapshot = ev.snapshot()
+        dict(snapshot.intervals), dict(snapshot.bounds)
+
+
+def in_spark(session: Any, directory: Path, **settings: int) -> None:
+    """Read and evaluate everything in Spark."""
+    df = session.read.parquet(str(directory))
+    found = evaluate(df, score="score", label="label", by=["model"], **settings).collect()
+    assert len(found) == GROUPS
+
+
+@contextmanager
+def session(master: str) -> Iterator[Any]:
+    """Start a session."""
+    builder = SparkSession.builder.master(master).appName("streameval-bench")
+    for name, value in SPARK.items():
+        builder = builder.config(name, value)
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel("OFF")
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@contextmanager
+def cluster(directory: Path) -> Iterator[str]:
+    """Start a master and two workers of one core; yield the master's address."""
+    home = Path(pyspark.__file__).parent
+    processes = []
+
+    def start(name: str, main: str, *arguments: str) -> Path:
+        log = directory / f"{name}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}"]
+        command += [*arguments, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        with log.open("wb") as output:
+            environment = {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command, stderr=output, stdout=output, env=os.environ | environment
+            )
+        processes.append(process)
+        return log
+
+    try:
+        url = said(start("master", "master.Master"), "Starting Spark master at ").split()[-1]
+        for name in ("worker-1", "worker-2"):
+            log = start(name, "worker.Worker", url, "--cores", "1", "--memory", "1g",
+                        "--work-dir", str(directory / "work"))  # fmt: skip
+            said(log, "Successfully registered with master")
+        yield url
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait(30)
+
+
+def said(log: Path, text: str) -> str:
+    """Wait for a line of a log."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        for line in log.read_text(errors="replace").splitlines():
+            if text in line:
+                return line
+        time.sleep(0.1)
+    sys.exit(f"{text!r} was never said:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def seconds(work: Any, repeats: int) -> float:
+    """Return the median time of some runs."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, once each")
+    quick = parser.parse_args().quick
+    sizes = [250_000, 2_000_000] if quick else [1_000_000, 4_000_000, 16_000_000]
+    repeats = 1 if quick else 3
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    scratch = Path(tempfile.mkdtemp())
+    taken: dict[tuple[str, str, int], float] = {}
+    try:
+        for size in sizes:
+            (scratch / str(size)).mkdir()
+            write_rows(scratch / str(size), size)
+
+        def measure(place: str, work: Any) -> None:
+            for size in sizes:
+                for way in WAYS:
+                    settings = SETTINGS[way]
+                    if place == "in process" and "shards" in settings:
+                        continue
+                    taken[place, way, size] = seconds(
+                        lambda settings=settings, size=size: work(scratch / str(size), **settings),
+                        repeats,
+                    )
+
+        measure("in process", in_process)
+        with cluster(scratch) as url:
+            for place, master in (("local[2]", "local[2]"), ("two workers", url)):
+                with session(master) as spark:
+                    in_spark(spark, scratch / str(sizes[0]))
+                    measure(place, lambda directory, spark=spark, **settings: in_spark(
+                        spark, directory, **settings))  # fmt: skip
+    finally:
+        shutil.rmtree(scratch)
+    show(taken, sizes)
+
+
+def show(taken: dict[tuple[str, str, int], float], sizes: list[int]) -> None:
+    """Print the table, and where Spark begins to pay."""
+    table = Table("rows a second", *(f"{size / 1e6:g} M rows" for size in sizes))
+    rates = {key: key[2] / value for key, value in taken.items()}
+    for place, way in dict.fromkeys((place, way) for place, way, _ in taken):
+        cells = [
+            f"{rates[place, way, size] / 1e6:.2f} M ({taken[place, way, size]:.1f} s)"
+            for size in sizes
+        ]
+        table.add_row(f"{place}, {way}", *cells)
+    console = Console()
+    console.print(table)
+    for place in ("local[2]", "two workers"):
+        # t = fixed + rows / rate, from the smallest and the largest size.
+        small, large = (taken[place, WAYS[0], size] for size in (sizes[0], sizes[-1]))
+        rate = (sizes[-1] - sizes[0]) / (large - small)
+        fixed = small - sizes[0] / rate
+        alone = rates["in process", WAYS[0], sizes[-1]]
+        cores = alone / (rate / 2)
+        console.print(
+            f"{place}: {fixed:.1f} s a job and {rate / 2e6:.2f} M rows/s a core, where one process "
+            f"has {alone / 1e6:.2f} M/s: Spark draws level at {cores:.0f} cores"
+        )
+        for many in (8, 32, 128):
+            gain = many * rate / 2 - alone
+            level = fixed / (1 / alone - 2 / (many * rate)) if gain > 0 else float("inf")
+            console.print(f"  with {many} cores it pays from {level / 1e6:,.0f} M rows on")
+
+
+if __name__ == "__main__":
+    main()
