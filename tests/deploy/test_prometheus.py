@@ -1,0 +1,337 @@
+"""The alert rules and the dashboard, with the real promtool and a real Prometheus.
+
+Prometheus scrapes a server with the settings of deploy/prometheus, over TLS and with
+a token, while the demo's drift happens; only addresses, paths and times are others.
+"""
+
+from __future__ import annotations
+
+import heapq
+import importlib.util
+import json
+import re
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+import trustme
+import yaml
+
+from streameval.client import Client
+from streameval_server import Settings, create_token
+from streameval_server.testing import running_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval_server._process.service import Addresses
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+RULES = DEPLOY / "prometheus" / "streameval.rules.yml"
+UNITS = Path(__file__).parent / "rules_test.yml"
+DASHBOARD = json.loads((DEPLOY / "grafana" / "dashboards" / "streameval.json").read_text())
+STREAM = "fraud/online"
+WITHIN_S = 60
+
+
+def every_rule() -> list[dict[str, Any]]:
+    """Return the rules of all groups."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def dashboard_expressions() -> list[str]:
+    """Return what the dashboard asks, with its variables as Grafana would fill them."""
+    return [
+        target["expr"].replace("$__rate_interval", "1m").replace("$stream", ".*")
+        for panel in DASHBOARD["panels"]
+        for target in panel.get("targets", ())
+    ]
+
+
+SELECTOR = re.compile(r"\b(?:streameval[a-z_:]*|up)\b(?:\{[^}]*\})?(?:\[\w+\])?")
+
+
+def selectors(expression: str) -> list[str]:
+    """Return the selectors of an expression."""
+    return [found for found in SELECTOR.findall(expression) if found]
+
+
+# --- Files ------------------------------------------------------------------------------------
+
+
+def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None:
+    """Rules and settings are what Prometheus reads."""
+    promtool = require_command("promtool")
+    for command in (
+        ("check", "rules", "--lint=all", "--lint-fatal", RULES),
+        ("check", "config", "--syntax-only", DEPLOY / "prometheus" / "prometheus.yml"),
+    ):
+        done = subprocess.run(
+            [promtool, *command], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) -> None:
+    """As late as it should, and not otherwise; there is a case for each."""
+    promtool = require_command("promtool")
+    done = subprocess.run(
+        [promtool, "test", "rules", UNITS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    fired = {
+        test["alertname"]
+        for case in yaml.safe_load(UNITS.read_text())["tests"]
+        for test in case["alert_rule_test"]
+        if test["exp_alerts"]
+    }
+    assert fired == {rule["alert"] for rule in every_rule() if "alert" in rule}
+
+
+def test_the_dashboard_is_one() -> None:
+    """Every panel has a title and a place of its own; what is asked is asked once."""
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert all(panel["title"] for panel in panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+    asked = dashboard_expressions()
+    assert len(asked) == len(set(asked)) > 20
+    sources = yaml.safe_load(
+        (DEPLOY / "grafana" / "provisioning" / "datasources" / "streameval.yml").read_text()
+    )["datasources"]
+    named = {target["datasource"]["uid"] for p in panels for target in p.get("targets", ())}
+    assert named == {source["uid"] for source in sources}
+
+
+# --- A real Prometheus ------------------------------------------------------------------------
+
+
+@dataclass
+class Watched:
+    """A server and the Prometheus that scrapes it."""
+
+    addresses: Addresses
+    url: str
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return an instant vector."""
+        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]["result"]
+
+    def until(self, true: Callable[[], object], what: str) -> None:
+        """Wait for a condition; scrapes come once a second."""
+        deadline = time.monotonic() + WITHIN_S
+        while not true():
+            assert time.monotonic() < deadline, f"{what} within {WITHIN_S} s"
+            time.sleep(0.2)
+
+    def firing(self) -> dict[str, list[dict[str, str]]]:
+        """Return the labels of the alerts that fire, by name."""
+        alerts = httpx.get(f"{self.url}/api/v1/alerts", timeout=20).json()["data"]["alerts"]
+        found: dict[str, list[dict[str, str]]] = {}
+        for alert in alerts:
+            if alert["state"] == "firing":
+                found.setdefault(alert["labels"]["alertname"], []).append(alert["labels"])
+        return found
+
+
+def hours_of_the_demo(client: Client, hours: int) -> None:
+    """Stream hours of the demo's payments that end now; the drift is the last one's."""
+    demo = ROOT / "demo" / "fraud.py"
+    spec = importlib.util.spec_from_file_location("demo_fraud", demo)
+    assert spec is not None
+    assert spec.loader is not None
+    fraud = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fraud)
+    payments = fraud.Payments(fraud.SEED)
+    model = fraud.SGDClassifier(
+        loss="log_loss", alpha=1e-3, learning_rate="constant", eta0=0.002, random_state=0
+    )
+    features, labels, *_ = payments.take(20_000)
+    model.partial_fit(features, labels, classes=[False, True])
+    stream = client.stream(STREAM)
+    begin = datetime.now(UTC) - timedelta(hours=hours)
+    steps = timedelta(hours=1) // fraud.STEP
+    waiting: list[tuple[datetime, str, bool]] = []
+    for step in range(hours * steps):
+        if step == (hours - 1) * steps:
+            payments.drift()
+        now = begin + step * fraud.STEP
+        features, truth, *_ = payments.take(fraud.ROWS_PER_STEP)
+        ids = [f"payment-{step}-{i}" for i in range(len(truth))]
+        stream.log_cases(ids=ids, scores=model.decision_function(features), at=now)
+        delays = payments.delays(len(truth))
+        for id_, label, minutes in zip(ids, truth, delays, strict=True):
+            heapq.heappush(waiting, (now + minutes * timedelta(minutes=1), id_, bool(label)))
+        arrived = []
+        while waiting and waiting[0][0] <= now + fraud.STEP:
+            arrived.append(heapq.heappop(waiting))
+        if arrived:
+            known = [label for _, _, label in arrived]
+            stream.label_cases(ids=[id_ for _, id_, _ in arrived], labels=known)
+    stream.flush()
+
+
+@pytest.fixture(scope="module")
+def watched(
+    tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
+) -> Iterator[Watched]:
+    """Return a server after the demo's drift, and a Prometheus that has seen it."""
+    prometheus = require_command("prometheus")
+    path = tmp_path_factory.mktemp("prometheus")
+    ca = trustme.CA()
+    leaf = ca.issue_cert("localhost", "127.0.0.1")
+    leaf.private_key_pem.write_to_path(path / "server.key")
+    leaf.cert_chain_pems[0].write_to_path(path / "server.pem")
+    ca.cert_pem.write_to_path(path / "ca.pem")
+    tokens = path / "tokens.toml"
+    (path / "prometheus.token").write_text(create_token(tokens, "prometheus", ["query"]))
+    token = create_token(tokens, "demo", ["ingest", "query"])
+    settings = Settings(
+        listen="127.0.0.1:0",
+        data=path / "data",
+        tls_certificate=path / "server.pem",
+        tls_key=path / "server.key",
+        tokens=tokens,
+    )
+    with (
+        running_service(settings) as addresses,
+        Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
+    ):
+        hours_of_the_demo(client, 6)
+        # Something goes on while it is watched.
+        with running_prometheus(prometheus, path, addresses) as url:
+            one = Watched(addresses, url)
+            # Something goes on while it is watched, in another stream.
+            stream, number = client.stream("live"), 0
+
+            def scraped() -> bool:
+                nonlocal number
+                number += 1
+                stream.log(f"live-{number}", float(np.sin(number)))
+                stream.label(f"live-{number}", number % 50 == 0)
+                stream.flush()
+                calls = "rate(streameval_calls_total[1m])"
+                return len(one.query(calls)) > 0 and len(one.query("streameval_figure")) > 0
+
+            one.until(scraped, "two scrapes")
+            yield one
+
+
+@contextmanager
+def running_prometheus(command: str, path: Path, addresses: Addresses) -> Iterator[str]:
+    """Run a Prometheus with the settings of deploy/prometheus on a free port; yield its address."""
+    assert addresses.http is not None
+    text = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    text = text.replace("15s", "1s").replace("/etc/streameval-monitoring", str(path))
+    text = text.replace("server:8080", addresses.http.removeprefix("https://"))
+    (path / "prometheus.yml").write_text(text)
+    rules = re.sub(r"for: \w+", "for: 0s", RULES.read_text())
+    (path / RULES.name).write_text(rules)
+    log = path / "prometheus.log"
+    arguments = (
+        f"--config.file={path / 'prometheus.yml'}",
+        f"--storage.tsdb.path={path / 'tsdb'}",
+        "--web.listen-address=127.0.0.1:0",
+    )
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [command, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
+    try:
+        deadline = time.monotonic() + WITHIN_S
+        while "Server is ready to receive web requests" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        (address,) = re.findall(r'msg="Listening on" address=(\S+)', log.read_text())
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.heavy
+def test_it_scrapes_over_tls_with_its_token(watched: Watched) -> None:
+    """The target is up, and the figures are the server's."""
+    targets = httpx.get(f"{watched.url}/api/v1/targets", timeout=20).json()["data"]
+    (target,) = targets["activeTargets"]
+    assert (target["health"], target["lastError"]) == ("up", "")
+    assert target["scrapeUrl"].startswith("https://")
+    (figure,) = watched.query(
+        f'streameval_figure{{stream="{STREAM}", figure="auc_pr", window="all"}}'
+    )
+    assert 0 < float(figure["value"][1]) < 1
+
+
+@pytest.mark.heavy
+def test_every_expression_of_the_dashboard_returns_data(watched: Watched) -> None:
+    """No panel is empty on a server that is used."""
+    missing = set(dashboard_expressions())
+
+    def all_there() -> bool:
+        for expression in sorted(missing):
+            if watched.query(expression):
+                missing.discard(expression)
+        return not missing
+
+    watched.until(all_there, f"data for {missing}")
+
+
+@pytest.mark.heavy
+def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
+    """No rule waits for a series that is called otherwise."""
+    asked = {selector for rule in every_rule() for selector in selectors(rule["expr"])}
+    assert len(asked) > 20
+    # A server that works has no such calls; those that there are have the same labels.
+    missing = {selector.replace('code="INTERNAL"', 'code="OK"') for selector in asked}
+
+    def all_there() -> bool:
+        for selector in sorted(missing):
+            if watched.query(selector):
+                missing.discard(selector)
+        return not missing
+
+    watched.until(all_there, f"data for {missing}")
+
+
+@pytest.mark.heavy
+def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
+    """The last hour is worse than those before, surely; nothing else is said of the stream."""
+    watched.until(lambda: "StreamevalWorseThanBefore" in watched.firing(), "the alert")
+    (labels,) = watched.firing()["StreamevalWorseThanBefore"]
+    assert (labels["stream"], labels["figure"]) == (STREAM, "auc_pr")
+    (upper,) = watched.query(f'streameval_figure_difference_upper{{stream="{STREAM}"}}')
+    assert float(upper["value"][1]) < 0
+    errors = httpx.get(f"{watched.url}/api/v1/rules", timeout=20).json()["data"]["groups"]
+    for group in errors:
+        for rule in group["rules"]:
+            assert rule["health"] == "ok", rule
+    # How quick this machine's disk is does not matter here.
+    of_stream = {
+        name
+        for name, alerts in watched.firing().items()
+        for alert in alerts
+        if alert.get("stream") == STREAM
+    }
+    assert of_stream <= {"StreamevalWorseThanBefore", "StreamevalAucPrBelowFloor"}
