@@ -190,6 +190,13 @@ def serve(
             help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:50051]",
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where to serve the page, JSON and metrics. [default: 127.0.0.1:8080]",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Directory of the log. [default: the user's data directory]")
     ] = None,
@@ -228,6 +235,9 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(metavar="debug|info|warning|error", help="The least to log.")
     ] = None,
+    metrics_window_s: Annotated[
+        float | None, typer.Option(help="Seconds of the recent window in /metrics.")
+    ] = None,
     max_state_bytes: Annotated[
         int | None,
         typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
@@ -245,6 +255,7 @@ def serve(
     """
     flags: dict[str, object] = {
         "listen": listen,
+        "http": http,
         "data": data,
         "memory": memory,
         "insecure": insecure,
@@ -256,6 +267,7 @@ def serve(
         "stop_grace_s": stop_grace_s,
         "log_format": log_format,
         "log_level": log_level,
+        "metrics_window_s": metrics_window_s,
         "limits.max_state_bytes": max_state_bytes,
     }
     with one_line_errors():
