@@ -134,7 +134,7 @@ def main() -> None:
             servers.append(serve(directory))
             stack.callback(servers[-1].stop)
         console.print(merges(servers[0].address, 50 if quick else 300))
-        console.print(memory(servers[1], 200 if quick else 2_000, 60))
+        console.print(memory(servers[1], 200 if quick else 500, 60))
         console.print(reading([server.address for server in servers], 3 if quick else 9))
 
 

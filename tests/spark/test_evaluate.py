@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,6 +13,9 @@ from streameval import Evaluator, InvalidInputError
 from streameval._snapshot import FIGURES
 
 from .conftest import counted, frame, fraud
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEMA = "model string, country string, score double, label boolean, minute long"
 WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
@@ -224,10 +227,12 @@ def test_states_by_group_and_pane(df: Any, columns: dict[str, np.ndarray]) -> No
     assert whole == counted(columns)
 
 
-def test_partitions_are_counted_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_are_counted_in_bounded_memory(
+    require: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task hands its states on when they have grown large, and begins again."""
-    pa = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyspark")
+    require("pyspark")
+    pa = require("pyarrow")
     from streameval.spark import _partial
 
     monkeypatch.setattr(_partial, "_CHUNK_ROWS", 500)

@@ -40,6 +40,13 @@ def thread() -> None:
             assert_type(snapshot, Snapshot)
 
 
+def servers() -> None:
+    with Client(["eval-1:50051", "eval-2:50051"]) as client:
+        assert_type(client.evaluator("fraud/v3", window=timedelta(hours=1)), Evaluator)
+        for shard in client.shards("fraud/v3"):
+            shard.add_case(True, 0.5)
+
+
 async def task() -> None:
     async with AsyncClient("localhost:50051") as client:
         await client.create_stream("fraud/v3", scale="probability")
