@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from streameval_server import Limits, Settings
 from streameval_server._core.errors import Code
-from streameval_server._web import intake
+from streameval_server._web import intake, patience
 from streameval_server._web.refusals import HTTP_STATUS
 
 from .conftest import Site, reason, site
@@ -223,6 +224,42 @@ def test_a_body_that_does_not_come(small: Site, monkeypatch: pytest.MonkeyPatch)
     with socket.create_connection((url.host, url.port), 10) as raw:
         raw.sendall(head)
     assert small.http.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nhost: l"])
+def test_a_head_that_does_not_come(
+    small: Site, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Nobody holds a connection without saying what for: not a new one, nor one that was used."""
+    monkeypatch.setattr(patience, "HEAD_S", 0.2)
+    url = small.http.base_url
+    whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with socket.create_connection((url.host, url.port), 10) as raw:
+        raw.settimeout(10)
+        raw.sendall(said)
+        assert raw.recv(4096) == b""
+    with socket.create_connection((url.host, url.port), 10) as raw:
+        raw.settimeout(10)
+        raw.sendall(whole)
+        answer = b""
+        while not answer.endswith(b"ok\n"):
+            answer += raw.recv(4096)
+        raw.sendall(said)
+        assert raw.recv(4096) == b""
+
+
+def test_a_slow_answer_is_waited_for(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes its time is the answer, not the head."""
+    monkeypatch.setattr(patience, "HEAD_S", 0.1)
+    cases = {"scores": [0.5], "positives": [True]}
+    small.http.post("/v1/streams/slow:ingest", json={"batch": {"cases": cases}})
+    with small.http.stream("GET", "/v1/streams/slow:watch") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 0.4:
+            small.http.post("/v1/streams/slow:ingest", json={"batch": {"cases": cases}})
+        assert any(line.startswith("data") for line in lines)
 
 
 def test_too_many_bodies_at_once(small: Site) -> None:

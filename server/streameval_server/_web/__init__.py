@@ -1,6 +1,6 @@
 """The service over HTTP: JSON, server-sent events, the page, what Prometheus scrapes.
 
-- `http_server` listens, `lifespan` owns the gRPC server beside it, `app` is what is served.
+- `http_server` listens (`patience`: not for ever), `app` is what is served.
 - `routes` is the table of paths and methods; `transcoding` turns URLs and JSON into
   messages and back, `endpoints` calls the methods that gRPC calls, `events` streams.
 - `gate`, `refusals`, `guarding` are what every request passes.

@@ -10,6 +10,7 @@ import uvicorn
 
 from streameval_server._process.settings import SettingsError, split_address
 from streameval_server._web.app import make_app
+from streameval_server._web.patience import PatientProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -65,7 +66,7 @@ class HttpServer:
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             make_app(server, settings, host, lifespan),
-            http="h11",
+            http=PatientProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
