@@ -62,10 +62,8 @@ def test_killed_at_many_times_that_a_failpoint_is_reached():
 
 
 REACHED_BY_INGEST = (
-    *("ack.after", "ack.before", "ack.reply", "apply.after", "apply.before"),
-    *("checkpoint.copied", "checkpoint.done", "checkpoint.manifest.before"),
-    *("checkpoint.part.after", "commit.after", "disk.append.commit", "disk.append.insert"),
-    *("disk.manifest.delete", "disk.parts.insert", "mark.before", "noted.refused", "push.after"),
+    *("ack.before", "ack.reply", "apply.before", "checkpoint.copied", "checkpoint.part.after"),
+    *("commit.after", "disk.append.insert", "disk.manifest.delete", "noted.refused", "push.after"),
 )
 
 
@@ -73,17 +71,17 @@ def killed_server(start, disk, monkeypatch, names, seed: int) -> None:
     """Kill a whole server at each of these under load: one log, one death after another."""
     chance, load = random.Random(seed), Load()
     for name in names:
-        spec = f"{name}=kill@{chance.randrange(1, 4)}"
+        # A start reaches some of them, once or twice.
+        spec = f"{name}=kill@{chance.randrange(3, 5)}"
         monkeypatch.setenv(failpoints.VARIABLE, spec)
         server = start(SMALL_SERVER, str(disk))
-        if server.address:
-            load.check(server.address)
-            load.run(server.address, 1, server.ended)
-        else:
-            server.ended()  # a replay applies, too
+        load.run(server.address, 1, server.ended)
         assert server.popen.returncode == -9, spec
-    monkeypatch.delenv(failpoints.VARIABLE)
-    load.check(start(SMALL_SERVER, str(disk)).address)
+        monkeypatch.delenv(failpoints.VARIABLE)
+        server = start(SMALL_SERVER, str(disk))
+        load.check(server.address)
+        # In order, so that the next start finds nothing to do, and dies of its load.
+        assert server.terminate() == (0, "")
     assert sum(load.acked) > 0
 
 
