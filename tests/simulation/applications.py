@@ -155,6 +155,7 @@ class Streaming(Application):
 
     def _restart(self) -> None:
         world, before = self.world, self.clients[-1]
+        world.tally["restarted clients"] += 1
         if world.chance(0.6):
             before.crash()
         # Senders count their epoch up themselves, by little.

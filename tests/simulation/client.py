@@ -109,7 +109,7 @@ class Client(Process):
         self._epochs.add(self.sender.epoch)
         self._connection = connection = Connection(self, self._server)
         if self._server.is_up:
-            self._server.connections.add(connection)
+            self._server.connections[connection] = None
             connection.open(message.SerializeToString(), self.sender.epoch)
         else:
             self.world.soon(self.ended, connection, UnavailableError("connection refused"))
@@ -165,6 +165,7 @@ class Client(Process):
         connection.up.cut()
         if not self.delivery.disconnected(error, self.world.now_us / S):
             self.delivery.give_up()
+            self.world.tally["fenced clients"] += 1
         self.buffer.settled(self.sender.settled_rows)
         self._check()
         self._tell()

@@ -32,9 +32,7 @@ def simulate(seeds: range) -> Found:
         except Exception:  # noqa: BLE001 - whatever it is, the seed shows it
             failures.append((seed, traceback.format_exc()))
         else:
-            totals += Counter(
-                seeds=1, events=outcome.events, rows=outcome.rows, deaths=outcome.deaths
-            )
+            totals += outcome.tally
     return Found(totals, failures)
 
 
@@ -72,10 +70,11 @@ def _many(seeds: range, jobs: int) -> int:
                 failed.append(seed)
                 print(f"{text}\nseed {seed} does not hold; {replay_command(seed)}\n", flush=True)
     print(
-        f"{len(seeds)} seeds: {len(failed)} failed; {totals['events']:,} events, "
-        f"{totals['rows']:,} log rows, {totals['deaths']:,} ends of the server, "
-        f"{time.monotonic() - started:.0f} s"
+        f"{len(seeds)} seeds: {len(failed)} failed; "
+        f"{totals.pop('events', 0):,} events, {time.monotonic() - started:.0f} s"
     )
+    for what, count in sorted(totals.items()):
+        print(f"{count:10,} {what}")
     for seed in sorted(failed)[:20]:
         print(f"  {replay_command(seed)}", file=sys.stderr)
     return 1 if failed else 0

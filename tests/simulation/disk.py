@@ -122,6 +122,7 @@ class Disk(MemoryStorage):
             if fate != "cached":
                 self._sync()
         if fate != "done":
+            world.tally["failed writes"] += 1
             world.trace("disk", "%s failed and is %s", name, fate)
             raise StorageError(f"cannot write: disk I/O error in {name}")
         world.meanwhile()
@@ -159,6 +160,7 @@ class Disk(MemoryStorage):
             if self._world.chance(0.5):
                 self._sync()
         if power:
+            self._world.tally["power cuts"] += 1
             self._world.trace("disk", "loses what was not synced")
             kept = self._world.random.randint(self._synced, len(self._journal))
             self._restart(self._journal[:kept])
@@ -185,6 +187,7 @@ class Disk(MemoryStorage):
         if data:
             data[self._world.random.randrange(len(data))] ^= 1 << self._world.random.randrange(8)
             pieces[piece] = bytes(data)
+            self._world.tally["damaged checkpoints"] += 1
             self._damaged = self.manifest()
             self._ailing = 6  # such a disk has other troubles as well
 

@@ -170,7 +170,7 @@ MUTANTS = [
         CheckpointWriter,
         "step",
         "if rows:\n",
-        "if rows:\n        storage.write_manifest(self.manifest.to_bytes(), self._superseded)\n",
+        "if rows:\n        storage.write_manifest(self._manifest.to_bytes(), self._superseded)\n",
     ),
     Mutant(
         "recovery ignores the last row",
@@ -192,6 +192,13 @@ MUTANTS = [
         "recover",
         "self._manifest = self._unsure",
         "pass\n    self._manifest = None if manifest is None else Manifest.from_bytes(manifest)",
+    ),
+    Mutant(
+        "a manifest is believed although its parts were not written",
+        Committer,
+        "_fail",
+        "self._writer.tried",
+        "self._writer._manifest",
     ),
     Mutant(
         "a checkpoint forgets which ids went",

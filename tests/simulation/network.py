@@ -129,6 +129,7 @@ class Connection:
             self._note(reply)
             self.down.send(reply)
             if not reply.HasField("resume") and self._world.trouble(self._world.plan.repeats):
+                self._world.tally["repeated messages"] += 1
                 self.down.send(reply)
         if session.error is not None:
             self.end(session.error)
@@ -155,7 +156,7 @@ class Connection:
         """End it from the server's side; everything said before is heard before."""
         if not self._ended:
             self._ended = True
-            self.server.connections.discard(self)
+            self.server.connections.pop(self, None)
             self.down.send(UnavailableError("stopping") if error is None else to_client(error))
 
     def flush(self) -> None:
@@ -174,6 +175,7 @@ class Connection:
         """Send a batch."""
         self.up.send(frame)
         if self._world.trouble(self._world.plan.repeats):
+            self._world.tally["repeated messages"] += 1
             self.up.send(frame)
 
     def _answer(self, answer: ingest_pb2.IngestResponse | ClientError) -> None:
@@ -186,6 +188,7 @@ class Connection:
 
     def lose(self) -> None:
         """Break: each end learns it when it does, and the server perhaps never."""
+        self._world.tally["broken connections"] += 1
         self.up.cut()
         self.down.cut()
         self._world.soon(self.client.ended, self, UnavailableError("connection reset"))
@@ -194,7 +197,7 @@ class Connection:
 
     def _hang_up(self) -> None:
         self._ended = True
-        self.server.connections.discard(self)
+        self.server.connections.pop(self, None)
 
 
 def to_client(error: RequestError) -> ClientError:

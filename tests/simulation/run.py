@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval_server._core.core import open_core
@@ -32,19 +33,13 @@ class Outcome(NamedTuple):
 
     Attributes
     ----------
-    events : int
-        Things that happened.
-    rows : int
-        Log rows.
-    deaths : int
-        Ends of the server, orderly ones included.
+    tally : Counter of str
+        What happened, and how often.
     digest : str
         Of the whole log and the state; the same each time.
     """
 
-    events: int
-    rows: int
-    deaths: int
+    tally: Counter[str]
     digest: str
 
 
@@ -102,7 +97,10 @@ class Run:
         digest = hashlib.sha256(state.encode())
         for row in self.ledger.durable:
             digest.update(repr(row).encode())
-        return Outcome(world.events, len(self.ledger.durable), self.server.life, digest.hexdigest())
+        for row in self.ledger.durable:
+            world.tally[f"log rows: {Kind(row.kind).name.lower()}"] += 1
+        world.tally["events"] = world.events
+        return Outcome(world.tally, digest.hexdigest())
 
     def _check_clients(self) -> None:
         """Balance the books: everything acked is there, and nothing twice."""

@@ -47,7 +47,8 @@ class Server(Process):
         Of this life.
     is_up : bool
         Whether it can be connected to.
-    connections : set of Connection
+    connections : dict of Connection
+        In the order in which they came.
     loop : Thread
         Where sessions live.
     """
@@ -61,7 +62,7 @@ class Server(Process):
         self.ledger = ledger
         self.limits = world.plan.limits
         self.is_up = False
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.oracle = Oracle(self.limits, ledger.merges)
         self.compared = 0
         self._skew_us = 0
@@ -77,6 +78,7 @@ class Server(Process):
     def set_clock(self, skew_us: int) -> None:
         """Set the clock."""
         self.world.trace(self.name, "has its clock set to %+.1f s", skew_us / S)
+        self.world.tally["clock steps"] += 1
         self._skew_us = skew_us
 
     # -- living and dying
@@ -120,6 +122,7 @@ class Server(Process):
         world = self.world
         power = world.chance(world.plan.power_cuts)
         world.trace(self.name, "crashes")
+        world.tally["crashes"] += 1
         self._die()
         self.disk.crash(power=power)
         if world.trouble(world.plan.rot):
@@ -132,7 +135,7 @@ class Server(Process):
         self._is_dead = True
         self.is_up = False
         self._delivering = 0
-        for connection in sorted(self.connections, key=lambda each: each.client.name):
+        for connection in list(self.connections):
             connection.down.cut()
             died = UnavailableError("the server died")
             self.world.soon(connection.client.ended, connection, died)
@@ -145,6 +148,7 @@ class Server(Process):
         """Stop in an orderly way: everything that was queued is durable afterwards."""
         if self.is_up:
             self.world.trace(self.name, "is told to stop")
+            self.world.tally["drains"] += 1
             self.is_up = False
             self._committing.soon(self._drain)
 
@@ -163,7 +167,7 @@ class Server(Process):
             assert core.committer.checkpoint_revision == core.committer.revision
         else:
             self.disk.close()
-        for connection in sorted(self.connections, key=lambda each: each.client.name):
+        for connection in list(self.connections):
             connection.flush()
             connection.end(None)
         self._answer_calls()
@@ -178,6 +182,7 @@ class Server(Process):
 
         def done(outcome: Any) -> None:
             self.world.trace(self.name, "has compacted: %s", outcome)
+            self.world.tally["compactions"] += 1
 
         self.core.applier.request_checkpoint()
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -62,6 +62,8 @@ class World:
         Nothing goes wrong any more.
     events : int
         So many have happened.
+    tally : Counter of str
+        How often something went wrong, by what it was.
     """
 
     def __init__(self, seed: int, plan: Plan, show: Callable[[str], None] | None = None) -> None:
@@ -70,6 +72,7 @@ class World:
         self.now_us = START_US
         self.calm = False
         self.events = 0
+        self.tally: Counter[str] = Counter()
         self.running: list[Process] = []
         self._show = show
         self._agenda: list[tuple[int, float, int, Callable, tuple]] = []

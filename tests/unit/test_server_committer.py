@@ -233,8 +233,9 @@ def test_a_failed_checkpoint_is_a_failed_write():
     assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
 
 
+@pytest.mark.parametrize("failing", ["lose", "parts"])
 @pytest.mark.parametrize("damaged", ["part", "manifest"])
-def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged):
+def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged, failing):
     """The log took its place at the start; the next checkpoint has everything anew."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
@@ -248,9 +249,15 @@ def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged):
     core = open_core(storage, Limits())
     assert core.recovery.checkpoint_error is not None
     session, _ = opened(core)
-    session.feed(frame(2), NOW)
-    storage.fail = "lose"
+    if failing == "parts":
+        # Those of the same checkpoint, made anew: its manifest is the damaged one's.
+        core.applier.request_checkpoint()
+        core.applier.finish()
+    else:
+        session.feed(frame(2), NOW)
+    storage.fail = failing
     core.committer.step(NOW).deliver()
+    assert core.committer.state is State.FAILED
     storage.fail = None
     core.committer.recover()
     assert core.committer.state is State.SERVING

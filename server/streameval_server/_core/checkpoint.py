@@ -176,8 +176,8 @@ class CheckpointWriter:
 
     Attributes
     ----------
-    manifest : Manifest
-        What is current once everything is written.
+    tried : Manifest or None
+        The manifest, once all parts are written and it was tried to make it current.
     """
 
     def __init__(
@@ -191,7 +191,8 @@ class CheckpointWriter:
         for name, data in checkpoint.changed.items():
             parts[name] = PartEntry(revision, len(data), zlib.crc32(data))
             self._pieces.extend(pieces(name, revision, data))
-        self.manifest = Manifest(revision, checkpoint.received_us, parts)
+        self.tried: Manifest | None = None
+        self._manifest = Manifest(revision, checkpoint.received_us, parts)
         self._superseded = [
             (name, part.revision)
             for name, part in old.items()
@@ -211,9 +212,10 @@ class CheckpointWriter:
             failpoint("checkpoint.part.after")
             return None
         failpoint("checkpoint.manifest.before")
-        storage.write_manifest(self.manifest.to_bytes(), self._superseded)
+        self.tried = self._manifest
+        storage.write_manifest(self._manifest.to_bytes(), self._superseded)
         failpoint("checkpoint.manifest.after")
-        return self.manifest
+        return self._manifest
 
 
 def pieces(part: str, revision: int, data: bytes) -> Iterator[PartRow]:

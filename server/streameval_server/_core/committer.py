@@ -374,7 +374,7 @@ class Committer:
         """Stop: what the storage holds is unknown until it was read back."""
         self._state = State.FAILED
         self._error = error
-        self._unsure = None if self._writer is None else self._writer.manifest
+        self._unsure = None if self._writer is None else self._writer.tried
         self._writer = None
         self._compacted(_unavailable())
         self._storage.close()
