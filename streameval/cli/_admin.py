@@ -29,9 +29,9 @@ def status(address: Address, *, as_json: AsJson = False) -> None:
 
     Exit code 1 when it does not commit.
     """
-    from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
-
     with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+
         serving = _online.status(address, as_json=as_json)
     if not serving:
         raise typer.Exit(1)
@@ -91,9 +91,9 @@ def verify(
 
     Only reads; a server may be running. Exit code 1 when something is damaged.
     """
-    from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
-
     with one_line_errors():
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+
         ok = _offline.verify(file, data, config, as_json=as_json)
     if not ok:
         raise typer.Exit(1)
@@ -131,9 +131,9 @@ def restore(
     config: Config = None,
 ) -> None:
     """Make a data directory of a backup, which is verified first."""
-    from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
-
     with one_line_errors():
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+
         _offline.restore(file, data, config)
 
 
@@ -168,9 +168,9 @@ def export_command(
     file: Annotated[Path, typer.Argument(help="Where to write; must not be there yet.")],
 ) -> None:
     """Write everything about a stream to a FILE: settings, counts, panes, slices, waiting ids."""
-    from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
-
     with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+
         _online.export_stream(address, stream, file)
 
 
@@ -189,9 +189,9 @@ def import_command(
     The log of what was sent is not in an export, so what was known before cannot be replayed; nor
     are the numbers of producers' batches: stop and flush those that send to the stream first.
     """
-    from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
-
     with one_line_errors():
+        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+
         _online.import_stream(address, file, stream)
 
 
@@ -231,10 +231,8 @@ def replay_command(
         int | None,
         typer.Option(metavar="REVISION", help="Revision of the log. [default: the last]"),
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The server's data directory. [default: the user's data directory]"),
-    ] = None,
+    data: Data = None,
+    config: Config = None,
     window: Window = None,
     segment: SegmentOption = None,
     as_json: AsJson = False,
@@ -246,7 +244,13 @@ def replay_command(
     """
     with one_line_errors():
         _replay.replay(
-            stream, until=until, data=data, window=window, segment=segment, as_json=as_json
+            stream,
+            until=until,
+            data=data,
+            config=config,
+            window=window,
+            segment=segment,
+            as_json=as_json,
         )
 
 

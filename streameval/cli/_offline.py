@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
     """Print the hash of a directory's state."""
-    directory, limits = _settings(data, config)
+    directory, limits = server_settings(data, config)
     revision, digest = offline.state_hash(directory, until, limits)
     out.print(f"revision {revision}  {digest}", soft_wrap=True)
 
@@ -32,7 +32,7 @@ def state_hash(data: Path | None, config: Path | None, until: int | None) -> Non
 def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json: bool) -> bool:
     """Print what is found in a log; return whether all of it is sound."""
     if file is None:
-        directory, limits = _settings(data, config)
+        directory, limits = server_settings(data, config)
         path = directory / LOG_NAME
     elif data is not None:
         raise StreamEvalError("give a FILE or --data, not both")
@@ -72,7 +72,7 @@ def _print(path: Path, found: Verification) -> None:
 
 def backup(file: Path, data: Path | None, config: Path | None) -> None:
     """Copy a directory's log."""
-    directory, _ = _settings(data, config)
+    directory, _ = server_settings(data, config)
     made = offline.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
@@ -92,7 +92,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
 
 def compact(data: Path | None, config: Path | None) -> None:
     """Drop the log before a checkpoint, and make the file smaller."""
-    directory, limits = _settings(data, config)
+    directory, limits = server_settings(data, config)
     done = offline.compact(directory, limits)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
@@ -101,7 +101,8 @@ def compact(data: Path | None, config: Path | None) -> None:
     )
 
 
-def _settings(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
+def server_settings(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
+    """Return a server's directory and limits, by the settings that it would use."""
     directory, limits = _configured(data, config)
     if directory is None:
         raise StreamEvalError("the settings say that nothing is kept on disk (memory)")

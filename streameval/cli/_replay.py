@@ -17,16 +17,18 @@ def replay(
     *,
     until: int | None,
     data: Path | None,
+    config: Path | None,
     window: str | None,
     segment: str | None,
     as_json: bool,
 ) -> None:
     """Print a stream's figures as a revision of the log had them."""
     try:
+        from streameval.cli._offline import server_settings  # noqa: PLC0415
         from streameval.client._convert import read_snapshot  # noqa: PLC0415 - extras may be absent
         from streameval.client._selection import Selection  # noqa: PLC0415
         from streameval.v1 import query_pb2  # noqa: PLC0415
-        from streameval_server import default_data_directory, snapshot_then  # noqa: PLC0415
+        from streameval_server import snapshot_then  # noqa: PLC0415
     except ModuleNotFoundError as error:
         message = f"{error.name} is missing; pip install 'streameval[client,server]'"
         raise StreamEvalError(message) from error
@@ -36,8 +38,8 @@ def replay(
         segment=parse_segment(segment),
     )
     request = query_pb2.GetSnapshotRequest(selection=chosen.to_message(0))
-    directory = default_data_directory() if data is None else data
-    snapshot = read_snapshot(snapshot_then(directory, until, request))
+    directory, limits = server_settings(data, config)
+    snapshot = read_snapshot(snapshot_then(directory, until, request, limits=limits))
     if as_json:
         print_json(snapshot.to_dict())
     else:

@@ -408,6 +408,23 @@ def test_a_compacted_log_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert (found.revision, found.state_hash) == (last.revision, last.sha256)
 
 
+def test_what_was_done_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Copies, imports and compactions are told, without what is in them."""
+    caplog.set_level("INFO")
+    with serving(tmp_path / "data") as wire:
+        filled(wire, "s")
+        imported(wire, exported(wire, "s"), "moved")
+        backup(wire, tmp_path / "b.db")
+        wire.admin.CompactLog(admin_pb2.CompactLogRequest(), timeout=20)
+    told = [each.getMessage() for each in caplog.records if "admin_service" in each.name]
+    assert told == [
+        "moved was imported at revision 6",
+        "a backup of revision 6 was sent: all of the log",
+        "the log begins at revision 6 now, 5 rows are gone",
+    ]
+    assert "id-7" not in caplog.text
+
+
 def test_an_empty_log_has_nothing_to_drop(tmp_path: Path) -> None:
     """On disk and in memory."""
     for directory in (tmp_path, None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from streameval_server._process.runtime import Runtime
 
     Context = grpc.aio.ServicerContext[Any, Any]
+
+_log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 """Longest piece of what is sent."""
@@ -78,6 +81,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.CompactLogResponse:
         """Drop the log before a checkpoint of now."""
         done = await self._runtime.compact()
+        _log.info(
+            "the log begins at revision %d now, %d rows are gone", done.revision, done.dropped
+        )
         return admin_pb2.CompactLogResponse(
             log_start_revision=done.revision, dropped_rows=done.dropped
         )
@@ -116,6 +122,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                             data=data,
                             sha256=copy.sha256 if copy.ended else "",
                         )
+                    _log.info("a backup of revision %d was sent: all of the log", copy.revision)
                 finally:
                     copy.close()
         finally:
@@ -159,6 +166,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             response = await runtime.settled(lambda call: call.import_stream(name, payload, file))
             assert isinstance(response, admin_pb2.ImportStreamResponse)
             await runtime.visible(response.revision)
+            _log.info("%s was imported at revision %d", response.name, response.revision)
         finally:
             self._importing = False
         return response

@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval.v1 import query_pb2, types_pb2
+    from streameval_server._core.limits import Limits
 
 
 def snapshot_then(
-    data_directory: Path, revision: int | None, request: query_pb2.GetSnapshotRequest
+    data_directory: Path,
+    revision: int | None,
+    request: query_pb2.GetSnapshotRequest,
+    *,
+    limits: Limits | None = None,
 ) -> types_pb2.Snapshot:
     """Return what the server would have answered at a revision. O(bytes of the log up to there).
 
@@ -30,6 +35,8 @@ def snapshot_then(
         As `replay_until`; None is the newest.
     request
         Its `min_revision` is not read.
+    limits
+        As `replay_until`.
 
     Raises
     ------
@@ -39,7 +46,7 @@ def snapshot_then(
         When there is no such log, or it has not come so far.
     """
     asked = snapshot_asked(request)
-    engine = replay_until(data_directory, revision)
+    engine = replay_until(data_directory, revision, limits=limits)
     name = request.selection.stream
     view = engine.view(name)
     if view is None:
