@@ -9,7 +9,7 @@ from streameval_server import Limits, Settings, run
 from streameval_server._core.entries import LogRow
 from streameval_server._process.sqlite_log import SqliteStorage
 
-CAPACITY = 5_000_000
+CAPACITY = 8_000_000
 LIMITS = Limits(max_queue_bytes=1 << 20, max_inflight_bytes=256 << 10, max_commit_bytes=128 << 10)
 
 at_once = SqliteStorage.append

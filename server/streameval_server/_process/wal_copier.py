@@ -72,16 +72,24 @@ class WalCopier:
             self._closing = False
 
     def _work(self) -> None:
-        self._bell.wait()
-        while not self._closing:
+        is_commits_turn = False
+        while True:
+            self._bell.wait()
+            if self._closing:
+                return
+            if is_commits_turn:
+                # Beside a copy it could do nothing, and the log would grow without end.
+                is_commits_turn = False
+                continue
             try:
-                self._copy()
+                is_commits_turn = self._copy() >= _MOST_PAGES
             except sqlite3.Error as error:
                 # A disk that cannot take this soon fails a commit, which is where it matters.
                 _log.warning("cannot copy the write-ahead log into %s: %s", self._path, error)
-            self._bell.wait()
 
-    def _copy(self) -> None:
+    def _copy(self) -> int:
+        """Copy what is there, and return the log's length in pages."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            return int(pages)
