@@ -126,6 +126,8 @@ def fill(client: Client) -> None:
     client.stream("old/data").add_cases(
         labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1], at=now - timedelta(days=3)
     )
+    labels, scores = scored(rng, 12_000, 0.1, 1.5)
+    client.stream("big/many").add_cases(labels=labels, scores=scores)
     client.create_stream("new/empty")
     client.flush()
 

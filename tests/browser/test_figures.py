@@ -63,7 +63,7 @@ def test_figures_are_the_snapshots(page: Page, served: Served, query: str, asked
 def test_the_list_has_the_worst_first(page: Page, served: Served) -> None:
     """Rows are in order of AUC-PR, with what their snapshots say; those without one come last."""
     page.goto(served.url())
-    expect(page.locator("table.streams tbody tr")).to_have_count(8)
+    expect(page.locator("table.streams tbody tr")).to_have_count(9)
     names = page.locator("table.streams tbody th").all_inner_texts()
     known = {name: served.client.stream(name).snapshot(window=DAY) for name in names}
     defined = [name for name in names if not math.isnan(known[name].auc_pr)]
@@ -289,6 +289,27 @@ def test_the_sliders_counts_are_exact(page: Page, served: Served, evaluator: Eva
         assert page.locator("#fact-cost").inner_text() == f"{cost:,}"
         assert f"at={'Infinity' if math.isinf(cut) else ''}" in page.url
     assert math.isinf(cut)
+
+
+def test_a_thinned_curve_is_exact_where_it_has_points(page: Page, served: Served) -> None:
+    """Of 12,000 distinct scores about 2,048 are drawn, all vertices among them."""
+    evaluator = served.client.stream("big/many").evaluator()
+    page.goto(served.url("stream/big/many?window=all"))
+    axes = drawn(page, "roc")
+    hull = evaluator.roc_hull()
+    (line,) = axes.lines("hull")
+    vertices = axes.pixels(np.column_stack([hull.fpr, hull.tpr]))
+    assert is_within(vertices, line)
+    assert is_within(line, vertices)
+    slider = page.get_by_role("slider")
+    most = int(slider.get_attribute("max"))
+    assert 1_500 < most < 3_000
+    for place in range(1, most, most // 5):
+        slider.fill(str(place))
+        known = evaluator.confusion_at(threshold(page))
+        assert confusion(page) == {"tp": known.tp, "fp": known.fp, "fn": known.fn, "tn": known.tn}
+    best = evaluator.best_threshold(cost_fp=1, cost_fn=1)
+    assert float(page.locator("#advice").get_attribute("data-threshold")) == best
 
 
 def shown_share(share: float) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.heavy
+
 CASES = {"labels": [1, 0, 1, 0, 0, 1], "scores": [0.9, 0.8, 0.7, 0.6, 0.3, 0.2]}
 _numbers = itertools.count()
 

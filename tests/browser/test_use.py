@@ -14,6 +14,8 @@ from .conftest import OTHER, STREAM, Served, expect
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.heavy
+
 VIEWS = {
     "streams": ("", "table.streams tbody tr"),
     "stream": (f"stream/{STREAM}", "#segments tbody tr"),

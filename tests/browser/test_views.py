@@ -18,6 +18,8 @@ from .conftest import OTHER, STREAM, Served, between, expect, figure, signed
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
+pytestmark = pytest.mark.heavy
+
 
 def compared(served: Served, a: dict, b: dict, metric: str = "auc_pr"):
     """Return the server's own comparison."""

@@ -8,12 +8,12 @@ import { line, tooltip, unitAxis } from "./plot.js";
 
 const GRID = { left: 48, right: 14, top: 12, bottom: 44 };
 
-/** PR curve: as measured, achievable, at random, and what no ranking can reach. */
+/** PR curve: as measured, achievable, at random, and the region that no ranking reaches. */
 export class PrCard {
   constructor(signal) {
     this.card = new ChartCard(signal, {
       id: "pr", title: "Precision and recall", shape: "square",
-      keys: [["line a", "measured"], ["line hull", "achievable"], ["dashed", "at random"], ["area", "impossible"]],
+      keys: [["line a", "measured"], ["line hull", "achievable"], ["dashed", "at random"], ["area", "unachievable"]],
       note: "Between thresholds the curve is not straight: false positives, not precision, grow evenly. "
         + "The achievable curve picks its thresholds on these same cases and looks better than it is.",
     });
@@ -34,7 +34,7 @@ export class PrCard {
       yAxis: unitAxis(colours, "Precision", { nameGap: 34 }),
       tooltip: tooltip(colours, (found) => readOut(found, "Recall", "Precision")),
       series: [
-        line("impossible", leastPrecision(prevalence), colours.region,
+        line("unachievable", leastPrecision(prevalence), colours.region,
           { lineStyle: { width: 0 }, areaStyle: { color: colours.region, opacity: 1 } }),
         line("at random", [[0, prevalence], [1, prevalence]], colours.muted,
           { lineStyle: { width: 1.2, type: [5, 4] } }),

@@ -20,7 +20,6 @@ export class Plot {
   /** `signal` ends it. */
   constructor(element, signal) {
     this.element = element;
-    element.setAttribute("role", "img");
     const again = () => this.paint();
     const sized = new ResizeObserver(() => { this.chart?.resize(); again(); });
     sized.observe(element);
@@ -35,6 +34,7 @@ export class Plot {
   /** Draw what `build(colours, width)` returns, an ECharts option; `label` says it in words. */
   async draw(label, build) {
     this.build = build;
+    this.element.setAttribute("role", "img");
     this.element.setAttribute("aria-label", label);
     library ??= import("./vendor/echarts/echarts.esm.min.js");
     const { init } = await library;

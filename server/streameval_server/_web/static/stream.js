@@ -18,7 +18,6 @@ const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
 const MAX_POINTS = 2048;
 const BINS = 40;
-const RETENTION_S = 30 * 86_400;
 
 export class StreamView {
   constructor(root, route, context) {
@@ -239,9 +238,8 @@ export class StreamView {
   }
 
   async loadTimeline() {
-    const now = Date.now();
     const typicalS = await this.typicalDelayS();
-    const ends = between(this.window) ?? [new Date(now - 1000 * (seconds(this.window) ?? RETENTION_S)), new Date(now)];
+    const ends = await this.span();
     let found = await this.loadRows(...ends, typicalS);
     // Where cases came only lately a finer step shows more of them.
     if (found.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
@@ -249,6 +247,19 @@ export class StreamView {
     const isDrawn = found.rows.filter((each) => each.value.value !== undefined).length > 1;
     this.timeline.element.hidden = !isDrawn;
     if (isDrawn) this.timeline.draw(found.rows);
+  }
+
+  /** What is covered, by the server's clock; of all time what panes are kept for. */
+  async span() {
+    const { window } = this.snapshot;
+    if (window) return [new Date(window.startTime), new Date(window.endTime)];
+    const { settings } = await this.describe();
+    const now = Date.now();
+    return [new Date(now - 1000 * Number.parseFloat(settings.retention)), new Date(now)];
+  }
+
+  async describe() {
+    return (await get(streamPath(this.name), {}, this.asking)).stream;
   }
 
   async loadRows(start, end, typicalS) {
@@ -266,8 +277,8 @@ export class StreamView {
   }
 
   async loadSegments() {
-    const described = await get(streamPath(this.name), {}, this.asking);
-    if (!described.stream.settings.segmentKeys.length) {
+    const { settings } = await this.describe();
+    if (!settings.segmentKeys.length) {
       this.segments.undeclared(this.name);
       return;
     }
