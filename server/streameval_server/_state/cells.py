@@ -118,13 +118,15 @@ class Cells:
 
     def add(self, change: ScoreCounts) -> int:
         """Add cases; return by how much memory grew. O(1), amortised O(log n) a case."""
-        before = self.memory_bytes
+        size = len(change)
         self._frozen = None
         self._pending.append(change)
-        self._waiting += len(change)
-        if self._waiting > max(_LEAST, _SHARE * len(self._state.counts)):
-            self.state()
-        return self.memory_bytes - before
+        self._waiting += size
+        if self._waiting <= _LEAST or self._waiting <= _SHARE * len(self._state.counts):
+            return _ENTRY_BYTES * size
+        before = self.memory_bytes
+        self.state()
+        return self.memory_bytes - before + _ENTRY_BYTES * size
 
     def miss(self, positives: int, negatives: int) -> None:
         """Add references that were never scored."""
