@@ -92,8 +92,8 @@ class Metrics:
     async def _answer(self, passing: Passing) -> Response:
         view = await self._fresh(current_access().streams)
         encode, kind = choose_encoder(passing.request.headers.get("accept", ""))
-        told = _Told(self._registry, [*self._families(view)])
-        text = await asyncio.to_thread(encode, told)
+        # Beside the event loop: there may be thousands of lines.
+        text = await asyncio.to_thread(lambda: encode(_Told(self._registry, self._families(view))))
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
     async def _fresh(self, streams: tuple[str, ...] | None) -> _View:
@@ -128,7 +128,7 @@ class Metrics:
 class _Told:
     """A registry and what was found besides, as the exposition wants it."""
 
-    def __init__(self, registry: CollectorRegistry, families: list[Metric]) -> None:
+    def __init__(self, registry: CollectorRegistry, families: Iterator[Metric]) -> None:
         self._registry = registry
         self._families = families
 

@@ -3,7 +3,7 @@
 Each stream has so many series at most, so a limit on series is one on streams: the
 first by name are shown, and a gauge says how many are not. What did not change since
 it was asked for costs its copying: answers are kept by the parts that they were made
-of, and a comparison by the snapshots of its sides.
+of, and a comparison for as long as the stream and the recent window stay the same.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _STREAMS = "streameval.v1.StreamService"
 
 @dataclass(slots=True)
 class _Known:
-    """One stream, and its comparison for as long as its sides stay the same."""
+    """One stream, and its comparison for as long as it stays the same."""
 
     recent: types_pb2.Snapshot
     whole: types_pb2.Snapshot
-    sides: bytes
+    state: bytes
     difference: types_pb2.Metric | None
 
 
@@ -114,14 +114,15 @@ class StreamMetrics:
 
     async def _stream(self, name: str, before: _Known | None) -> _Known:
         recent, reference = self._selection(name, 1), self._selection(name, REFERENCE_WINDOWS)
-        sides = [await self._asked(recent), await self._asked(reference)]
+        now = await self._asked(recent)
         whole = await self._asked(types_pb2.Selection(stream=name), anytime=True)
-        state = _without_revisions(*sides)
-        if before is not None and before.sides == state:
+        # Both windows end at the clock's pane and move together.
+        state = _without_revisions(now, whole)
+        if before is not None and before.state == state:
             difference = before.difference
         else:
             difference = await self._difference(recent, reference)
-        return _Known(sides[0], whole, state, difference)
+        return _Known(now, whole, state, difference)
 
     def _selection(self, name: str, windows: int) -> types_pb2.Selection:
         selection = types_pb2.Selection(stream=name)
