@@ -11,7 +11,8 @@ Its layers, from the caller inwards:
   revision, with its answers cached.
 
 It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
-``streameval.display`` and the server, ``streameval_server``, are extras.
+``streameval.display``, ``streameval.spark`` and the server, ``streameval_server``,
+are extras.
 """
 
 from streameval._certainty.compare import Comparison, compare, holm

@@ -12,10 +12,11 @@ import pytest
 from streameval import Evaluator, InvalidInputError
 from streameval._snapshot import FIGURES
 
-from .conftest import counted, frame, fraud
+from .conftest import counted, frame, fraud, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SCHEMA = "model string, country string, score double, label boolean, minute long"
 WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
@@ -149,6 +150,22 @@ def test_figures_by_name(spark: Any) -> None:
     assert by_model["q"].brier_score is None
     assert by_model["q"].reasons == {"brier_score": "NOT_PROBABILITIES"}
     assert by_model["q"].maximum_f_measure == 1.0
+
+
+def test_rows_that_change_between_passes_are_noticed(spark: Any, tmp_path: Path) -> None:
+    """A DataFrame that does not give the same rows twice gets an error, not a figure."""
+    from pyspark.errors import PythonException
+
+    from streameval.spark import evaluate
+
+    scores = np.arange(100) / 8 + 10
+    labels = scores > 14
+    write_json(tmp_path / "0.json", {"score": scores, "label": labels})
+    df = spark.read.schema("score double, label boolean").json(str(tmp_path))
+    found = evaluate(df, score="score", label="label", shards=4)
+    (tmp_path / "0.json").write_text((tmp_path / "0.json").read_text().replace("14.", "18."))
+    with pytest.raises(PythonException, match="shards must follow one another"):
+        found.collect()
 
 
 def test_empty_has_no_groups(spark: Any) -> None:
