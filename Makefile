@@ -1,4 +1,4 @@
-# make demo    environment, server, a real model's predictions, live AUC-PR
+# make demo    environment, server, a real model's predictions, live AUC-PR; DEMO_STAY=1 leaves it up
 # make test    every test, against the built wheel
 # make check   lint, types, proto, stubs
 # make docs    the site, in docs/_build/html
