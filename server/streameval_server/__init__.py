@@ -3,6 +3,7 @@
 ::
 
     _grpc        services: translate, nothing else
+    _web         the same over HTTP; the page; metrics
     _process     threads around the core, SQLite, settings, logs
     _queries     answers from immutable views
     _core        sessions, committer, applier, engine: no threads, clocks or sockets
@@ -20,11 +21,13 @@ from streameval_server._process.configuration import Configuration, configure
 from streameval_server._process.lock import DataDirectoryInUseError
 from streameval_server._process.runtime import ServerFailedError
 from streameval_server._process.serve import run, serve
+from streameval_server._process.service import Addresses
 from streameval_server._process.settings import Settings, SettingsError, default_data_directory
 from streameval_server._queries.then import snapshot_then
 from streameval_server._security.tokens import create_token
 
 __all__ = [
+    "Addresses",
     "Configuration",
     "DataDirectoryInUseError",
     "Limits",

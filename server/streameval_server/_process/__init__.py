@@ -1,6 +1,6 @@
 """The process around the core: threads, the disk, settings, logs.
 
-- `runtime`, `threads`, `answering`: who runs what.
+- `service`: gRPC and HTTP as one. `runtime`, `threads`, `answering`: who runs what.
 - `sqlite_log`: the log and its checkpoints on disk; `lock` keeps others out.
 - `configuration`, `settings`, `logs`, `serve`: from the command line to an exit.
 """

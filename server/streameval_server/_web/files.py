@@ -6,6 +6,7 @@ path of the disk.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import mimetypes
@@ -54,13 +55,13 @@ class Files:
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""
-        return self._response(request, "index.html")
+        return await self._response(request, "index.html")
 
     async def file(self, request: Request) -> Response:
         """Answer with the file that the path names."""
-        return self._response(request, request.path_params["path"])
+        return await self._response(request, request.path_params["path"])
 
-    def _response(self, request: Request, path: str) -> Response:
+    async def _response(self, request: Request, path: str) -> Response:
         file = self._files.get(path)
         if file is None:
             return refusal(RequestError(Code.NOT_FOUND, "there is no such file", reason="NO_FILE"))
@@ -69,7 +70,7 @@ class Files:
             return Response(status_code=304, headers=headers)
         content = file.content
         if file.compresses and "gzip" in request.headers.get("accept-encoding", ""):
-            content = file.compressed
+            content = await asyncio.to_thread(lambda: file.compressed)
             headers["content-encoding"] = "gzip"
         return Response(content, headers=headers, media_type=file.kind)
 
