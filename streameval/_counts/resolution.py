@@ -42,6 +42,8 @@ MIN_BITS = -11
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
+_LARGEST = np.finfo(np.float64).max
+_MANTISSA_BITS = 52
 _HALF_KEY = np.int64(0x3FE0_0000_0000_0000)
 
 
@@ -87,7 +89,10 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
     if scale == "probability":
         _check_probabilities(scores)
         return _quantise_probability(scores, _dropped(bits))
-    return _from_key(_floor(_to_key(scores), _dropped(bits)))
+    dropped = _dropped(bits)
+    if dropped <= _MANTISSA_BITS:
+        return _lower_edges(scores, dropped)
+    return _from_key(_floor(_to_key(scores), dropped))
 
 
 def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
@@ -231,6 +236,23 @@ def _quantise_probability(scores: FloatArray, dropped: int) -> FloatArray:
     complement = 1.0 - np.maximum(scores, 0.5)
     ceiling = -np.maximum(_floor(-_to_key(complement), dropped), -_HALF_KEY)
     return np.where(scores < 0.5, low, 1.0 - _from_key(ceiling))
+
+
+def _lower_edges(scores: FloatArray, dropped: int) -> FloatArray:
+    """Return the floors of keys, without keys: a few passes over the bits of the doubles.
+
+    A magnitude is cut off above zero and rounded up below it; a carry goes into
+    the exponent, and no further than infinity, as long as only mantissa bits go.
+    """
+    raw = scores.view(np.int64)
+    last = np.int64((1 << dropped) - 1)
+    edges = np.right_shift(raw, 63, out=np.empty_like(raw))  # all ones below zero
+    edges &= last
+    edges += raw
+    edges &= ~last
+    lower = edges.view(np.float64)
+    lower += 0.0  # -0.0 becomes 0.0
+    return np.maximum(lower, -_LARGEST, out=lower)
 
 
 def _to_key(values: FloatArray) -> IntArray:
