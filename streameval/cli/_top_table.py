@@ -167,7 +167,8 @@ def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
         (7, again, _Column("new/s", 6, _rate)),
     ]
     chosen: list[int] = []
-    left = width - _LEAST_NAME
+    longest = max(len(line.row.name) for line in lines)
+    left = width - max(len("stream"), min(longest, _LEAST_NAME))
     for _, there, column in sorted(wanted, key=lambda each: each[0]):
         if there and (left >= column.width + _GAP or not chosen):
             chosen.append(id(column))
