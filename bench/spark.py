@@ -183,6 +183,8 @@ def main() -> None:
                         lambda settings=settings, size=size: work(scratch / str(size), **settings),
                         repeats,
                     )
+                    took = f"{taken[place, way, size]:.2f} s"
+                    print(f"{place}, {way}, {size:,} rows: {took}", file=sys.stderr, flush=True)
 
         measure("in process", in_process)
         with cluster(scratch) as url:
