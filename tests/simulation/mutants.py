@@ -194,13 +194,6 @@ MUTANTS = [
         "pass\n    self._manifest = None if manifest is None else Manifest.from_bytes(manifest)",
     ),
     Mutant(
-        "a manifest is believed although its parts were not written",
-        Committer,
-        "_fail",
-        "self._writer.tried",
-        "self._writer._manifest",
-    ),
-    Mutant(
         "a checkpoint forgets which ids went",
         TrackedTable,
         "drop",

@@ -125,10 +125,7 @@ class Server(Process):
         world.tally["crashes"] += 1
         self._die()
         self.disk.crash(power=power)
-        if world.trouble(world.plan.rot):
-            world.trace("disk", "rots")
-            self.disk.rot()
-        world.soon(self.start)
+        self._lie()
 
     def _die(self) -> None:
         super().crash()
@@ -143,6 +140,13 @@ class Server(Process):
         calls, self._calls = self._calls, []
         for call in calls:
             call.answer(_UNAVAILABLE)
+
+    def _lie(self) -> None:
+        """Be dead for a while; its disk may rot meanwhile."""
+        if self.world.trouble(self.world.plan.rot):
+            self.world.trace("disk", "rots")
+            self.disk.rot()
+        self.world.soon(self.start)
 
     def stop(self) -> None:
         """Stop in an orderly way: everything that was queued is durable afterwards."""
@@ -173,7 +177,7 @@ class Server(Process):
         self._answer_calls()
         self.world.trace(self.name, "has stopped, %s", core.committer.state)
         self._die()
-        self.world.soon(self.start)
+        self._lie()
 
     def compact(self) -> None:
         """Let the log begin anew at a checkpoint."""
