@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
+from streameval.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    ingest_pb2,
+    ingest_pb2_grpc,
+    query_pb2,
+    query_pb2_grpc,
+    types_pb2,
+)
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.engine import Engine
 from streameval_server._core.errors import StorageError
@@ -92,6 +100,14 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
             assert (await anext(watch)).status == NOT_SERVING
             with pytest.raises(grpc.RpcError, match="connect again and go on from where it says"):
                 await ingest.IngestBatch(two)
+            # It says why, and shortens no log meanwhile.
+            admin = admin_pb2_grpc.AdminServiceStub(channel)
+            status = await admin.GetServerStatus(admin_pb2.GetServerStatusRequest())
+            assert (status.serving, status.problem) == (False, "the disk is sick")
+            assert status.warnings[0] == ("commits fail, nothing is acknowledged: the disk is sick")
+            with pytest.raises(grpc.RpcError) as caught:
+                await admin.CompactLog(admin_pb2.CompactLogRequest())
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             # What was visible still is.
             query = query_pb2_grpc.QueryServiceStub(channel)
             selection = types_pb2.Selection(stream="s", min_revision=1)

@@ -2,5 +2,7 @@
 
 - `service`: gRPC and HTTP as one. `runtime`, `threads`, `answering`: who runs what.
 - `sqlite_log`: the log and its checkpoints on disk; `lock` keeps others out.
+- `server_status`, `commit_times`, `backup`: of a server that runs; `verification`,
+  `restoring`, `offline`: of a data directory without one.
 - `configuration`, `settings`, `logs`, `serve`: from the command line to an exit.
 """

@@ -3,5 +3,5 @@
 - `stream_state` is one stream: `counts` (`binning`, `slice_table`, `store`, `cells`,
   `pane_content`) and `joins`, with `segments` numbered and `stream_settings` obeyed.
 - `coverage`, `delays`: how much of the truth was seen, and how late.
-- `views`: what queries read, immutable.
+- `views`: what queries read, immutable; `stream_file`: a stream to take elsewhere.
 """
