@@ -9,8 +9,7 @@ from streameval_server import Limits, Settings, run
 from streameval_server._core.entries import LogRow
 from streameval_server._process.sqlite_log import SqliteStorage
 
-CAPACITY = 8_000_000
-LIMITS = Limits(max_queue_bytes=1 << 20, max_inflight_bytes=256 << 10, max_commit_bytes=128 << 10)
+LIMITS = Limits(max_queue_bytes=512 << 10, max_inflight_bytes=256 << 10, max_commit_bytes=128 << 10)
 
 at_once = SqliteStorage.append
 
@@ -18,7 +17,7 @@ at_once = SqliteStorage.append
 def append(storage: SqliteStorage, rows: Sequence[LogRow]) -> None:
     """Write, and take as long as a slow disk would."""
     at_once(storage, rows)
-    time.sleep(sum(len(row.payload) for row in rows) / CAPACITY)
+    time.sleep(sum(len(row.payload) for row in rows) / int(sys.argv[2]))
 
 
 if __name__ == "__main__":

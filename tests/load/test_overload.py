@@ -15,7 +15,6 @@ from streameval.client import AsyncClient, Client, RowsLostError
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
 from .conftest import batch, counted, resident_while, retry_delay_s
-from .serve_slow import CAPACITY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from .conftest import Process
 
 SLOW_SERVER = str(Path(__file__).parent / "serve_slow.py")
+CAPACITY = 8_000_000
+"""Bytes a second that the slow server's disk takes."""
+
 SECONDS = 10
 BOUND = 40 << 20
 """The queue, the lag of what applies, and what an allocator keeps."""
@@ -78,7 +80,7 @@ async def offer(address: str, found: Outcome) -> None:
 
 def test_twice_the_capacity(start: Callable[..., Process], disk: Path) -> None:
     """Memory stays flat; callers are asked to come later; what was acked counts, and no more."""
-    server = start(SLOW_SERVER, str(disk))
+    server = start(SLOW_SERVER, str(disk), str(CAPACITY))
     with Client(server.address) as client:
         client.stream("quiet").add_case(True, 0.5)
     found = Outcome()
@@ -99,40 +101,41 @@ def test_twice_the_capacity(start: Callable[..., Process], disk: Path) -> None:
 
 def test_streams_that_fill_the_queue_together(start: Callable[..., Process], disk: Path) -> None:
     """Those that find it full end with a delay, and resume where they were: all counts once."""
-    server = start(SLOW_SERVER, str(disk))
+    server = start(SLOW_SERVER, str(disk), str(CAPACITY // 8))
     batches = [batch("shared", number) for number in range(60)]
     for number, each in enumerate(batches, 1):
         each.sequence = number
 
-    async def produce(channel: grpc.aio.Channel, producer: str) -> int:
+    async def produce(channel: grpc.aio.Channel, producer: str) -> tuple[int, int]:
         stub = ingest_pb2_grpc.IngestServiceStub(channel)
-        refused = acked = 0
+        refused = acked = revision = 0
         opened = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer=producer, epoch=1))
         while acked < len(batches):
             call = stub.Ingest()
             try:
                 await call.write(opened)
-                last = (await call.read()).resume.last_sequence
+                resume = (await call.read()).resume
+                last, revision = resume.last_sequence, resume.revision
                 assert last >= acked
                 for each in batches[last:]:
                     await call.write(ingest_pb2.IngestRequest(batch=each))
                 await call.done_writing()
                 while (answer := await call.read()) is not grpc.aio.EOF:
-                    acked = answer.ack.last_sequence
+                    acked, revision = answer.ack.last_sequence, answer.ack.revision
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
                 assert retry_delay_s(await call.trailing_metadata()) == 1.0
                 refused += 1
                 await asyncio.sleep(0.2)  # sooner than it was asked to: that is its right
-        return refused
+        return refused, revision
 
-    async def scenario() -> list[int]:
+    async def scenario() -> list[tuple[int, int]]:
         async with grpc.aio.insecure_channel(server.address) as channel:
             return await asyncio.gather(*(produce(channel, f"p{i}") for i in range(8)))
 
-    refused = asyncio.run(scenario())
+    refused, revisions = zip(*asyncio.run(scenario()), strict=True)
     assert sum(refused) > 0
-    assert counted(server.address, "shared") == 8 * 60 * 1_000
+    assert counted(server.address, "shared", max(revisions)) == 8 * 60 * 1_000
     assert server.terminate() == (0, "")
 
 
@@ -141,7 +144,7 @@ def test_the_client_drops_and_counts_or_slows_down(
     start: Callable[..., Process], disk: Path, when_full: str
 ) -> None:
     """What it took is durable in the end; what it did not take, it counted."""
-    server = start(SLOW_SERVER, str(disk))
+    server = start(SLOW_SERVER, str(disk), str(CAPACITY))
     rng = np.random.default_rng(1)
     scores, labels = rng.normal(size=5_000), rng.random(5_000) < 0.1
     rounds = 100  # 4.5 MB, more than the client may keep and the server can take meanwhile
@@ -165,20 +168,20 @@ def test_asyncio_clients_that_fill_the_queue_together(
     start: Callable[..., Process], disk: Path
 ) -> None:
     """A stream that ends while they write gives no batch up: all is counted, once."""
-    server = start(SLOW_SERVER, str(disk))
-    scores = np.random.default_rng(1).normal(size=100_000)
+    server = start(SLOW_SERVER, str(disk), str(CAPACITY // 32))
+    scores = np.random.default_rng(1).normal(size=28_000)
     labels = scores > 1
 
-    async def produce() -> int:
+    async def produce() -> tuple[int, int]:
         async with AsyncClient(server.address) as client:
             client.stream("async").add_cases(labels=labels, scores=scores)
-            await client.flush(timeout=60)
-            return client.statistics().connections
+            revision = await client.flush(timeout=60)
+            return client.statistics().connections, revision
 
-    async def scenario() -> list[int]:
+    async def scenario() -> list[tuple[int, int]]:
         return await asyncio.gather(*(produce() for _ in range(8)))
 
-    connections = asyncio.run(scenario())
+    connections, revisions = zip(*asyncio.run(scenario()), strict=True)
     assert sum(connections) > 8
-    assert counted(server.address, "async") == 8 * scores.size
+    assert counted(server.address, "async", max(revisions)) == 8 * scores.size
     assert server.terminate() == (0, "")
