@@ -23,7 +23,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +46,9 @@ SCENES: tuple[tuple[tuple[str, ...], str], ...] = (((), ""), ((ABANDONED,), ""),
 
 COUNT = "close.before=count"
 """Only counts; what is armed makes all failpoints count."""
+
+MOST_CPU_S = 0.06
+"""A life takes about this much time of a processor."""
 
 REVISION_BYTES = 8
 
@@ -91,9 +93,9 @@ class Case:
         failpoints.arm("")
         return errors + run.failures + (core.committer.state is State.FAILED)
 
-    def run_killed_after(self, acks: int, delay_s: float) -> bool:
-        """Kill it so long after so many acks; return whether it was still alive."""
-        ended = self.life("", kill_after=(acks, delay_s))
+    def run_killed_after(self, cpu_s: float) -> bool:
+        """Kill it after so much work; return whether it had not ended by then."""
+        ended = self.life("", cpu_s)
         self.check()
         return os.WIFSIGNALED(ended)
 
@@ -111,22 +113,19 @@ class Case:
     def _ack(self, revision: int) -> None:
         self._acked = max(self._acked, revision)
 
-    def life(self, spec: str, kill_after: tuple[int, float] | None = None) -> int:
+    def life(self, spec: str, cpu_s: float = 0.0) -> int:
         """Work in a process of its own; return how it ended, having noted its acks."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             os.close(reading)
+            # The kernel ends it then, wherever it is: nobody handles SIGPROF.
+            signal.setitimer(signal.ITIMER_PROF, cpu_s)
             self._live(spec, writing)
         os.close(writing)
-        acks = 0
         with os.fdopen(reading, "rb") as pipe:
             while data := pipe.read(REVISION_BYTES):
                 self._ack(int.from_bytes(data, "little"))
-                acks += 1
-                if kill_after is not None and acks == kill_after[0]:
-                    time.sleep(kill_after[1])
-                    os.kill(child, signal.SIGKILL)
         return os.waitpid(child, 0)[1]
 
     def _live(self, spec: str, acks: int) -> None:
@@ -242,10 +241,9 @@ class Sweep:
                 self.failed += 1
 
     def kill_at_random(self, times: int) -> None:
-        """Kill at so many random moments."""
+        """Kill at so many random moments, as measured by the work that was done."""
         for _ in range(times):
-            acks, delay_s = self._rng.randrange(1, 60), self._rng.random() * 0.004
-            self.at_random += self.case().run_killed_after(acks, delay_s)
+            self.at_random += self.case().run_killed_after(self._rng.uniform(0.002, MOST_CPU_S))
 
 
 def scratch() -> Iterator[Path]:

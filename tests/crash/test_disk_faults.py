@@ -65,6 +65,7 @@ def swept(*options: str) -> dict[tuple[str, str], int]:
     return {(call, what): int(times) for call, what, times in lines}
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("strace")
 def test_one_call_of_each_kind_fails():
     """Once is borne: the log is opened again, and holds what was acked and nothing twice."""
