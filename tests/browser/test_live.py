@@ -180,6 +180,8 @@ def test_a_connection_that_falls_silent_is_made_again(
     page.clock.install()
     page.goto(served.url("stream/churn/weekly?window=all"))
     expect(page.locator("#figure-counts")).to_have_text("400")
-    page.clock.pause_at(time.time() + 3600)  # an hour passes at once, without a word
-    page.clock.resume()
+    with page.expect_request(lambda request: ":watch" in request.url):
+        page.clock.pause_at(time.time() + 3600)  # an hour passes at once, without a word
+        page.clock.resume()
     expect(page.locator("#connection")).to_have_text("Live")
+    expect(page.locator("#banner")).to_be_hidden()

@@ -9,6 +9,7 @@ import { emptyServer } from "./states.js";
 const PAGE = 50;
 const BATCH = 50;
 const STEPS = 24;
+const MANY = 1_000; // names that take more than a page
 const NAMES_GAP_MS = 3_000;
 const FIGURES_GAP_MS = 1_000;
 const FIGURES_MS = 30_000; // streams that are not shown move only so often
@@ -96,10 +97,10 @@ export class StreamsView {
   }
 
   async loadNames() {
-    const [began, names] = [performance.now(), []];
+    const names = [];
     let pageToken = "";
     do {
-      const page = await get("v1/streams", { pageSize: 1000, pageToken }, this.signal);
+      const page = await get("v1/streams", { pageSize: MANY, pageToken }, this.signal);
       names.push(...page.streams.map((each) => each.name));
       pageToken = page.nextPageToken;
     } while (pageToken);
@@ -114,7 +115,7 @@ export class StreamsView {
       this.show();
     }
     if (!this.visible().length) this.context.connection("live"); // nothing to listen to
-    this.names.gapMs = Math.max(NAMES_GAP_MS, 20 * (performance.now() - began)); // 5 % of the time
+    this.names.gapMs = names.length > MANY ? FIGURES_MS : NAMES_GAP_MS;
     this.names.ask(); // streams come and go
   }
 
