@@ -12,7 +12,7 @@ SOURCES := $(shell find streameval server -name '*.py' -o -name '*.pyi' -o -name
            pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
 
-.PHONY: demo test test-heavy check docs stubs bench wheel clean
+.PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "streameval needs Python >= 3.11; set PYTHON=")'
@@ -66,6 +66,10 @@ bench: $(VENV)/.wheel
 	for table in evaluator.py hull.py bounds.py join.py queries.py client.py ingest.py \
 	        "latency.py --quick" "recovery.py --quick" "soak.py --minutes 2 --budget 60"; do \
 	    echo; echo "bench/$$table"; PYTHONPATH=bench $(PY) bench/$$table || exit; done
+
+fuzz: $(VENV)/.test
+	$(PY) -m pip install -q atheris
+	$(PY) bench/fuzz.py --seconds 300
 
 clean:
 	rm -rf $(VENV) .venv-stubs dist build demo-out

@@ -32,6 +32,7 @@ def fuzz(name: str, corpus: Path, options: list[str]) -> None:
     """Fuzz one target; ends the process."""
     import atheris  # noqa: PLC0415 - not everybody has it
 
+    sys.path.insert(0, str(Path(__file__).parent))  # it is not there with PYTHONSAFEPATH
     with atheris.instrument_imports(include=["streameval", "streameval_server"]):
         from fuzz_targets import TARGETS  # noqa: PLC0415 - instrumented as it is imported
 
