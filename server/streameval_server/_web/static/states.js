@@ -26,8 +26,8 @@ export function emptyServer(grpcAddress) {
       "from streameval.client import Client",
       `with Client("${address}"${secured}) as client:`,
       '    stream = client.stream("fraud/v1")',
-      '    stream.log("order-17", 0.93)   # an id and a score, when the model predicts',
-      '    stream.label("order-17", True) # the truth, whenever it arrives',
+      '    stream.log("order-17", 0.93)    # an id and a score',
+      '    stream.label("order-17", True)  # the truth, later',
     ].join("\n")));
 }
 

@@ -59,7 +59,7 @@ export class StreamsView {
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE; this.show(); this.listen(); } });
     fill(this.root,
       h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Streams"), this.summary),
-      h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+      this.filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
         h("div", {}, h("label", { for: "find" }, "Search"), this.search),
         h("div", {}, h("label", { for: "window" }, "Window"), this.window),
         h("div", {}, h("label", { for: "order" }, "Order"), this.order)),
@@ -185,6 +185,7 @@ export class StreamsView {
 
   show() {
     if (this.isBroken) return;
+    this.filters.hidden = this.all?.length === 0;
     if (this.all && !this.all.length) {
       say(this.summary, "");
       this.more.hidden = true;
@@ -253,7 +254,7 @@ export class StreamsView {
       this.names.ask();
       return; // what is known stays, and the banner says that it is old
     }
-    this.isBroken = true;
+    this.isBroken = this.filters.hidden = true;
     this.table = null;
     this.heardKey = null;
     fill(this.list, this.context.failure(error));
