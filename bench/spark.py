@@ -213,18 +213,21 @@ def show(taken: dict[tuple[str, str, int], float], sizes: list[int]) -> None:
     for place in ("local[2]", "two workers"):
         # t = fixed + rows / rate, from the smallest and the largest size.
         small, large = (taken[place, WAYS[0], size] for size in (sizes[0], sizes[-1]))
+        if large < 1.5 * small:
+            console.print(f"{place}: a job of {large:.1f} s is no longer than a small one: no rate")
+            continue
         rate = (sizes[-1] - sizes[0]) / (large - small)
-        fixed = small - sizes[0] / rate
+        fixed = max(0.0, small - sizes[0] / rate)
         alone = rates["in process", WAYS[0], sizes[-1]]
-        cores = alone / (rate / 2)
         console.print(
             f"{place}: {fixed:.1f} s a job and {rate / 2e6:.2f} M rows/s a core, where one process "
-            f"has {alone / 1e6:.2f} M/s: Spark draws level at {cores:.0f} cores"
+            f"has {alone / 1e6:.2f} M/s: Spark draws level at {2 * alone / rate:.0f} cores"
         )
         for many in (8, 32, 128):
-            gain = many * rate / 2 - alone
-            level = fixed / (1 / alone - 2 / (many * rate)) if gain > 0 else float("inf")
-            console.print(f"  with {many} cores it pays from {level / 1e6:,.0f} M rows on")
+            together = many * rate / 2
+            if together > alone:
+                level = fixed / (1 / alone - 1 / together)
+                console.print(f"  with {many} cores it pays from {level / 1e6:,.0f} M rows on")
 
 
 if __name__ == "__main__":
