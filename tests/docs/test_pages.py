@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+# Written by a build of the site, from the commands' own help.
+GENERATED = ROOT / "docs" / "reference-commands.md"
+PAGES = sorted(
+    {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")} - {GENERATED}
+)
 ADDRESS = "127.0.0.1:50051"
 BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -56,10 +60,8 @@ HAVE_EXAMPLES = [
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link and image of a page is a file that is there."""
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
-    generated = {"reference-commands.md"}
-    assert not [
-        link for link in links if link not in generated and not (page.parent / link).exists()
-    ]
+    places = [page.parent / link for link in links]
+    assert not [place for place in places if place != GENERATED and not place.exists()]
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_no_more_often_than_asked() -> None:
             moving = asyncio.ensure_future(keep_moving(runtime))
             revisions = [(await anext(stream)).revision for _ in range(3)]
             assert loop.time() - begun > 0.5
-            assert revisions[2] - revisions[1] > 5
+            assert revisions[2] - revisions[1] > 1
             moving.cancel()
 
     run(scenario)
@@ -254,7 +254,8 @@ def test_many_are_told_of_those_that_moved() -> None:
             runtime.move([Event(True, 0.9, NOW)], "t")
             answer = await coming
             assert told(answer) == ({"t": 3}, [])
-            assert answer.revision == runtime.revision
+            # All of it is included; what came while it was computed may be, too.
+            assert runtime.revision - 1 <= answer.revision <= runtime.revision
             for i in range(5):
                 runtime.move([Event(True, i / 9, NOW)], "t")
             runtime.move([Event(True, 0.9, NOW)])
