@@ -54,8 +54,7 @@ from streameval._values import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from streameval._certainty.cell_orders import BoolArray
-    from streameval._counts.groups import FloatArray, Groups
+    from streameval._counts.groups import BoolArray, FloatArray, Groups
     from streameval._counts.resolution import Scale
     from streameval._counts.view import View
 

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from streameval._counts.exact import dot
 from streameval._counts.resolution import upper_edge
 from streameval._figures.pr_areas import closed_area
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, Groups
+    from streameval._counts.groups import BoolArray, FloatArray, Groups
     from streameval._counts.resolution import Scale
 
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _DIRECT_BELOW = 64
 """Ranks that are summed one by one; from there on the series is exact to a double."""

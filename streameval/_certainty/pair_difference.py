@@ -20,8 +20,9 @@ from streameval._certainty.estimates import influence_of, limits_of
 from streameval._certainty.influence import scatter
 from streameval._certainty.limits import UNDEFINED, Figure
 from streameval._certainty.student import normal_quantile, student_quantile
-from streameval._counts.multiset import Run, ScoreCounts
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
+from streameval._counts.run import Run
 from streameval._counts.state import State
 
 if TYPE_CHECKING:

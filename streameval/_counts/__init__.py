@@ -1,6 +1,7 @@
 """What is counted: a sorted multiset of (score, label), exact or in cells, and its bytes.
 
-- `multiset`: sorted distinct scores with counts, one run for each class.
+- `run`: one class's distinct scores, sorted, with counts; `multiset`: a run for each
+  class and how they interleave; `limit`: how much can be counted.
 - `columns`: what counts as a label, a score and a count; `groups`, `points` and
   `exact` are what figures are computed from, in integers.
 - `ledger`: one immutable `state` and the changes that wait; `view` is what queries

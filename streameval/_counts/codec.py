@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import LIMIT, Run, ScoreCounts
+from streameval._counts.limit import LIMIT
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
+from streameval._counts.run import Run
 from streameval._counts.state import State
 from streameval._frame import Frame, refuse
 

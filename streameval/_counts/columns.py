@@ -24,14 +24,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval._counts.multiset import LIMIT, too_many
+from streameval._counts.limit import LIMIT, too_many
 from streameval._errors import InvalidInputError
 from streameval._values import at_row, is_number, scalar, short, shown, unreadable
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
 
 
 def check_columns(

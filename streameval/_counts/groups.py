@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,8 +55,8 @@ class Groups:
         """Return the same with missed positives as a last group at -inf.
 
         ROC and PR curves, hulls and interpolated areas count the misses as a
-        group; AP, F and the figures of ranked lists do not (design: a missed
-        positive adds nothing). Without missed positives this is ``self``:
+        group; AP, F and the figures of ranked lists do not: a missed positive adds
+        nothing to them. Without missed positives this is ``self``:
         missed negatives alone only raise N. O(G).
         """
         if self.missed_positives == 0:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import LIMIT, NotThereError, Run, ScoreCounts, merge_runs, too_many
+from streameval._counts.limit import LIMIT, too_many
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import NotThereError, Run, merge_runs
 from streameval._errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from streameval._counts.columns import BoolArray
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
 
 PERMITS = 8_192

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import Run, merge_runs
 from streameval._counts.resolution import MAX_BITS
+from streameval._counts.run import Run, merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

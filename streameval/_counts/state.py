@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 
 from streameval._counts.groups import Groups
-from streameval._counts.multiset import LIMIT, NotThereError, Run, ScoreCounts, merge_runs, too_many
+from streameval._counts.limit import LIMIT, too_many
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.points import OperatingPoints
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
+from streameval._counts.run import NotThereError, Run, merge_runs
 from streameval._counts.scatter import merge_cells
 from streameval._errors import InvalidInputError
 from streameval._values import is_number, shown

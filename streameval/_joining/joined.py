@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import LIMIT, too_many
+from streameval._counts.limit import LIMIT, too_many
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._frame import refuse

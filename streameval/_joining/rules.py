@@ -23,7 +23,7 @@ from streameval._errors import InvalidInputError
 from streameval._time.effects import Effect
 
 if TYPE_CHECKING:
-    from streameval._counts.multiset import BoolArray
+    from streameval._counts.groups import BoolArray
     from streameval._time.effects import KindArray
 
 PENDING, NEGATIVE, POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)

@@ -17,7 +17,9 @@ import numpy as np
 from streameval._certainty.estimates import influence_of, value_of
 from streameval._certainty.influence import Influence, negatives_between
 from streameval._certainty.limits import Figure
-from streameval._counts.multiset import LIMIT, Run, ScoreCounts, too_many
+from streameval._counts.limit import LIMIT, too_many
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run
 from streameval._counts.state import State, merge_states, subtract_states
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Counted, Window, not_alike

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from streameval._counts.multiset import LIMIT, too_many
+from streameval._counts.limit import LIMIT, too_many
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._frame import Frame, refuse

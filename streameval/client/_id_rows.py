@@ -9,8 +9,7 @@ from streameval.client._rows import Columns, segment_fields, times_field
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from streameval._counts.columns import BoolArray
-    from streameval._counts.groups import FloatArray
+    from streameval._counts.groups import BoolArray, FloatArray
     from streameval.client._clock import Times
     from streameval.client._segments import Segments
 

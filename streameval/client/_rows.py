@@ -19,8 +19,7 @@ from streameval.v1 import ingest_pb2, types_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._counts.columns import BoolArray
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval.client._clock import Times
     from streameval.client._segments import Segments
 

@@ -22,8 +22,7 @@ from streameval.client._rows import CaseRows
 from streameval.client._segments import of_marks
 
 if TYPE_CHECKING:
-    from streameval._counts.columns import BoolArray
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval.client._clock import Stamps, Times
     from streameval.client._id_rows import IdRows
     from streameval.client._segments import Segments

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from streameval._counts.multiset import EMPTY, NotThereError, Run, ScoreCounts, merge_runs
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import EMPTY, NotThereError, Run, merge_runs
 
 
 def run_of(counts: dict[float, int]) -> Run:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streameval._counts import scatter
-from streameval._counts.multiset import EMPTY, Run, merge_runs
 from streameval._counts.resolution import quantise
+from streameval._counts.run import EMPTY, Run, merge_runs
 from streameval._counts.scatter import merge_cells
 
 LARGEST = np.finfo(np.float64).max

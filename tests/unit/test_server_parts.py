@@ -7,7 +7,8 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
-from streameval._counts.multiset import Run, ScoreCounts
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._errors import CorruptStateError
 from streameval._time.effects import Effect, Effects

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._counts.multiset import LIMIT
+from streameval._counts.limit import LIMIT
 from streameval.v1 import stream_pb2
 from streameval_server._core.batch import batch_of, decode
 from streameval_server._core.catalog import NEW, Known, counted

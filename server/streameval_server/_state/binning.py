@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import EMPTY, Run, ScoreCounts
+from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
+from streameval._counts.run import EMPTY, Run
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.columns import BoolArray
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.effects import CodeArray
 

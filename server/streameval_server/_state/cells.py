@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import EMPTY, Run, ScoreCounts
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import EMPTY, Run
 from streameval._counts.scatter import merge_cells
 from streameval._counts.state import merge_states
 from streameval._evaluator import Evaluator

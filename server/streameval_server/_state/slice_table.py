@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import EMPTY, Run, ScoreCounts
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.run import EMPTY, Run
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import streameval
-from streameval._counts.multiset import LIMIT
+from streameval._counts.limit import LIMIT
 from streameval._errors import CorruptStateError, StreamEvalError
 from streameval._frame import Frame
 from streameval._names import id_problem

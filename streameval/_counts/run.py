@@ -1,0 +1,240 @@
+"""One class's scores: sorted, distinct, each with its multiplicity.
+
+Guarantee: a run is immutable and has one normal form. Adding, removing and merging
+are the same operation, a signed merge, and give a new run.
+
+Cost: 8 B for each distinct score, 16 B once any score repeats. Merging d scores
+into n is O(d log d + n), with passes at memory speed (0.5 ms for a million).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+
+_FEW = 100
+"""A run this many times shorter than the other is inserted; else both are merge-sorted."""
+
+_NO_SCORES: FloatArray = np.empty(0)
+_NO_SCORES.flags.writeable = False
+
+
+class NotThereError(Exception):
+    """A signed merge would leave a score with fewer cases than none."""
+
+    def __init__(self, score: float) -> None:
+        super().__init__(f"no case of score {score} is left to remove")
+        self.score = score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One class's scores: ascending, distinct, each with its multiplicity.
+
+    Attributes
+    ----------
+    scores : float64[n]
+        Finite, strictly ascending, without -0.0; read-only.
+    counts : int64[n] or None
+        How many cases stand at each score, at least 1 (or signed, in a change
+        that is to be merged); None while all are 1.
+    total : int
+        The sum of the counts.
+
+    Examples
+    --------
+    >>> run = Run.of(np.array([0.5, 0.25, 0.5]))
+    >>> run.scores, run.counts, run.total
+    (array([0.25, 0.5 ]), array([1, 2]), 3)
+    """
+
+    scores: FloatArray
+    counts: IntArray | None
+    total: int
+
+    @classmethod
+    def of(cls, scores: FloatArray, counts: IntArray | None = None) -> Run:
+        """Build a run from scores in any order. O(n log n).
+
+        Parameters
+        ----------
+        scores : float64[n]
+            Finite; -0.0 is taken as 0.0.
+        counts : int64[n] or None
+            Multiplicity of each row; None means 1 each. Rows whose counts
+            cancel leave nothing.
+        """
+        scores = scores + 0.0  # a copy that nobody else holds, and -0.0 becomes 0.0
+        if counts is None:
+            scores.sort()
+            return _grouped(scores, None)
+        order = np.argsort(scores)
+        return _grouped(scores[order], counts[order])
+
+    @classmethod
+    def of_ordered(cls, scores: FloatArray, counts: IntArray | None = None) -> Run:
+        """Build a run from ascending scores, which may repeat; they become the run's. O(n)."""
+        return _grouped(scores, counts)
+
+    @classmethod
+    def of_distinct(cls, scores: FloatArray, counts: IntArray) -> Run:
+        """Build a run from strictly ascending scores and their counts; it keeps them. O(n)."""
+        return _run(scores, counts)
+
+    def __len__(self) -> int:
+        return self.scores.size
+
+    def count_of(self, score: float) -> int:
+        """Return how many cases stand at `score`. O(log n)."""
+        at = int(np.searchsorted(self.scores, score))
+        if at == self.scores.size or self.scores[at] != score:
+            return 0
+        return 1 if self.counts is None else int(self.counts[at])
+
+    def cumulative(self) -> IntArray | None:
+        """Return counts of all scores before each index, n + 1 of them.
+
+        None where that is the index itself, because all counts are 1. O(n).
+        """
+        if self.counts is None:
+            return None
+        below = np.zeros(self.counts.size + 1, dtype=np.int64)
+        np.cumsum(self.counts, out=below[1:])
+        return below
+
+    def multiplicities(self) -> IntArray:
+        """Return how many cases stand at each score, also while all are 1. O(n) then."""
+        return np.ones(self.scores.size, dtype=np.int64) if self.counts is None else self.counts
+
+    def merged(self, change: Run) -> Run:
+        """Return the sum of both signed runs; scores that come to nothing go. O(n + d)."""
+        if not change.scores.size:
+            return self
+        if not self.scores.size:
+            return change
+        if self.counts is None and change.counts is None and len(change) * _FEW > len(self):
+            # Two sorted runs without multiplicities: a merge sort's last step.
+            scores = np.concatenate((self.scores, change.scores))
+            scores.sort(kind="stable")
+            return _grouped(scores, None)
+        if len(change) > len(self):
+            return _inserted(change, self)
+        return _inserted(self, change)
+
+    def negated(self) -> Run:
+        """Return the change that takes all of this away. O(n)."""
+        return Run(self.scores, -self.multiplicities(), -self.total)
+
+    def _check(self) -> None:
+        """Assert everything that must hold. O(n)."""
+        assert self.scores.dtype == np.float64, self.scores.dtype
+        assert self.scores.ndim == 1, self.scores.shape
+        assert not self.scores.flags.writeable
+        assert np.isfinite(self.scores).all(), self.scores
+        assert (self.scores[1:] > self.scores[:-1]).all(), self.scores
+        assert not np.signbit(self.scores[self.scores == 0.0]).any(), "-0.0 is stored"
+        if self.counts is None:
+            assert self.total == self.scores.size, (self.total, self.scores.size)
+            return
+        assert self.counts.dtype == np.int64, self.counts.dtype
+        assert self.counts.shape == self.scores.shape, (self.counts.shape, self.scores.shape)
+        assert not self.counts.flags.writeable
+        assert (self.counts >= 1).all(), self.counts
+        assert (self.counts > 1).any(), "counts that are all 1 are stored"
+        assert self.total == sum(self.counts.tolist()), self.total
+
+
+EMPTY = Run(_NO_SCORES, None, 0)
+"""No scores."""
+
+
+def merge_runs(runs: Sequence[Run]) -> Run:
+    """Return the sum of many runs at once.
+
+    One sort of all scores, not one merge after the other: sixty runs of 16,000
+    cells take milliseconds. O(S log S) for S scores in all.
+    """
+    runs = [run for run in runs if run.scores.size]
+    if len(runs) <= 2:
+        return EMPTY if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
+    union = np.concatenate([run.scores for run in runs])
+    union.sort()
+    if all(run.counts is None for run in runs):
+        return _grouped(union, None)
+    union = union[_firsts(union)]
+    counts = np.zeros(union.size, dtype=np.int64)
+    for run in runs:
+        # A run's scores are distinct, so no index occurs twice.
+        counts[np.searchsorted(union, run.scores)] += 1 if run.counts is None else run.counts
+    return _run(union, counts)
+
+
+def found(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
+    """Return where each wanted score is, or belongs, and whether it is there."""
+    at = np.searchsorted(ordered, wanted)
+    if not ordered.size:
+        return at, np.zeros(at.size, dtype=np.bool_)
+    return at, ordered[np.minimum(at, ordered.size - 1)] == wanted
+
+
+def _run(scores: FloatArray, counts: IntArray | None) -> Run:
+    """Return the run of ascending distinct scores, in its one normal form."""
+    if counts is not None:
+        if (counts == 1).all():
+            counts = None
+        else:
+            counts.flags.writeable = False
+    scores.flags.writeable = False
+    # The limit on counts is checked before they come here: the sum fits int64.
+    return Run(scores, counts, scores.size if counts is None else int(counts.sum()))
+
+
+def _firsts(ordered: FloatArray) -> IntArray:
+    """Return where each distinct value of an ascending array begins."""
+    new = np.empty(ordered.size, dtype=np.bool_)
+    new[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return np.flatnonzero(new)
+
+
+def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
+    """Return the run of ascending scores with repetitions; sums that are 0 go."""
+    if counts is None and (ordered[1:] != ordered[:-1]).all():
+        return _run(ordered, None)
+    if not ordered.size:
+        return EMPTY
+    firsts = _firsts(ordered)
+    if counts is None:
+        return _run(ordered[firsts], np.diff(firsts, append=ordered.size))
+    sums = np.add.reduceat(counts, firsts)
+    kept = sums != 0
+    return _run(ordered[firsts[kept]], sums[kept])
+
+
+def _inserted(into: Run, change: Run) -> Run:
+    """Return the sum of two runs, walking the shorter through the longer."""
+    at, there = found(into.scores, change.scores)
+    added = change.multiplicities()
+    counts = into.counts
+    if there.any():
+        counts = into.multiplicities().copy()
+        counts[at[there]] += added[there]
+    scores = into.scores
+    if not there.all():
+        absent = ~there
+        scores = np.insert(scores, at[absent], change.scores[absent])
+        if counts is not None or change.counts is not None:
+            counts = np.insert(
+                into.multiplicities() if counts is None else counts, at[absent], added[absent]
+            )
+    if counts is not None and (counts == 0).any():
+        kept = counts != 0
+        scores, counts = scores[kept], counts[kept]
+    return _run(scores, counts)
