@@ -1,7 +1,8 @@
 """The process around the core: threads, the disk, settings, logs.
 
 - `service`: gRPC and HTTP as one. `runtime`, `threads`, `answering`: who runs what.
-- `sqlite_log`: the log and its checkpoints on disk; `lock` keeps others out.
+- `sqlite_log`: the log and its checkpoints on disk, with `wal_copier` beside it; `lock`
+  keeps others out.
 - `server_status`, `commit_times`, `backup`: of a server that runs; `verification`,
   `restoring`, `offline`: of a data directory without one.
 - `configuration`, `settings`, `logs`, `serve`: from the command line to an exit.
