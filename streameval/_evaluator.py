@@ -23,7 +23,8 @@ import numpy as np
 from streameval._counts import codec
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._counts.ledger import PERMITS, Ledger, not_there
-from streameval._counts.state import State, empty_state, merge_states
+from streameval._counts.state import State, empty_state
+from streameval._counts.sums import merge_states
 from streameval._queries import At, EvaluatorQueries
 from streameval._snapshot import Snapshot, take_snapshot
 

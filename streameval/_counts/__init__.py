@@ -5,7 +5,7 @@
 - `columns`: what counts as a label, a score and a count; `groups`, `points` and
   `exact` are what figures are computed from, in integers.
 - `ledger`: one immutable `state` and the changes that wait; `view` is what queries
-  read of it.
+  read of it. `sums`: many states merged, a part taken from a whole.
 - `resolution`, `scatter`: scores reduced to cells, and many runs of cells merged.
 - `codec`: evaluators as bytes.
 """

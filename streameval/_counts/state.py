@@ -8,24 +8,23 @@ change costs nothing, and only what is asked for is computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from streameval._counts.groups import Groups
-from streameval._counts.limit import LIMIT, too_many
+from streameval._counts.limit import LIMIT
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.points import OperatingPoints
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
-from streameval._counts.run import NotThereError, Run, merge_runs
-from streameval._counts.scatter import merge_cells
+from streameval._counts.run import Run
 from streameval._errors import InvalidInputError
 from streameval._values import is_number, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable
 
 T = TypeVar("T")
 
@@ -154,7 +153,7 @@ class State:
 
     def quantised(self, run: Run) -> Run:
         """Return a run at this state's resolution."""
-        return _quantised(run, self.resolution, self.scale)
+        return at_resolution(run, self.resolution, self.scale)
 
     def edge(self, score: float) -> float:
         """Return where one score stands at this state's resolution."""
@@ -177,7 +176,7 @@ class State:
         NotThereError
             When a score would be left with a negative count.
         """
-        return _fitted(
+        return fitted(
             State(
                 counts=self.counts.merged(change),
                 missed_positives=self.missed_positives + missed_positives,
@@ -196,7 +195,7 @@ class State:
             min(self.missed_positives, self.missed_negatives) >= 0
             and self.total < LIMIT
             and (self.scale == "plain" or self.is_bounded)
-            and (self.scale == "plain" or all(_is_probability(run) for run in runs))
+            and (self.scale == "plain" or all(is_probability(run) for run in runs))
             and all(_same(run, self.quantised(run)) for run in runs)
             and (self.max_cells is None or self.num_cells <= self.max_cells)
         )
@@ -222,119 +221,7 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
     )
 
 
-def merge_states(states: Sequence[State], *, revision: int) -> State:
-    """Return the sum of several states.
-
-    The result has the lowest resolution of them all (exact counts as the
-    highest) and the smallest cap on cells. Order does not matter, to the bit.
-
-    Raises
-    ------
-    InvalidInputError
-        When bounded states of different scales meet, or one on the probability
-        scale and an exact one with scores outside [0, 1].
-
-    Notes
-    -----
-    O(S log S) for S distinct scores in all, in one pass however many states.
-    """
-    bits = [state.resolution for state in states if state.resolution is not None]
-    caps = [state.max_cells for state in states if state.max_cells is not None]
-    scale = _common_scale(states)
-    if sum(state.total for state in states) >= LIMIT:
-        raise too_many()
-    resolution = min(bits, default=None)
-    if scale == "probability":
-        _check_probabilities(states)
-    if len(states) == 2 and all(state.resolution == resolution for state in states):
-        merged = states[0].counts.merged(states[1].counts)
-    else:
-        merged = ScoreCounts(
-            _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
-        )
-    return _fitted(
-        State(
-            counts=merged,
-            missed_positives=sum(state.missed_positives for state in states),
-            missed_negatives=sum(state.missed_negatives for state in states),
-            resolution=resolution,
-            scale=scale,
-            max_cells=min(caps, default=None),
-            revision=revision,
-        )
-    )
-
-
-def subtract_states(whole: State, part: State) -> State:
-    """Return what a state counts beyond one of its parts.
-
-    The result has the lower resolution of the two.
-
-    Raises
-    ------
-    InvalidInputError
-        When the part has counts that the whole has not.
-
-    Notes
-    -----
-    O(n).
-    """
-    bits = [state.resolution for state in (whole, part) if state.resolution is not None]
-    resolution, scale = min(bits, default=None), _common_scale((whole, part))
-    taken = _at(part, resolution, scale)
-    change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
-    try:
-        counts = _at(whole, resolution, scale).merged(change)
-    except NotThereError as error:
-        message = f"the part has cases that the whole has not, the first at score {error.score}"
-        raise InvalidInputError(message, field="part") from None
-    rest = replace(
-        whole,
-        counts=counts,
-        missed_positives=whole.missed_positives - part.missed_positives,
-        missed_negatives=whole.missed_negatives - part.missed_negatives,
-        resolution=resolution,
-        scale=scale,
-        _answers={},
-    )
-    if min(rest.missed_positives, rest.missed_negatives) < 0:
-        raise InvalidInputError("the part has misses that the whole has not", field="part")
-    return rest
-
-
-def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:
-    """Return the counts at a resolution that is not above the state's."""
-    if state.resolution == resolution:
-        return state.counts
-    return ScoreCounts(
-        _quantised(state.counts.positives, resolution, scale),
-        _quantised(state.counts.negatives, resolution, scale),
-    )
-
-
-def _common_scale(states: Sequence[State]) -> Scale:
-    """Return what the bits of all bounded states are counted of."""
-    scales = {state.scale for state in states if state.is_bounded}
-    if len(scales) > 1:
-        message = "evaluators on the plain and on the probability scale have no cells in common"
-        raise InvalidInputError(message, field="scale")
-    return next(iter(scales), "plain")
-
-
-def _merged(states: Sequence[State], label: bool, resolution: int | None, scale: Scale) -> Run:
-    """Return one class's sum at a common resolution."""
-    if resolution is None:
-        return merge_runs([state.run(label) for state in states])
-    runs = [
-        state.run(label)
-        if state.resolution == resolution
-        else _quantised(state.run(label), resolution, scale)
-        for state in states
-    ]
-    return merge_cells(runs, resolution, scale)
-
-
-def _fitted(state: State) -> State:
+def fitted(state: State) -> State:
     """Return the state itself, or at the largest resolution that fits its cap.
 
     Cells are nested, so whoever drops bits early ends where one who drops them
@@ -349,7 +236,7 @@ def _fitted(state: State) -> State:
     bits = largest_bits(positives.scores, negatives.scores, bits, state.max_cells, state.scale)
     return State(
         counts=ScoreCounts(
-            _quantised(positives, bits, state.scale), _quantised(negatives, bits, state.scale)
+            at_resolution(positives, bits, state.scale), at_resolution(negatives, bits, state.scale)
         ),
         missed_positives=state.missed_positives,
         missed_negatives=state.missed_negatives,
@@ -360,7 +247,8 @@ def _fitted(state: State) -> State:
     )
 
 
-def _quantised(run: Run, bits: int | None, scale: Scale) -> Run:
+def at_resolution(run: Run, bits: int | None, scale: Scale) -> Run:
+    """Return a run with so many significant bits of each score; None keeps all. O(n)."""
     if bits is None or not run.scores.size:
         return run
     edges = quantise(run.scores, bits, scale)
@@ -370,20 +258,9 @@ def _quantised(run: Run, bits: int | None, scale: Scale) -> Run:
     return Run.of_ordered(edges, run.counts)
 
 
-def _is_probability(run: Run) -> bool:
+def is_probability(run: Run) -> bool:
+    """Tell whether all scores lie in [0, 1]. O(1)."""
     return not run.scores.size or bool(run.scores[0] >= 0.0 and run.scores[-1] <= 1.0)
-
-
-def _check_probabilities(states: Sequence[State]) -> None:
-    for state in states:
-        for run in (state.counts.positives, state.counts.negatives):
-            if not _is_probability(run):
-                score = run.scores[0] if run.scores[0] < 0.0 else run.scores[-1]
-                message = (
-                    f"an evaluator on the probability scale takes scores between 0 and 1, "
-                    f"the other has {score}"
-                )
-                raise InvalidInputError(message, field="scores")
 
 
 def _same(a: Run, b: Run) -> bool:

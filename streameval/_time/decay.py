@@ -20,7 +20,7 @@ from streameval._certainty.limits import Figure
 from streameval._counts.limit import LIMIT, too_many
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.state import State, merge_states, subtract_states
+from streameval._counts.sums import merge_states, subtract_states
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Counted, Window, not_alike
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.groups import FloatArray, Groups, IntArray
+    from streameval._counts.state import State
     from streameval._evaluator import Evaluator
     from streameval._time.window import PaneState
 

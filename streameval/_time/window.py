@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts.state import State, merge_states, subtract_states
+from streameval._counts.sums import merge_states, subtract_states
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._queries import EvaluatorQueries
@@ -19,6 +19,8 @@ from streameval._time.times import to_datetime
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+
+    from streameval._counts.state import State
 
 
 class PaneState(NamedTuple):

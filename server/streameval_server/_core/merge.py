@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval._counts.state import empty_state, merge_states
+from streameval._counts.state import empty_state
+from streameval._counts.sums import merge_states
 from streameval._errors import CorruptStateError, InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval.v1 import ingest_pb2

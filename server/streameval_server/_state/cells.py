@@ -20,7 +20,7 @@ import numpy as np
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import EMPTY, Run
 from streameval._counts.scatter import merge_cells
-from streameval._counts.state import merge_states
+from streameval._counts.sums import merge_states
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
