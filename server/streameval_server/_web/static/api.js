@@ -2,6 +2,7 @@
 
 const TOKEN = "streameval.token";
 const SILENCE_MS = 25_000; // heartbeats come every 10 s
+const DRAW_GAP_MS = 200;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5_000;
 
@@ -159,6 +160,22 @@ function waited(ms, signal) {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
   });
+}
+
+/** Return what calls `draw` with the newest of what it is given, at most five times a second. */
+export function paced(draw, signal) {
+  let newest;
+  let timer = null;
+  let drawnMs = -Infinity;
+  signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
+  return (value) => {
+    newest = value; // events that came together while the page was busy are one
+    timer ??= setTimeout(() => {
+      timer = null;
+      drawnMs = performance.now();
+      draw(newest);
+    }, Math.max(0, drawnMs + DRAW_GAP_MS - performance.now()));
+  };
 }
 
 /**

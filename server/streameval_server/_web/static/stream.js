@@ -1,6 +1,6 @@
 // One stream: figures, curves, time, scores, the threshold, segments.
 
-import { ApiError, get, metric, Refresher, streamPath, watch } from "./api.js";
+import { ApiError, get, metric, paced, Refresher, streamPath, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
 import { fill, h, say } from "./dom.js";
 import { count, figure, interval, METRICS, moment, percent, reason, segmentValue, span } from "./format.js";
@@ -161,9 +161,10 @@ export class StreamView {
     }
     this.snapshot = this.curve = this.histogramAnswer = null;
     this.chosen = selection("selection.", this.window, this.segment);
+    const hear = paced((snapshot) => this.hear(snapshot), this.asking);
     watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: METRIC_NAMES, minInterval: LEAST_GAP }, {
       signal: this.asking,
-      heard: ({ snapshot }) => this.hear(snapshot),
+      heard: ({ snapshot }) => hear(snapshot),
       state: (state, error) => {
         this.context.connection(state);
         if (state === "refused" || (state === "lost" && !this.snapshot)) this.fail(error);

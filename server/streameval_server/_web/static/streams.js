@@ -1,6 +1,6 @@
 // All streams, the worst first.
 
-import { ApiError, get, metric, Refresher, watch } from "./api.js";
+import { ApiError, get, metric, paced, Refresher, watch } from "./api.js";
 import { fill, h, say, svg } from "./dom.js";
 import { count, figure, interval, percent, reason, span } from "./format.js";
 import { DEFAULT_WINDOW, replace, seconds, toStream, toStreams, WINDOWS } from "./route.js";
@@ -156,12 +156,13 @@ export class StreamsView {
     this.listening?.abort();
     this.listening = new AbortController();
     const signal = AbortSignal.any([this.listening.signal, this.signal]);
+    const show = paced(() => this.show(), signal);
     watch("v1/streams:watch", { streams: names.toSorted().slice(0, 100), ...this.fields() }, {
       signal,
       heard: (answer) => {
         this.take(answer);
         for (const name of answer.gone) this.entries.delete(name);
-        this.show();
+        show();
       },
       state: (state, error) => {
         this.context.connection(state);
