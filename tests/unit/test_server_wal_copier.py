@@ -104,12 +104,12 @@ def test_a_copy_that_fails_is_reported_and_tried_again(
 
 
 def test_a_commit_does_not_copy(tmp_path: Path) -> None:
-    """Until the log has 8,192 pages."""
+    """Until the log has 2,048 pages."""
     storage = SqliteStorage(tmp_path / "log.db")
     storage.open()
     assert storage._connection is not None
     found = storage._connection.execute("PRAGMA wal_autocheckpoint").fetchone()
-    assert found == (8_192,)
+    assert found == (2_048,)
     storage.close()
     # The database says nothing of it: other programs have their own way.
     other = sqlite3.connect(tmp_path / "log.db")

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_COPY_BYTES = 4 << 20
-"""A copy is due after about this many bytes."""
+_COPY_BYTES = 1 << 20
+"""A copy is due after about this many bytes: with more, its sync holds up those of commits."""
 
-_MOST_PAGES = 8_192
-"""A commit that finds so many pages (32 MiB) copies what is left, to begin anew."""
+_MOST_PAGES = 2_048
+"""A commit that finds so many pages (8 MiB) copies what is left, to begin anew: pages that
+are written again need no room from the file system, which makes syncs quick."""
 
 
 class WalCopier:
