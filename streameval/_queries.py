@@ -11,6 +11,7 @@ from streameval._figures.curves import CurveQueries
 from streameval._figures.decisions import DecisionQueries
 from streameval._figures.probabilities import ProbabilityQueries
 from streameval._figures.ranked import RankedQueries
+from streameval._figures.scorecards import ScorecardQueries
 from streameval._figures.skew import SkewQueries
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class EvaluatorQueries(
     SkewQueries,
     RankedQueries,
     DecisionQueries,
+    ScorecardQueries,
     ProbabilityQueries,
     UncertaintyQueries,
     BoundsQueries,

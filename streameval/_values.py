@@ -51,6 +51,15 @@ def real(value: Any, field: str) -> float:
         raise unreadable(field, error, field, None) from error
 
 
+def share(value: Any, field: str) -> float:
+    """Return an argument that is a number from 0 to 1, or refuse it."""
+    number = real(value, field)
+    if not 0 <= number <= 1:
+        message = f"{field} must be between 0 and 1, got {shown(value)}"
+        raise InvalidInputError(message, field=field)
+    return number
+
+
 def optional_real(value: Any, field: str) -> float | None:
     """Return None for None, and otherwise the same as `real`."""
     return None if value is None else real(value, field)

@@ -45,9 +45,9 @@ from streameval._counts.resolution import MAX_BITS
 from streameval._counts.view import Queries
 from streameval._errors import InvalidInputError
 from streameval._figures.areas import AreaQueries
-from streameval._figures.decisions import DecisionQueries
 from streameval._figures.pr_areas import average_precision_value, negatives_factor
 from streameval._figures.ranked import RankedQueries
+from streameval._figures.scorecards import ScorecardQueries
 from streameval._figures.skew import SkewQueries
 from streameval._values import shown
 
@@ -303,7 +303,7 @@ class _Arranged:
         return cast("T", self._answers[key])
 
 
-class _Asked(AreaQueries, DecisionQueries, RankedQueries, SkewQueries):
+class _Asked(AreaQueries, RankedQueries, ScorecardQueries, SkewQueries):
     """The queries that have bounds, of any view."""
 
     def __init__(self, view: View) -> None:

@@ -2,6 +2,6 @@
 
 Pure functions stand below (`roc_areas`, `pr_areas`, `hull`, `space`,
 `tied_ranks`, `ranked_curves`), the queries that an evaluator inherits above them
-(`areas`, `curves`, `skew`, `ranked`, `decisions`, `probabilities`). `shards` puts
-figures together from ranges of scores that no one place holds all of.
+(`areas`, `curves`, `skew`, `ranked`, `decisions`, `scorecards`, `probabilities`).
+`shards` puts figures together from ranges of scores that no one place holds all of.
 """

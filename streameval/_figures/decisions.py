@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.exact import exact_dot
 from streameval._counts.view import Queries
 from streameval._errors import InvalidInputError
 from streameval._figures.confusion import Confusion
 from streameval._figures.costs import CostCurve, cheapest_threshold, cost_envelope
 from streameval._figures.hull import cached_hull
-from streameval._figures.ranked import check_rank
-from streameval._figures.tied_ranks import expected_positives
-from streameval._values import real, shown
+from streameval._values import real, share
 
 if TYPE_CHECKING:
-    from typing import SupportsIndex
-
     from streameval._counts.groups import FloatArray, Groups, IntArray
     from streameval._counts.points import OperatingPoints
 
@@ -134,7 +129,7 @@ class DecisionQueries(Queries):
                 f"give exactly one of precision, recall and fpr, got {got}", field="precision"
             )
         ((name, value),) = given.items()
-        target = _share(value, name)
+        target = share(value, name)
         view = self._view()
         if name == "precision":
             return _threshold_for_precision(view.groups, target)
@@ -214,164 +209,6 @@ class DecisionQueries(Queries):
         view = self._view()
         return view.cached("cost_curve", lambda: cost_envelope(cached_hull(view), view.P, view.N))
 
-    def recall_at(
-        self, rank: SupportsIndex | None = None, *, fraction: float | None = None
-    ) -> float:
-        """Return the recall of the first `rank` cases.
-
-        Parameters
-        ----------
-        rank : int, optional
-            How many cases are taken, 0 or more; those beyond the last are errors.
-        fraction : float, optional
-            Instead of a rank: this share of all references, rounded up.
-
-        Returns
-        -------
-        float
-            In [0, 1]; nan without positives. Inside a tie, the expectation over
-            a random order of the tied cases.
-
-        Raises
-        ------
-        InvalidInputError
-            Unless exactly one of both is given and in range.
-
-        Notes
-        -----
-        O(log G), by one division of exact integers.
-
-        Examples
-        --------
-        >>> from streameval import Evaluator
-        >>> ev = Evaluator()
-        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
-        >>> ev.recall_at(1), ev.recall_at(fraction=0.75)
-        (0.5, 1.0)
-        """
-        groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
-        if groups.P == 0:
-            return math.nan
-        return float(expected_positives(groups, taken) / groups.P)
-
-    def lift_at(self, rank: SupportsIndex | None = None, *, fraction: float | None = None) -> float:
-        """Return how many times the prevalence the first `rank` cases hold.
-
-        Parameters
-        ----------
-        rank : int, optional
-            How many cases are taken, 0 or more; those beyond the last are errors.
-        fraction : float, optional
-            Instead of a rank: this share of all references, rounded up. 0.1 asks
-            for the top decile.
-
-        Returns
-        -------
-        float
-            Precision at that rank, divided by P/(P+N), misses included: 1 is no
-            better than chance. nan at rank 0, without positives and where
-            nothing has been scored.
-
-        Raises
-        ------
-        InvalidInputError
-            Unless exactly one of both is given and in range.
-
-        Notes
-        -----
-        O(log G), by one division of exact integers.
-
-        Examples
-        --------
-        >>> from streameval import Evaluator
-        >>> ev = Evaluator()
-        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
-        >>> ev.lift_at(1), ev.lift_at(fraction=1)
-        (2.0, 1.0)
-        """
-        groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
-        total = groups.P + groups.N
-        if (
-            groups.P == 0
-            or taken == 0
-            or total == groups.missed_positives + groups.missed_negatives
-        ):
-            return math.nan
-        return float(expected_positives(groups, taken) * total / (taken * groups.P))
-
-    def ks_statistic(self) -> float:
-        """Return the Kolmogorov-Smirnov distance of the classes' scores.
-
-        Returns
-        -------
-        float
-            The largest distance of true and false positive rate at any
-            threshold, whichever is higher, in [0, 1]; nan unless both classes
-            have references. Misses are lowest scores, tied.
-
-        Notes
-        -----
-        O(D) for D distinct scores; cached.
-
-        Examples
-        --------
-        >>> from streameval import Evaluator
-        >>> ev = Evaluator()
-        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
-        >>> ev.ks_statistic()
-        0.5
-        """
-        view = self._view()
-        return view.cached("ks_statistic", lambda: _ks(view.points))
-
-    def gini(self) -> float:
-        """Return the Gini coefficient of the ranking, 2 AUC-ROC - 1.
-
-        Returns
-        -------
-        float
-            In [-1, 1], 0 for chance; nan unless both classes have references.
-            Somers' D of the score given the class, by another name.
-
-        Notes
-        -----
-        O(G), from the exact pair count, so that nothing cancels near 0; cached.
-
-        Examples
-        --------
-        >>> from streameval import Evaluator
-        >>> ev = Evaluator()
-        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
-        >>> ev.gini()
-        0.5
-        """
-        view = self._view()
-        return view.cached("gini", lambda: _gini(view.groups.with_misses()))
-
-
-def _share(value: float, field: str) -> float:
-    """Return a number from 0 to 1, or refuse it."""
-    number = real(value, field)
-    if not 0 <= number <= 1:
-        message = f"{field} must be between 0 and 1, got {shown(value)}"
-        raise InvalidInputError(message, field=field)
-    return number
-
-
-def _taken(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
-    """Return the rank that is asked for, by number or by share of all references."""
-    if (rank is None) == (fraction is None):
-        got = "none" if rank is None else "both"
-        raise InvalidInputError(f"give either a rank or a fraction, got {got}", field="rank")
-    if rank is not None:
-        return check_rank(rank)
-    share = _share(fraction if fraction is not None else math.nan, "fraction")
-    total = groups.P + groups.N
-    # The least k with k/total >= fraction as doubles: 0.1 of 1,000 is 100, not 101.
-    return bisect.bisect_left(range(total + 1), share, key=lambda k: k / max(total, 1))
-
 
 def _quotients(part: IntArray, whole: IntArray) -> FloatArray:
     """Return part/whole, each rounded once, also where counts are no doubles."""
@@ -407,20 +244,3 @@ def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
     finite = len(points) - int(points.thresholds[-1] == -math.inf)
     row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
     return float(points.thresholds[row])
-
-
-def _ks(points: OperatingPoints) -> float:
-    if points.P == 0 or points.N == 0:
-        return math.nan
-    return float(np.max(np.abs(points.tpr - points.fpr)))
-
-
-def _gini(groups: Groups) -> float:
-    P, N = groups.P, groups.N
-    if P == 0 or N == 0:
-        return math.nan
-    # Each positive beats the N - fp - n negatives below its group and loses to fp above.
-    balance = (N - groups.fp - groups.n) - groups.fp
-    won = exact_dot(groups.p, np.maximum(balance, 0), P * N)
-    lost = exact_dot(groups.p, np.maximum(-balance, 0), P * N)
-    return (won - lost) / (P * N)

@@ -11,19 +11,20 @@ uniformly random order of the tie.
 from __future__ import annotations
 
 import math
-import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval._counts.view import Queries
-from streameval._errors import InvalidInputError
 from streameval._figures import ranked_curves as curves
 from streameval._figures.areas import auc_roc_value
 from streameval._figures.confusion import recall_share
 from streameval._figures.pr_areas import average_precision_value
-from streameval._figures.tied_ranks import expected_positives, expected_reciprocal_rank
-from streameval._values import shown
+from streameval._figures.tied_ranks import (
+    check_rank,
+    expected_positives,
+    expected_reciprocal_rank,
+)
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
@@ -426,18 +427,6 @@ class RankedQueries(Queries):
         ]
         lines += [(name, f"{figure:.6g}") for name, figure in figures]
         return "\n".join(f"{name:<38}{figure}" for name, figure in lines)
-
-
-def check_rank(rank: SupportsIndex) -> int:
-    """Return a rank as an int, or refuse it: a whole number, 0 or more."""
-    try:
-        value = operator.index(rank)
-    except TypeError:
-        value = -1
-    if value < 0:
-        message = f"rank must be an integer, 0 or more, got {shown(rank)}"
-        raise InvalidInputError(message, field="rank")
-    return value
 
 
 def _pr_curve(view: View, *, interpolate: bool) -> FloatArray:

@@ -12,12 +12,18 @@ same few thousand terms and keeps a relative error near 1e-13.
 from __future__ import annotations
 
 import bisect
+import operator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._errors import InvalidInputError
+from streameval._values import shown
+
 if TYPE_CHECKING:
+    from typing import SupportsIndex
+
     from streameval._counts.groups import FloatArray, Groups
 
 _DIRECT_TERMS = 4096
@@ -25,6 +31,18 @@ _DIRECT_TERMS = 4096
 _NEGLIGIBLE = 1e-20
 """A probability that no longer moves a double."""
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+def check_rank(rank: SupportsIndex) -> int:
+    """Return a rank as an int, or refuse it: a whole number, 0 or more."""
+    try:
+        value = operator.index(rank)
+    except TypeError:
+        value = -1
+    if value < 0:
+        message = f"rank must be an integer, 0 or more, got {shown(rank)}"
+        raise InvalidInputError(message, field="rank")
+    return value
 
 
 def expected_positives(groups: Groups, rank: int) -> Fraction:
