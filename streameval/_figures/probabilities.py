@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MOST_BINS = 1_000_000
 
 
-class _Cases(NamedTuple):
+class _CasesByScore(NamedTuple):
     """Distinct scores, ascending, with their positives and negatives."""
 
     scores: FloatArray
@@ -200,7 +200,7 @@ class ProbabilityQueries(Queries):
         )
 
 
-def _probabilities(view: View) -> _Cases:
+def _probabilities(view: View) -> _CasesByScore:
     """Return the scored cases, or refuse scores that are no probabilities."""
     points = view.points
     rows = np.flatnonzero(np.isfinite(points.thresholds))[::-1]
@@ -211,12 +211,12 @@ def _probabilities(view: View) -> _Cases:
             f"score must be between 0 and 1 to be read as a probability, got {outside[0]}",
             field="scores",
         )
-    return _Cases(
+    return _CasesByScore(
         scores, points.tp[rows] - points.tp[rows - 1], points.fp[rows] - points.fp[rows - 1]
     )
 
 
-def _brier(cases: _Cases) -> float:
+def _brier(cases: _CasesByScore) -> float:
     scores, positives, negatives = cases
     if not scores.size:
         return math.nan
@@ -224,7 +224,7 @@ def _brier(cases: _Cases) -> float:
     return float(np.sum(squares)) / int(np.sum(positives + negatives))
 
 
-def _log_loss(cases: _Cases) -> float:
+def _log_loss(cases: _CasesByScore) -> float:
     scores, positives, negatives = cases
     if not scores.size:
         return math.nan

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streameval._joining.operations import Operations, in_rounds
 from streameval._joining.rules import (
     COUNTERS,
     NO_EFFECT,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from streameval._joining.table import SlotArray
     from streameval._time.effects import CodeArray, KindArray
 
-_FEW = 8
-"""So few rows are joined one by one: cheaper than any call of numpy."""
-
 _EXPIRED_EARLY = COUNTERS.index("expired_early")
 _FORGOTTEN_EARLY = COUNTERS.index("forgotten_early")
 
@@ -47,21 +45,6 @@ class Happened(NamedTuple):
     kind: int
     event_us: int
     score: float
-
-
-class _Rows(NamedTuple):
-    """Operations on ids, in order."""
-
-    ids: Sequence[bytes]
-    ops: KindArray
-    scores: FloatArray
-    event_us: IntArray
-    codes: CodeArray
-
-    def at(self, rows: list[int]) -> _Rows:
-        """Return some of the rows."""
-        ids = [self.ids[row] for row in rows]
-        return _Rows(ids, self.ops[rows], self.scores[rows], self.event_us[rows], self.codes[rows])
 
 
 class Joiner:
@@ -128,7 +111,7 @@ class Joiner:
         ops = np.full(len(ids), Op.PREDICT, dtype=np.uint8)
         if codes is None:
             codes = self._no_codes(len(ids))
-        return self._join(_Rows(ids, ops, scores, event_us, codes), now_us)
+        return self._join(Operations(ids, ops, scores, event_us, codes), now_us)
 
     def label(
         self,
@@ -159,13 +142,13 @@ class Joiner:
             scores = np.full(len(ids), np.nan)
         if event_us is None:
             event_us = np.full(len(ids), max(now_us, self.now_us), dtype=np.int64)
-        return self._join(_Rows(ids, ops, scores, event_us, self._no_codes(len(ids))), now_us)
+        return self._join(Operations(ids, ops, scores, event_us, self._no_codes(len(ids))), now_us)
 
     def retract(self, ids: Sequence[bytes], *, now_us: int) -> Effects:
         """Take predictions back, labelled or not. O(n)."""
         ops = np.full(len(ids), Op.RETRACT, dtype=np.uint8)
         scores, times = np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int64)
-        return self._join(_Rows(ids, ops, scores, times, self._no_codes(len(ids))), now_us)
+        return self._join(Operations(ids, ops, scores, times, self._no_codes(len(ids))), now_us)
 
     def advance(self, now_us: int) -> Effects:
         """Let time pass; return what fell due. O(what is due)."""
@@ -198,15 +181,15 @@ class Joiner:
     def _no_codes(self, rows: int) -> CodeArray:
         return np.zeros((rows, self.keys), dtype=np.uint16)
 
-    def _join(self, rows: _Rows, now_us: int) -> Effects:
+    def _join(self, rows: Operations, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
-        rounds, rest = _rounds(rows)
+        rounds, rest = in_rounds(rows)
         for distinct in rounds:
             parts += [self._round(distinct), self.advance(self.now_us)]
         parts += [*self._one_by_one(rest), self.settle()]
         return Effects.concat(parts)
 
-    def _round(self, rows: _Rows) -> Effects:
+    def _round(self, rows: Operations) -> Effects:
         """Do one operation on each of distinct ids."""
         ids, ops, scores, event_us, codes = rows
         table, rules = self.table, self._rules
@@ -240,7 +223,7 @@ class Joiner:
         table.drop(slots[known & ~kept])
         return effects
 
-    def _one_by_one(self, rows: _Rows) -> Iterator[Effects]:
+    def _one_by_one(self, rows: Operations) -> Iterator[Effects]:
         """Do operations in order; ids may occur again and again."""
         happened: list[tuple[Happened, CodeArray]] = []
         ids, ops, scores, event_us, codes = rows
@@ -353,26 +336,3 @@ class Joiner:
         assert len(self.table) <= self.settings.max_pending
         oldest = self.table.oldest_bucket()
         assert oldest is None or oldest >= self.now_us // self._bucket_us
-
-
-def _rounds(rows: _Rows) -> tuple[list[_Rows], _Rows]:
-    """Cut a batch into rounds in which no id occurs twice, and a rest in order.
-
-    The rows of an id keep their order. Rounds become smaller, and the rest is
-    what makes rounds of a few rows only.
-    """
-    if len(rows.ids) <= _FEW:
-        return [], rows
-    if len(set(rows.ids)) == len(rows.ids):
-        return [rows], rows.at([])
-    seen: dict[bytes, int] = {}
-    rounds: list[list[int]] = []
-    for row, id_ in enumerate(rows.ids):
-        number = seen.get(id_, 0)
-        seen[id_] = number + 1
-        if number == len(rounds):
-            rounds.append([])
-        rounds[number].append(row)
-    large = sum(len(each) > _FEW for each in rounds)
-    rest = sorted(row for each in rounds[large:] for row in each)
-    return [rows.at(each) for each in rounds[:large]], rows.at(rest)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _CACHED_CELLS = 1 << 18
 
 
-class _Rows(NamedTuple):
-    """Checked columns of cases."""
+class _TimedCases(NamedTuple):
+    """Checked columns of cases and their times."""
 
     positives: BoolArray
     scores: FloatArray
@@ -543,7 +543,7 @@ class WindowedEvaluator:
             raise too_old(at_us, oldest_us)
         return at_us
 
-    def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _Rows:
+    def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _TimedCases:
         """Return checked columns; refuse what retention has passed, or will have then."""
         positives, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._empty.scale
@@ -552,9 +552,9 @@ class WindowedEvaluator:
         if times_us.size:
             latest_us = max(self._panes.now_us, int(times_us.max()))
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
-        return _Rows(positives, values, weights, times_us)
+        return _TimedCases(positives, values, weights, times_us)
 
-    def _each_pane(self, rows: _Rows, change: Callable[..., None]) -> None:
+    def _each_pane(self, rows: _TimedCases, change: Callable[..., None]) -> None:
         changed: list[tuple[int, Evaluator]] = []
         for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
             # A copy shares its state, and takes its place only when all rows went well.

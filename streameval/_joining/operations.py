@@ -1,0 +1,58 @@
+"""Operations on ids, and rounds of them that can be done in columns.
+
+An operation depends on what the one before it left of its id, so rows are done in
+columns only where no id occurs twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._time.effects import CodeArray, KindArray
+
+_FEW = 8
+"""So few rows are joined one by one: cheaper than any call of numpy."""
+
+
+class Operations(NamedTuple):
+    """Columns of operations on ids, in order."""
+
+    ids: Sequence[bytes]
+    ops: KindArray
+    scores: FloatArray
+    event_us: IntArray
+    codes: CodeArray
+
+    def at(self, rows: list[int]) -> Operations:
+        """Return some of the rows."""
+        ids = [self.ids[row] for row in rows]
+        return Operations(
+            ids, self.ops[rows], self.scores[rows], self.event_us[rows], self.codes[rows]
+        )
+
+
+def in_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
+    """Cut a batch into rounds in which no id occurs twice, and a rest in order.
+
+    The rows of an id keep their order. Rounds become smaller, and the rest is
+    what makes rounds of a few rows only.
+    """
+    if len(rows.ids) <= _FEW:
+        return [], rows
+    if len(set(rows.ids)) == len(rows.ids):
+        return [rows], rows.at([])
+    seen: dict[bytes, int] = {}
+    rounds: list[list[int]] = []
+    for row, id_ in enumerate(rows.ids):
+        number = seen.get(id_, 0)
+        seen[id_] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(row)
+    large = sum(len(each) > _FEW for each in rounds)
+    rest = sorted(row for each in rounds[large:] for row in each)
+    return [rows.at(each) for each in rounds[:large]], rows.at(rest)
