@@ -5,9 +5,10 @@
 Needs ``streameval[spark]`` and Java 17. The rows are in Parquet files, as a job
 finds them: 10 groups, scores nearly all distinct, 5 % positive. Each way reads
 them and gives the six figures with intervals for every group. In process that
-is pyarrow and an `Evaluator` for each group. Spark has been started, and has run
-one small job, before the clock runs: a session is started once, not once a job.
-The last line is where Spark would begin to pay, if its rate held at every size
+is pyarrow and an `Evaluator` for each group, timed by turns with Spark. Spark has
+been started, and has run one small job, before the clock runs: a session is
+started once, not once a job.
+The last lines say where Spark would begin to pay, if its rate held at every size
 and it had as many cores: below it the library alone is quicker.
 """
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 GROUPS = 10
 FILE_ROWS = 250_000
-WAYS = ("merged, exact", "merged, 12 bits", "8 shards, exact")
 SETTINGS: dict[str, dict[str, int]] = {
     "merged, exact": {},
     "merged, 12 bits": {"resolution": 12},
@@ -149,14 +149,37 @@ def said(log: Path, text: str) -> str:
     sys.exit(f"{text!r} was never said:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-def seconds(work: Any, repeats: int) -> float:
-    """Return the median time of some runs."""
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return statistics.median(times)
+def timed(work: Any) -> float:
+    """Return how long it takes, in seconds."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+Taken = dict[tuple[str, str, int], tuple[float, float]]
+"""Seconds in Spark and in process, by place, way and size."""
+
+
+def measure(spark: Any, place: str, scratch: Path, sizes: list[int], repeats: int) -> Taken:
+    """Time each way and size in Spark and in this process, by turns."""
+    taken: Taken = {}
+    in_spark(spark, scratch / str(sizes[0]))
+    for size in sizes:
+        directory = scratch / str(size)
+        for way, settings in SETTINGS.items():
+            alone = {name: value for name, value in settings.items() if name != "shards"}
+            pairs = [
+                (
+                    timed(lambda d=directory, s=settings: in_spark(spark, d, **s)),
+                    timed(lambda d=directory, s=alone: in_process(d, **s)),
+                )
+                for _ in range(repeats)
+            ]
+            there, here = (statistics.median(times) for times in zip(*pairs))
+            taken[place, way, size] = there, here
+            print(f"{place}, {way}, {size:,} rows: {there:.2f} s, in process {here:.2f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+    return taken
 
 
 def main() -> None:
@@ -167,58 +190,42 @@ def main() -> None:
     repeats = 1 if quick else 3
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     scratch = Path(tempfile.mkdtemp())
-    taken: dict[tuple[str, str, int], float] = {}
+    taken: Taken = {}
     try:
         for size in sizes:
             (scratch / str(size)).mkdir()
             write_rows(scratch / str(size), size)
-
-        def measure(place: str, work: Any) -> None:
-            for size in sizes:
-                for way in WAYS:
-                    settings = SETTINGS[way]
-                    if place == "in process" and "shards" in settings:
-                        continue
-                    taken[place, way, size] = seconds(
-                        lambda settings=settings, size=size: work(scratch / str(size), **settings),
-                        repeats,
-                    )
-                    took = f"{taken[place, way, size]:.2f} s"
-                    print(f"{place}, {way}, {size:,} rows: {took}", file=sys.stderr, flush=True)
-
-        measure("in process", in_process)
-        with cluster(scratch) as url:
-            for place, master in (("local[2]", "local[2]"), ("two workers", url)):
-                with session(master) as spark:
-                    in_spark(spark, scratch / str(sizes[0]))
-                    measure(place, lambda directory, spark=spark, **settings: in_spark(
-                        spark, directory, **settings))  # fmt: skip
+        with session("local[2]") as spark:
+            taken |= measure(spark, "local[2]", scratch, sizes, repeats)
+        with cluster(scratch) as url, session(url) as spark:
+            taken |= measure(spark, "two workers", scratch, sizes, repeats)
     finally:
         shutil.rmtree(scratch)
     show(taken, sizes)
 
 
-def show(taken: dict[tuple[str, str, int], float], sizes: list[int]) -> None:
+def show(taken: Taken, sizes: list[int]) -> None:
     """Print the table, and where Spark begins to pay."""
-    table = Table("rows a second", *(f"{size / 1e6:g} M rows" for size in sizes))
-    rates = {key: key[2] / value for key, value in taken.items()}
+    table = Table("rows a second, beside one process", *(f"{s / 1e6:g} M rows" for s in sizes))
     for place, way in dict.fromkeys((place, way) for place, way, _ in taken):
-        cells = [
-            f"{rates[place, way, size] / 1e6:.2f} M ({taken[place, way, size]:.1f} s)"
-            for size in sizes
-        ]
+        cells = []
+        for size in sizes:
+            there, here = taken[place, way, size]
+            cells.append(f"{size / there / 1e6:.2f} M beside {size / here / 1e6:.2f} M "
+                         f"({there / here:.1f}x the time)")  # fmt: skip
         table.add_row(f"{place}, {way}", *cells)
-    console = Console()
+    console = Console(width=120)
     console.print(table)
+    way = "merged, exact"
     for place in ("local[2]", "two workers"):
         # t = fixed + rows / rate, from the smallest and the largest size.
-        small, large = (taken[place, WAYS[0], size] for size in (sizes[0], sizes[-1]))
+        (small, _), (large, here) = (taken[place, way, size] for size in (sizes[0], sizes[-1]))
         if large < 1.5 * small:
-            console.print(f"{place}: a job of {large:.1f} s is no longer than a small one: no rate")
+            console.print(f"{place}: a job of {large:.1f} s is hardly longer than a small one")
             continue
         rate = (sizes[-1] - sizes[0]) / (large - small)
         fixed = max(0.0, small - sizes[0] / rate)
-        alone = rates["in process", WAYS[0], sizes[-1]]
+        alone = sizes[-1] / here
         console.print(
             f"{place}: {fixed:.1f} s a job and {rate / 2e6:.2f} M rows/s a core, where one process "
             f"has {alone / 1e6:.2f} M/s: Spark draws level at {2 * alone / rate:.0f} cores"
