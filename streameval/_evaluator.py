@@ -64,8 +64,8 @@ class Evaluator(EvaluatorQueries):
     Notes
     -----
     One thread may change an evaluator while others query it. Exact state takes
-    8 B for each distinct score, 16 B once any repeats. Queries are computed
-    once per revision.
+    8 B for each distinct score, 16 B once any repeats, and some 24 B for each
+    with positives once it is asked. Queries are computed once per revision.
 
     Examples
     --------
