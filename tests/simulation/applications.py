@@ -249,6 +249,7 @@ class Repeating(Application):
         super().__init__(*arguments)
         self._sequence = 0
         self._frame: bytes | None = None
+        self._waits = False
 
     @property
     def is_done(self) -> bool:
@@ -275,6 +276,7 @@ class Repeating(Application):
 
     def _send(self) -> None:
         frame, sequence = self._frame, self._sequence
+        self._waits = False
         if frame is None:
             return
         for _ in range(2 if self.world.trouble(self.world.plan.repeats) else 1):
@@ -291,7 +293,9 @@ class Repeating(Application):
                 self.ledger.refuses("unary", 1, sequence)
             else:
                 assert answer.reason in {"AWAY", "STORAGE_FAILED", "QUEUE_FULL"}, answer.reason
-                self.world.after(S, self._send)
+                if not self._waits:  # a repeated message has two answers
+                    self._waits = True
+                    self.world.after(S, self._send)
                 return
         else:
             self.ledger.acks("unary", 1, sequence, answer.revision)

@@ -188,11 +188,12 @@ class Server(Process):
             self.world.trace(self.name, "has compacted: %s", outcome)
             self.world.tally["compactions"] += 1
 
-        self.core.applier.request_checkpoint()
         try:
-            self.core.committer.compact(done)
+            self.core.committer.check_serving()
         except RequestError:
             return
+        self.core.applier.request_checkpoint()
+        self.core.committer.compact(done)
         self._ring_apply()
         self.ring_commit()
 
@@ -238,6 +239,7 @@ class Server(Process):
             self.world.after(50 * MS, self._committing.soon, self._recover)
         else:
             self.world.trace(self.name, "works again at revision %s", committer.revision)
+            self._ring_apply()
             self.ring_commit()
 
     def _check_broken(self) -> None:

@@ -264,6 +264,7 @@ class Runtime:
         def done(told: Compacted | RequestError) -> None:
             self._loop.call_soon_threadsafe(settle, told)
 
+        committer.check_serving()
         self.core.applier.request_checkpoint()
         committer.compact(done)
         self._apply_bell.ring()
@@ -323,6 +324,7 @@ class Runtime:
             raise ServerFailedError(str(committer.error)) from committer.error
         if committer.state is State.SERVING:
             _log.warning("the log is open again, at revision %d", committer.revision)
+            self._apply_bell.ring()  # a checkpoint may have been asked for meanwhile
             self._loop.call_soon_threadsafe(self._on_serving, True)
 
     def _apply(self) -> None:
