@@ -38,6 +38,8 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
+# Heavy, and only its names are needed.
+autodoc_mock_imports = ["pyspark"]
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
 # Docstrings name things in single backquotes, as Markdown does.
