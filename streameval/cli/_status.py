@@ -91,7 +91,8 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
                 ("longest", commits.max_s),
             )
         )
-        rows.append((f"last {commits.count:,} commits", times))
+        plural = "" if commits.count == 1 else "s"
+        rows.append((f"last {commits.count:,} commit{plural}", times))
     return rows
 
 

@@ -123,7 +123,11 @@ def test_streams_that_fill_the_queue_together(start: Callable[..., Process], dis
                 while (answer := await call.read()) is not grpc.aio.EOF:
                     acked, revision = answer.ack.last_sequence, answer.ack.revision
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                code = await call.code()
+                if code is grpc.StatusCode.INTERNAL:
+                    # What grpc.aio says of a write that came too late (grpc/grpc#36066).
+                    continue
+                assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
                 assert retry_delay_s(await call.trailing_metadata()) == 1.0
                 refused += 1
                 await asyncio.sleep(0.2)  # sooner than it was asked to: that is its right
