@@ -131,10 +131,7 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_case(True, 0.9, at=noon)
         >>> ev.advance(noon + timedelta(days=40))  # past retention
         >>> ev.last(timedelta(days=60)).num_cases
         0
@@ -186,12 +183,9 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
         >>> ev.last(timedelta(hours=1)).num_cases, ev.last(timedelta(hours=3)).num_cases
-        (1, 3)
+        (1, 2)
         """
         rows = self._checked(labels, scores, at, counts)
         if rows.times_us.size:
@@ -213,13 +207,10 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
         >>> ev.remove_case(False, 0.4, at=noon)
-        >>> ev.last(timedelta(hours=3)).num_cases
-        2
+        >>> ev.last(timedelta(hours=1)).num_cases
+        1
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
@@ -240,11 +231,8 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
-        >>> ev.remove_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
+        >>> ev.remove_cases(labels=[1], scores=[0.9], at=noon)
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
@@ -258,10 +246,7 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_case(True, 0.9, at=noon)
         >>> ev.add_misses(2, at=noon)
         >>> ev.between(noon, noon + timedelta(hours=1)).num_positive_ref
         3
@@ -277,13 +262,10 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_case(True, 0.9, at=noon)
         >>> ev.add_negative_misses(2, at=noon)
         >>> ev.between(noon, noon + timedelta(hours=1)).num_negative_ref
-        3
+        2
         """
         checked = check_count(count)
         self._pane(to_us(at), added=checked).add_negative_misses(checked)
@@ -306,10 +288,7 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
         >>> ev.last(timedelta(hours=1)).num_cases
         1
         """
@@ -353,10 +332,7 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
         >>> ev.last_cases(1).num_cases
         1
         """
@@ -383,12 +359,9 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
         >>> round(ev.decayed(timedelta(hours=1)).prevalence, 3)
-        0.832
+        0.202
         """
         half_life_us = span_us(half_life, field="half_life")
         now_us = self._panes.now_us if now is None else to_us(now, field="now")
@@ -407,12 +380,9 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=[noon, noon + timedelta(hours=2)])
         >>> [pane.num_cases for pane in ev.panes()]
-        [2, 1]
+        [1, 1]
         """
         for pane in self._panes:
             yield Window(pane.content._view(), pane.start_us, pane.end_us)
@@ -430,14 +400,10 @@ class WindowedEvaluator:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
-        >>> other = ev.copy()
-        >>> ev.merge(other)
-        >>> ev.last(timedelta(hours=3)).num_cases
-        6
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4], at=noon)
+        >>> ev.merge(ev.copy())
+        >>> ev.last(timedelta(hours=1)).num_cases
+        4
         """
         self._panes.merge(other._panes)
 
@@ -446,13 +412,10 @@ class WindowedEvaluator:
 
         Examples
         --------
-        >>> from datetime import datetime, timedelta, timezone
+        >>> from datetime import datetime, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_case(True, 0.9, at=noon)
         >>> ev.copy() == ev
         True
         """
@@ -485,13 +448,10 @@ class WindowedEvaluator:
 
         Examples
         --------
-        >>> from datetime import datetime, timedelta, timezone
+        >>> from datetime import datetime, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> ev = WindowedEvaluator()
-        >>> ev.add_cases(
-        ...     labels=[1, 0, 1], scores=[0.9, 0.4, 0.6],
-        ...     at=[noon, noon, noon + timedelta(hours=2)],
-        ... )
+        >>> ev.add_case(True, 0.9, at=noon)
         >>> WindowedEvaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
