@@ -8,6 +8,7 @@ import grpc
 
 from streameval._errors import StreamEvalError
 from streameval.cli._connect import transport
+from streameval.client._transport import from_rpc_error
 
 try:
     from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -20,7 +21,7 @@ def health(address: str, timeout_s: float) -> bool:
 
     Raises
     ------
-    StreamEvalError
+    ClientError
         When it does not answer in time.
     """
     way = transport(address)
@@ -28,7 +29,7 @@ def health(address: str, timeout_s: float) -> bool:
         stub: Any = health_pb2_grpc.HealthStub(way.channel())  # its types name no method
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
     except grpc.RpcError as error:
-        raise StreamEvalError(f"{address}: {error.details()}") from error
+        raise from_rpc_error(error) from None
     finally:
         way.close()
     print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))

@@ -246,9 +246,13 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
             reason, violations, retry_after_s = _details(value)
+    message = error.details() or error.code().name
+    if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
+        # Our server says why; this is what the way to it says.
+        message = f"no answer (is a server there, and TLS on both sides or on neither?): {message}"
     return error_for(
         error.code().name,
-        error.details() or error.code().name,
+        message,
         reason=reason,
         violations=violations,
         retry_after_s=retry_after_s,

@@ -92,6 +92,18 @@ def test_details_are_read() -> None:
     assert error.retry_after_s == 1.5
 
 
+def test_no_answer_says_what_to_look_at() -> None:
+    """Where nobody answers, the message says so and what to check; a server's own text stays."""
+    error = from_rpc_error(Failed(grpc.StatusCode.UNAVAILABLE, "connection refused", ()))
+    assert isinstance(error, UnavailableError)
+    assert str(error) == (
+        "no answer (is a server there, and TLS on both sides or on neither?): connection refused"
+    )
+    details = packed(error_details_pb2.ErrorInfo(reason="STOPPING", domain="streameval"))
+    error = from_rpc_error(Failed(grpc.StatusCode.UNAVAILABLE, "the server stops", details))
+    assert str(error) == "the server stops"
+
+
 def test_details_that_cannot_be_read_are_left_out() -> None:
     """Broken details do not hide the status itself."""
     metadata = (("grpc-status-details-bin", b"\xff\xff\xff"),)
