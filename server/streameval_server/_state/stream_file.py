@@ -22,7 +22,7 @@ from streameval._frame import Frame
 from streameval._names import id_problem
 from streameval._time.times import LAST_US
 from streameval_server._core.errors import CorruptLogError
-from streameval_server._state.stream_settings import StreamSettings, check
+from streameval_server._state.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
 
 if TYPE_CHECKING:
@@ -179,12 +179,8 @@ def _check_settings(settings: StreamSettings) -> None:
         elif name == "segment_keys":
             for key in value:
                 _text(key)
-    for name, choices in (
-        ("scale", ("plain", "probability")),
-        ("orphans", ("drop", "miss")),
-        ("expired", ("drop", "negative")),
-    ):
-        if getattr(settings, name) not in choices:
+    for name, choices in CHOICES.items():
+        if getattr(settings, name) not in choices.values():
             raise ValueError(f"{name} {getattr(settings, name)!r}")
 
 

@@ -20,6 +20,8 @@ from streameval.v1 import stream_pb2
 from streameval_server._core.errors import Code, RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streameval._counts.resolution import Scale
     from streameval_server._core.limits import Limits
 
@@ -32,21 +34,24 @@ _LABEL_TTL_US = 14 * DAY_US
 _LONGEST_US = 3_660 * DAY_US
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 
-_ORPHANS: dict[int, Literal["drop", "miss"]] = {
-    stream_pb2.ORPHAN_POLICY_UNSPECIFIED: "drop",
-    stream_pb2.ORPHAN_POLICY_DROP: "drop",
-    stream_pb2.ORPHAN_POLICY_MISS: "miss",
+CHOICES: Mapping[str, Mapping[int, str]] = {
+    "scale": {
+        stream_pb2.SCALE_UNSPECIFIED: "plain",
+        stream_pb2.SCALE_PLAIN: "plain",
+        stream_pb2.SCALE_PROBABILITY: "probability",
+    },
+    "orphans": {
+        stream_pb2.ORPHAN_POLICY_UNSPECIFIED: "drop",
+        stream_pb2.ORPHAN_POLICY_DROP: "drop",
+        stream_pb2.ORPHAN_POLICY_MISS: "miss",
+    },
+    "expired": {
+        stream_pb2.EXPIRY_POLICY_UNSPECIFIED: "drop",
+        stream_pb2.EXPIRY_POLICY_DROP: "drop",
+        stream_pb2.EXPIRY_POLICY_NEGATIVE: "negative",
+    },
 }
-_EXPIRED: dict[int, Literal["drop", "negative"]] = {
-    stream_pb2.EXPIRY_POLICY_UNSPECIFIED: "drop",
-    stream_pb2.EXPIRY_POLICY_DROP: "drop",
-    stream_pb2.EXPIRY_POLICY_NEGATIVE: "negative",
-}
-_SCALES: dict[int, Scale] = {
-    stream_pb2.SCALE_UNSPECIFIED: "plain",
-    stream_pb2.SCALE_PLAIN: "plain",
-    stream_pb2.SCALE_PROBABILITY: "probability",
-}
+"""Settings that are one of a few words, by the numbers that messages have for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,16 +156,11 @@ def _value(name: str, value: object) -> object:
     if isinstance(value, Duration):
         # Not ToMicroseconds: a duration may hold what does not fit, or be negative.
         return value.seconds * SECOND_US + value.nanos // 1_000
-    choices: dict[str, dict[int, str]] = {
-        "scale": _SCALES,  # type: ignore[dict-item]  # literals are strings
-        "orphans": _ORPHANS,  # type: ignore[dict-item]
-        "expired": _EXPIRED,  # type: ignore[dict-item]
-    }
-    if name in choices:
+    if name in CHOICES:
         assert isinstance(value, int)
-        if value not in choices[name]:
+        if value not in CHOICES[name]:
             _refuse(name, f"{name} has the unknown value {value}")
-        return choices[name][value]
+        return CHOICES[name][value]
     return tuple(value) if name == "segment_keys" else value  # type: ignore[arg-type]  # a repeated field
 
 
