@@ -201,7 +201,7 @@ class Committer:
         """
         limits = self._limits
         self.check_serving()
-        queued = self._submitted_bytes - self._drained_bytes
+        queued = self.queued_bytes
         if queued and queued + item.nbytes > limits.max_queue_bytes:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,

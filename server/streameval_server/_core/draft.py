@@ -75,7 +75,6 @@ class Draft:
         self.nbytes = 0
         self._marks = marks
         self._limits = limits
-        self._durable_revision = revision
         self._revision = revision
         self._received_us = received_us
         self._auto_create = auto_create

@@ -35,9 +35,6 @@ class Method:
     name : str
         Its full name, for instance ``streameval.v1.QueryService/GetSnapshot``.
     request : type of message
-    response : type of message
-    is_stream : bool
-        Whether it is answered more than once.
     """
 
     def __init__(self, name: str, handler: Handler) -> None:
@@ -45,8 +42,6 @@ class Method:
         found: MethodDescriptor = descriptor_pool.Default().FindMethodByName(name.replace("/", "."))
         self.name = name
         self.request: type[Message] = message_factory.GetMessageClass(found.input_type)
-        self.response: type[Message] = message_factory.GetMessageClass(found.output_type)
-        self.is_stream = bool(handler.response_streaming)
         # The one behaviour that a handler has.
         self._behaviour: Any = handler.unary_unary or handler.unary_stream
         self._takes_bytes = handler.request_deserializer is None
