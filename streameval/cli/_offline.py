@@ -9,8 +9,8 @@ from streameval.cli._output import out, print_backup, print_json, progress_bar
 
 try:
     from streameval_server import configure
-    from streameval_server._core.history import LOG_NAME
     from streameval_server._process import offline, restoring, verification
+    from streameval_server._process.history import LOG_NAME
 except ModuleNotFoundError as error:
     message = f"{error.name} is missing; pip install 'streameval[server]'"
     raise StreamEvalError(message) from error

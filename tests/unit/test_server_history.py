@@ -7,9 +7,9 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval_server._core.core import open_core
 from streameval_server._core.errors import StorageError
-from streameval_server._core.history import LOG_NAME, replay_until
 from streameval_server._core.limits import Limits
 from streameval_server._grpc.calls import UnaryCall
+from streameval_server._process.history import LOG_NAME, replay_until
 from streameval_server._process.sqlite_log import SqliteStorage
 
 NOW = 1_800_000_000_000_000

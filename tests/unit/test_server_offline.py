@@ -16,10 +16,10 @@ from streameval_server import DataDirectoryInUseError, Limits
 from streameval_server._core.checkpoint import Manifest
 from streameval_server._core.core import open_core
 from streameval_server._core.errors import CorruptLogError, StorageError
-from streameval_server._core.history import LOG_NAME, replay_until
 from streameval_server._grpc.calls import UnaryCall
 from streameval_server._process.backup import LogCopy
 from streameval_server._process.commit_times import MeasuredStorage
+from streameval_server._process.history import LOG_NAME, replay_until
 from streameval_server._process.lock import DirectoryLock
 from streameval_server._process.offline import backup, compact, state_hash
 from streameval_server._process.restoring import restore

@@ -3,7 +3,7 @@
 - In: `admission`, `batch`, `batch_columns`, `merge`, `session` check what arrives.
 - `committer` decides its order (`draft`, `marks`, `catalog`), writes `entries` to a
   `storage` and hands them to the `applier`.
-- `engine` is what the log means; `checkpoint`, `replay`, `history` bring it back, and
+- `engine` is what the log means; `checkpoint` and `replay` bring it back, and
   `compaction` lets the log begin anew; `importing` takes a stream from elsewhere.
 - `core` puts it together; `limits`, `names`, `errors` are shared; `failpoints` is where
   tests end it.

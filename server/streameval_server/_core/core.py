@@ -117,7 +117,7 @@ def open_core(storage: Storage, limits: Limits, *, auto_create: bool = True) -> 
 
 def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     base = read_base(storage)
-    engine, manifest, error = from_checkpoint(storage, limits)
+    engine, manifest, error = from_checkpoint(storage, base, limits)
     failpoint("start.restored")
     checkpoint_revision = engine.revision
     last = storage.last_revision()
@@ -148,15 +148,18 @@ def _recovered(storage: Storage, limits: Limits, *, auto_create: bool) -> Core:
     return Core(limits, storage, engine, applier, committer, recovery)
 
 
-def from_checkpoint(storage: Storage, limits: Limits) -> tuple[Engine, Manifest | None, str | None]:
+def from_checkpoint(
+    storage: Storage, base: Manifest | None, limits: Limits
+) -> tuple[Engine, Manifest | None, str | None]:
     """Return the engine of the current checkpoint, or where the log begins when there is none.
+
+    `base` is where it begins, as `read_base` gives it.
 
     Raises
     ------
     CorruptLogError
         When neither is what was written.
     """
-    base = read_base(storage)
     try:
         data = storage.manifest()
         if data is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval_server._core.errors import StorageError
-from streameval_server._core.history import LOG_NAME
+from streameval_server._process.history import LOG_NAME, log_of
 
 if TYPE_CHECKING:
     import threading
@@ -29,20 +29,6 @@ _PREFIX = "backup-"
 
 class BackupStoppedError(StorageError):
     """Nobody wants the copy any more."""
-
-
-def log_of(directory: Path) -> Path:
-    """Return the log in a data directory.
-
-    Raises
-    ------
-    StorageError
-        When there is none.
-    """
-    path = directory / LOG_NAME
-    if not path.is_file():
-        raise StorageError(f"there is no log at {path}")
-    return path
 
 
 def copy_log(

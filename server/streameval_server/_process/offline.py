@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from streameval._whole_file import written_whole
 from streameval_server._core.core import open_core
 from streameval_server._core.errors import RequestError, StorageError
-from streameval_server._core.history import replay_until
-from streameval_server._process.backup import copy_log, log_of, sha256_of
+from streameval_server._process.backup import copy_log, sha256_of
+from streameval_server._process.history import log_of, replay_until
 from streameval_server._process.lock import DataDirectoryInUseError, DirectoryLock
 from streameval_server._process.sqlite_log import SqliteStorage
 

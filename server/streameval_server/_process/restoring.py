@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streameval._whole_file import written_whole
 from streameval_server._core.errors import CorruptLogError, StorageError
-from streameval_server._core.history import LOG_NAME
+from streameval_server._process.history import LOG_NAME
 from streameval_server._process.lock import DirectoryLock
 from streameval_server._process.verification import verify
 

@@ -12,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 import streameval
 from streameval.v1 import admin_pb2
 from streameval_server._core.committer import State
-from streameval_server._core.history import LOG_NAME
 from streameval_server._process.commit_times import MeasuredStorage
+from streameval_server._process.history import LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval_server._core.errors import Code, RequestError
-from streameval_server._core.history import replay_until
+from streameval_server._process.history import replay_until
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
 

@@ -28,6 +28,20 @@ LOG_NAME = "streameval.db"
 """The log's file in a data directory."""
 
 
+def log_of(directory: Path) -> Path:
+    """Return the log in a data directory.
+
+    Raises
+    ------
+    StorageError
+        When there is none.
+    """
+    path = directory / LOG_NAME
+    if not path.is_file():
+        raise StorageError(f"there is no log at {path}")
+    return path
+
+
 def replay_until(
     data_directory: Path, revision: int | None = None, *, limits: Limits | None = None
 ) -> Engine:
@@ -52,10 +66,7 @@ def replay_until(
     CorruptLogError
         When it is not what was written.
     """
-    path = data_directory / LOG_NAME
-    if not path.exists():
-        raise StorageError(f"there is no log at {path}")
-    storage = SqliteStorage(path, read_only=True)
+    storage = SqliteStorage(log_of(data_directory), read_only=True)
     storage.open()
     try:
         return _replayed(storage, revision, limits or Limits())
@@ -74,7 +85,7 @@ def _replayed(storage: Storage, revision: int | None, limits: Limits) -> Engine:
             f"the log was compacted and begins at revision {base.revision}: what was known at "
             f"revision {until} is not there any more. A backup from before has it"
         )
-    engine, _, _ = from_checkpoint(storage, limits)
+    engine, _, _ = from_checkpoint(storage, base, limits)
     if engine.revision > until:
         engine = engine_at_base(storage, base, limits)
     replay(_until(storage.read(engine.revision), until), Applier(engine, limits, keeps=False))
