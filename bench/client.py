@@ -16,12 +16,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+from load import Process
 
 from streameval.client import AlreadyExistsError, Client
 
@@ -137,18 +136,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few seconds in all")
     quick = parser.parse_args().quick
     cases, rounds = (200_000, 3) if quick else (1_000_000, 7)
-    command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own
-    assert server.stdout is not None
-    line = server.stdout.readline()
-    if not line:
-        raise SystemExit("the server did not start")
+    server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")
     try:
-        with Client(line.split()[-1]) as client:
+        with Client(server.address) as client:
             _table(client, cases, rounds)
     finally:
-        server.terminate()
-        server.wait(30)
+        server.stop()
 
 
 def _table(client: Client, cases: int, rounds: int) -> None:

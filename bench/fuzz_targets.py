@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
+from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,20 +49,20 @@ exemplars = _beside_the_tests("exemplars")
 NOW_US = exemplars.NOW * 1_000_000
 
 
-class Target:
+class Target(ABC):
     """Sound inputs, how one is changed, and what is done with it."""
 
+    @abstractmethod
     def seeds(self) -> list[bytes]:
         """Return sound inputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:
         """Return a changed input of at most so many bytes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, data: bytes) -> None:
         """Do what a stranger's input makes us do; whatever this raises is a finding."""
-        raise NotImplementedError
 
 
 class State(Target):

@@ -1,9 +1,9 @@
 """Servers as processes, and a load of batches that were encoded beforehand.
 
-What `ingest.py`, `latency.py`, `recovery.py` and `soak.py` share. The peer is a
-grpc.aio server that parses each batch into arrays, acknowledges it and forgets
-it: what is left when validation, the log, the sync to disk and the counting are
-taken away.
+What `client.py`, `ingest.py`, `latency.py`, `operate.py`, `recovery.py`,
+`scale.py` and `soak.py` share. The peer is a grpc.aio server that parses each
+batch into arrays, acknowledges it and forgets it: what is left when validation,
+the log, the sync to disk and the counting are taken away.
 """
 
 from __future__ import annotations
