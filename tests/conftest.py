@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import os
 import shutil
+import socket
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ settings.load_profile("deterministic")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import ModuleType
 
 
@@ -62,3 +65,33 @@ def require_command() -> Callable[[str], str]:
         return path
 
     return command
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """Return a function that finds a port where nobody listens now."""
+
+    def port() -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    return port
+
+
+@pytest.fixture
+def free_address(free_port: Callable[[], int]) -> str:
+    """Return an address where nobody listens."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for PATH with the command `streameval`, whether it is installed or not."""
+    folder = tmp_path_factory.mktemp("bin")
+    command = folder / "streameval"
+    command.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom streameval.cli import main\nsys.exit(main())\n"
+    )
+    command.chmod(0o755)
+    return folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from streameval_server.testing import running_service
 from .conftest import Served, expect, figure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Page
@@ -99,15 +99,8 @@ def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -
     assert len(times) <= 5 * spread / 1000 + 2, f"{len(times)} updates in {spread:.0f} ms"
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
 def test_a_lost_connection_says_so_and_recovers(
-    page: Page, complaints: list[str], tmp_path: Path
+    page: Page, complaints: list[str], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     """The server stops: figures stay, with their time; it comes back, and they move again."""
     complaints += ["net::ERR_", "503 (Service Unavailable)"]
@@ -134,7 +127,9 @@ def test_a_lost_connection_says_so_and_recovers(
         page.goto("about:blank")
 
 
-def test_the_list_recovers(page: Page, complaints: list[str], tmp_path: Path) -> None:
+def test_the_list_recovers(
+    page: Page, complaints: list[str], tmp_path: Path, free_port: Callable[[], int]
+) -> None:
     """Rows stay while the server is away, and move when it is back."""
     complaints += ["net::ERR_", "503 (Service Unavailable)"]
     settings = Settings(

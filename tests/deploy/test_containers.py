@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,27 +46,15 @@ def here(text: str, service: dict[str, Any], volumes: Path) -> str:
     return text
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> dict[str, str]:
+def environment(commands, tmp_path_factory) -> dict[str, str]:
     """Return what a process needs to find the commands."""
-    commands = tmp_path_factory.mktemp("bin")
-    command = commands / "streameval"
-    command.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom streameval.cli import main\nsys.exit(main())\n"
-    )
-    command.chmod(0o755)
-    setup = commands / "streameval-setup"
-    setup.symlink_to(ROOT / "deploy/docker/setup.sh")
+    image = tmp_path_factory.mktemp("image")
+    (image / "streameval-setup").symlink_to(ROOT / "deploy/docker/setup.sh")
     kept = {
         name: os.environ[name] for name in ("PYTHONPATH", "PYTHONSAFEPATH") if name in os.environ
     }
-    return {**kept, "PATH": f"{commands}:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "PATH": f"{image}:{commands}:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +78,9 @@ def run_setup(volumes: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(volumes, environment, tmp_path_factory, require_command) -> Iterator[dict[str, str]]:
+def server(
+    volumes, environment, tmp_path_factory, require_command, free_port
+) -> Iterator[dict[str, str]]:
     """Run the service `server` under strace; yield where it is and what it wrote."""
     strace = require_command("strace")
     service = SERVICES["server"]
@@ -143,7 +132,7 @@ def test_setup_keeps_what_it_finds(volumes, environment):
     assert {mode for name, mode in modes.items() if name.startswith("monitoring")} == {0o444}
 
 
-def test_the_health_check_passes_and_needs_no_token(server, volumes, environment):
+def test_the_health_check_passes_and_needs_no_token(server, volumes, environment, free_port):
     """The compose file's own command, at this machine's port; elsewhere it fails."""
     service = SERVICES["server"]
     marker, *command = [here(word, service, volumes) for word in service["healthcheck"]["test"]]

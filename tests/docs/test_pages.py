@@ -65,24 +65,15 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> Path:
     """Run in an empty folder, with the command on the path and nothing set for it."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    command = commands / "streameval"
-    command.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom streameval.cli import main\nsys.exit(main())\n"
-    )
-    command.chmod(0o755)
     for name in os.environ:
         if name.startswith("STREAMEVAL_") and name != "STREAMEVAL_TEST_REQUIRE":
             monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return work
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize("page", HAVE_EXAMPLES, ids=page_name)

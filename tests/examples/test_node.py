@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
@@ -100,15 +99,12 @@ def test_a_token_lets_node_in(example, tmp_path):
     assert "token" in refused.stderr
 
 
-def test_a_producer_outlives_its_server(example, tmp_path):
+def test_a_producer_outlives_its_server(example, tmp_path, free_address):
     """After a restart it goes on where the log ends, and nothing counts twice."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
     (example / "harness.mjs").write_text(
-        HARNESS.format(proto=example.parents[1] / "proto", address=address)
+        HARNESS.format(proto=example.parents[1] / "proto", address=free_address)
     )
-    settings = Settings(listen=address, data=tmp_path / "data")
+    settings = Settings(listen=free_address, data=tmp_path / "data")
     node = None
     try:
         with running_server(settings):
@@ -125,7 +121,7 @@ def test_a_producer_outlives_its_server(example, tmp_path):
             node.stdin.close()
             assert node.stdout.readline() == "durable\n"
             assert node.wait(30) == 0
-            with Client(address) as client:
+            with Client(free_address) as client:
                 assert client.stream("node/harness").snapshot().num_cases == 4
     finally:
         if node is not None:
