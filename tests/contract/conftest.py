@@ -10,10 +10,12 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
+from streameval.client import Client
 from streameval.v1 import (
     admin_pb2_grpc,
     ingest_pb2,
     ingest_pb2_grpc,
+    query_pb2,
     query_pb2_grpc,
     stream_pb2_grpc,
     types_pb2,
@@ -52,9 +54,24 @@ class Wire:
         return answers
 
 
-def selection(stream: str, min_revision: int = 0) -> types_pb2.Selection:
+def selection(
+    stream: str, min_revision: int = 0, *, segment: tuple[str, str] | None = None, **fields: object
+) -> types_pb2.Selection:
     """Return a selection."""
-    return types_pb2.Selection(stream=stream, min_revision=min_revision)
+    chosen = types_pb2.Selection(stream=stream, min_revision=min_revision, **fields)
+    if segment is not None:
+        chosen.segment.key, chosen.segment.value = segment
+    return chosen
+
+
+def send(wire: Wire, stream: str, **rows: Message) -> int:
+    """Send a batch, and wait until answers include it."""
+    revision = wire.one(ingest_pb2.Batch(stream=stream, **rows)).revision
+    request = query_pb2.GetSnapshotRequest(
+        selection=selection(stream, revision), metrics=["prevalence"]
+    )
+    wire.query.GetSnapshot(request, timeout=20)
+    return revision
 
 
 class Failure:
@@ -92,6 +109,20 @@ def failure(call: Callable[[], object]) -> Failure:
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return Failure(caught.value)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Return the address of a server in memory."""
+    with running_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[Client]:
+    """Return a client of that server."""
+    with Client(address) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -32,26 +31,11 @@ from streameval_server._process.settings import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
     from pathlib import Path
 
 T = TypeVar("T")
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Return the address of a server in memory."""
-    with running_server() as address:
-        yield address
-
-
-@pytest.fixture
-def free_address() -> str:
-    """Return an address where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

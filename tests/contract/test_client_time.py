@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import socket
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,48 +11,21 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._time.windowed import WindowedEvaluator
 from streameval.client import (
     Client,
-    ClosedError,
     InvalidRequestError,
-    MergeState,
     NotFoundError,
     PreconditionError,
     RowsLostError,
-    UnavailableError,
     _clock,
 )
 from streameval_server._process.settings import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Return the address of a server in memory."""
-    with running_server() as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def client(address: str) -> Iterator[Client]:
-    """Return a client of it."""
-    with Client(address) as client:
-        yield client
-
-
-@pytest.fixture
-def free_address() -> str:
-    """Return an address where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_labels_join_their_predictions_in_either_order(client: Client) -> None:
@@ -292,71 +262,6 @@ def test_sides_are_compared(client: Client) -> None:
     assert worst.num_positive_ref + worst.num_negative_ref == 2000
 
 
-def test_watching_sees_what_moves(client: Client) -> None:
-    """A snapshot at once, then the newest when the stream moves; closing ends it."""
-    stream = client.stream("wat/ched")
-    stream.add_case(True, 0.9)
-    stream.flush()
-    watching = stream.watch(min_interval=timedelta(milliseconds=100))
-    assert next(watching).num_cases == 1
-    stream.add_case(False, 0.1)
-    revision = stream.flush()
-    moved = next(watching)
-    assert (moved.num_cases, moved.auc_roc) == (2, 1.0)
-    assert moved.revision >= revision
-    watching.close()
-    client.delete_stream("wat/ched")
-    with pytest.raises(NotFoundError):
-        next(stream.watch())
-
-
-def test_watching_ends_with_the_server(free_address: str) -> None:
-    """Who watches hears that the server stopped."""
-    with Client(free_address) as client:
-        with running_server(Settings(listen=free_address, memory=True)):
-            stream = client.stream("wat/ched")
-            stream.add_case(True, 0.9)
-            stream.flush()
-            watching = stream.watch()
-            next(watching)
-            caught: list[Exception] = []
-
-            def wait() -> None:
-                try:
-                    next(watching)
-                except UnavailableError as error:
-                    caught.append(error)
-
-            waiting = threading.Thread(target=wait)
-            waiting.start()
-        waiting.join(20)
-        assert len(caught) == 1
-
-
-def test_closing_ends_who_watches(address: str) -> None:
-    """Who waits for the next snapshot hears that the client was closed."""
-    client = Client(address)
-    stream = client.stream("wat/closed")
-    stream.add_case(True, 0.9)
-    stream.flush()
-    watching = stream.watch()
-    next(watching)
-    caught: list[str] = []
-
-    def wait() -> None:
-        try:
-            next(watching)
-        except ClosedError as error:
-            caught.append(str(error))
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    time.sleep(0.05)
-    client.close()
-    waiting.join(20)
-    assert caught == ["the client is closed"]
-
-
 def test_rows_that_waited_count_when_they_were_added(
     free_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,71 +309,6 @@ def test_labels_after_a_restart_find_their_predictions(free_address: str, tmp_pa
             coverage = snapshot.coverage
             assert (coverage.predictions, coverage.pending, coverage.retracted) == (3000, 1000, 500)
             assert client.statistics().acked == 5500
-
-
-def test_merged_states_count_once(client: Client) -> None:
-    """Evaluators, windows and states for slices; a repeated epoch changes nothing."""
-    client.create_stream("mer/ged", segment_keys=["country"])
-    stream = client.stream("mer/ged")
-    edge = Evaluator()
-    edge.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.7, 0.6])
-    now = datetime.now(UTC)
-    revision = stream.merge(edge, source="edge-7", epoch=1)
-    assert stream.snapshot().revision >= revision
-    stream.merge(edge, source="edge-7", epoch=1)
-    assert stream.snapshot().num_cases == 4
-    stream.merge(edge, source="edge-7", epoch=2, at=now, segments={"country": "US"})
-    assert stream.snapshot().num_cases == 8
-    assert stream.snapshot(window=HOUR).num_cases == 4
-    assert stream.snapshot(segment=("country", "US")).num_cases == 4
-    windowed = WindowedEvaluator()
-    for hours in range(5):
-        windowed.add_case(True, float(hours), at=now - hours * HOUR)
-    stream.merge(windowed, source="job", epoch=1)
-    assert stream.snapshot(window=2.5 * HOUR).num_cases == 7
-    stream.merge(
-        [MergeState(edge, now, {"country": "DE"}), MergeState(edge, None)], source="job", epoch=2
-    )
-    assert stream.snapshot().num_cases == 21
-    big = Evaluator()
-    big.add_cases(labels=np.arange(200_000) % 2, scores=np.random.default_rng(1).random(200_000))
-    stream.merge(big, source="big", epoch=1)
-    assert stream.snapshot().num_cases == 200_021
-    for wrong, text in (
-        ({"states": [3]}, "states must be MergeStates, got int at index 0"),
-        ({"states": 3}, "merge takes"),
-        ({"states": edge, "epoch": 0}, "epoch must be"),
-        ({"states": edge, "source": ""}, "source must not be empty"),
-        ({"states": windowed, "at": now}, "only a single Evaluator"),
-        ({"states": [], "segments": {"country": "US"}}, "states carry their own"),
-    ):
-        with pytest.raises(InvalidInputError, match=text):
-            stream.merge(**({"source": "s", "epoch": 9} | wrong))
-
-
-def test_a_merge_that_was_cut_off_is_repeated(free_address: str, tmp_path: Path) -> None:
-    """Whoever does not hear the end of a merge repeats it, and it counts once."""
-    edge = Evaluator()
-    edge.add_cases(labels=np.arange(1000) % 2, scores=np.arange(1000.0))
-    settings = Settings(listen=free_address, data=tmp_path)
-    with Client(free_address) as client:
-        stream = client.stream("mer/ged")
-        with pytest.raises(UnavailableError):
-            stream.merge(edge, source="edge", epoch=1, timeout=0.3)
-
-        def serve() -> None:
-            time.sleep(0.5)
-            served.enter_context(running_server(settings))
-
-        with contextlib.ExitStack() as served:
-            starting = threading.Thread(target=serve)
-            starting.start()
-            stream.merge(edge, source="edge", epoch=1)
-            starting.join()
-            assert stream.snapshot().num_cases == 1000
-        with running_server(settings):
-            stream.merge(edge, source="edge", epoch=1)
-            assert stream.snapshot().num_cases == 1000
 
 
 def test_bad_rows_are_refused_at_the_call(client: Client) -> None:

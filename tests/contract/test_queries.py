@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import random
@@ -17,9 +16,8 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from streameval import Evaluator
 from streameval._certainty.compare import compare
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server.testing import running_server
 
-from .conftest import Wire, failure
+from .conftest import Wire, failure, selection, send
 
 Code = grpc.StatusCode
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
@@ -47,16 +45,6 @@ def made(wire: Wire, name: str, **settings) -> None:
     settings.setdefault("label_ttl", Duration(seconds=25 * DAY))
     stream = stream_pb2.Stream(name=name, settings=stream_pb2.StreamSettings(**settings))
     wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream), timeout=20)
-
-
-def send(wire: Wire, name: str, **rows) -> int:
-    """Send a batch, and wait until answers include it."""
-    revision = wire.one(ingest_pb2.Batch(stream=name, **rows)).revision
-    request = query_pb2.GetSnapshotRequest(
-        selection=types_pb2.Selection(stream=name, min_revision=revision), metrics=["prevalence"]
-    )
-    wire.query.GetSnapshot(request, timeout=20)
-    return revision
 
 
 def column(key: str, values: list[str]) -> ingest_pb2.SegmentColumn:
@@ -129,13 +117,6 @@ def of_range(rows: list[Sent], window: types_pb2.TimeRange) -> list[Sent]:
     return [row for row in rows if start <= row.at_us < end]
 
 
-def selection(name: str, segment: tuple | None = None, **fields) -> types_pb2.Selection:
-    message = types_pb2.Selection(stream=name, **fields)
-    if segment is not None:
-        message.segment.key, message.segment.value = segment
-    return message
-
-
 def ago(first_s: float, last_s: float = 0) -> types_pb2.TimeRange:
     now = time.time_ns() // 1000
     message = types_pb2.TimeRange()
@@ -168,7 +149,7 @@ def test_figures_and_coverage_of_any_selection(
 ) -> None:
     """Values, intervals, bounds, counts and coverage are those of the rows in [start, end)."""
     name, rows = history
-    chosen = selection(name, segment, **WINDOWS[window])
+    chosen = selection(name, segment=segment, **WINDOWS[window])
     request = query_pb2.GetSnapshotRequest(
         selection=chosen, metrics=["auc_roc", "auc_pr", "prevalence", "brier_score"]
     )
@@ -213,7 +194,7 @@ def test_figures_and_coverage_of_any_selection(
 def test_states_and_curves_of_windows(wire: Wire, history: tuple) -> None:
     """Any metric can be computed from a window's state; its curve is that state's."""
     name, rows = history
-    chosen = selection(name, ("country", "US"), last=Duration(seconds=3 * HOUR))
+    chosen = selection(name, segment=("country", "US"), last=Duration(seconds=3 * HOUR))
     pieces = list(wire.query.GetState(query_pb2.GetStateRequest(selection=chosen), timeout=20))
     evaluator = Evaluator.from_bytes(b"".join(piece.data for piece in pieces))
     mine = [row for row in of_range(rows, pieces[0].window) if row.country == "US"]
@@ -313,7 +294,7 @@ def test_comparisons_take_the_complement(wire: Wire, history: tuple) -> None:
     name, rows = history
     window = {"last": Duration(seconds=5 * HOUR)}
     request = query_pb2.CompareStreamsRequest(
-        a=selection(name, ("country", "DE"), **window), b=selection(name, **window)
+        a=selection(name, segment=("country", "DE"), **window), b=selection(name, **window)
     )
     found = wire.query.CompareStreams(request, timeout=20)
     assert found.complement
@@ -508,84 +489,10 @@ def test_keys_that_are_added_later_have_slices(wire: Wire, fresh: str) -> None:
     )
     rows.segments.append(column("shop", ["a", "b"]))
     revision = wire.one(ingest_pb2.Batch(stream=fresh, cases=rows)).revision
-    chosen = selection(fresh, ("shop", "a"), last=Duration(seconds=60), min_revision=revision)
+    chosen = selection(
+        fresh, segment=("shop", "a"), last=Duration(seconds=60), min_revision=revision
+    )
     found = wire.query.GetSnapshot(
         query_pb2.GetSnapshotRequest(selection=chosen), timeout=20
     ).snapshot
     assert (found.num_positive_ref, found.num_negative_ref) == (1, 0)
-
-
-def case(wire: Wire, name: str, score: float) -> int:
-    rows = ingest_pb2.Cases(scores=[score], positives=[True])
-    return send(wire, name, cases=rows)
-
-
-def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
-    """The first at once, later ones with what was counted meanwhile, until it is cancelled."""
-    first = case(wire, fresh, 0.5)
-    request = query_pb2.WatchRequest(
-        selection=selection(fresh, last=Duration(seconds=HOUR), min_revision=first),
-        metrics=["auc_pr"],
-    )
-    call = wire.query.Watch(request, timeout=60)
-    answer = next(call).snapshot
-    assert answer.revision >= first
-    assert answer.num_positive_ref == 1
-    for expected in (2, 3):
-        revision = case(wire, fresh, 0.6)
-        answer = next(call).snapshot
-        assert (answer.revision >= revision, answer.num_positive_ref) == (True, expected)
-    call.cancel()
-
-
-def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
-    """NOT_FOUND, once it is deleted."""
-    case(wire, fresh, 0.5)
-    call = wire.query.Watch(query_pb2.WatchRequest(selection=selection(fresh)), timeout=60)
-    next(call)
-    wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=fresh), timeout=20)
-    assert failure(lambda: next(call)).code == Code.NOT_FOUND
-
-
-def test_watchers_do_not_hold_up_a_stop() -> None:
-    """They are told UNAVAILABLE, and the server is gone at once."""
-    with contextlib.ExitStack() as channels:
-        with running_server() as address:
-            wire = Wire(channels.enter_context(grpc.insecure_channel(address)))
-            case(wire, "s", 0.5)
-            request = query_pb2.WatchRequest(
-                selection=selection("s"), min_interval=Duration(seconds=3600)
-            )
-            calls = [wire.query.Watch(request, timeout=60) for _ in range(5)]
-            for call in calls:
-                next(call)
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 5
-        for call in calls:
-            failed = failure(lambda of=call: next(of))
-            assert (failed.code, failed.reason) == (Code.UNAVAILABLE, "SERVER_STOPPING")
-
-
-def test_a_reader_that_stands_still_is_not_queued_for() -> None:
-    """However long it does not read, what it gets then soon is the newest."""
-    with running_server() as address, grpc.insecure_channel(address) as channel:
-        wire = Wire(channel)
-        # Every score is a vertex of the hull, so that a snapshot is 800 KB.
-        size = 50_000
-        scores = [float(-i) for i in range(size)]
-        for positive, counts in ((True, [1] * size), (False, range(1, size + 1))):
-            rows = ingest_pb2.Cases(scores=scores, positives=[positive] * size, counts=counts)
-            send(wire, "s", cases=rows)
-        call = wire.query.Watch(query_pb2.WatchRequest(selection=selection("s")), timeout=60)
-        first = next(call)
-        assert first.ByteSize() > 500_000
-        newest = 0
-        for _ in range(25):
-            newest = case(wire, "s", 1e6)
-            time.sleep(0.1)
-        behind = 0
-        while next(call).snapshot.revision < newest:
-            behind += 1
-        # No more than what the transport buffers, however long it takes.
-        assert behind < 15
-        call.cancel()

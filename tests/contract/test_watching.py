@@ -1,0 +1,93 @@
+"""Watch on the wire: what moved, until the watcher, the stream or the server ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval_server.testing import running_server
+
+from .conftest import Wire, failure, selection, send
+
+Code = grpc.StatusCode
+HOUR = 3_600
+
+
+def case(wire: Wire, name: str, score: float) -> int:
+    rows = ingest_pb2.Cases(scores=[score], positives=[True])
+    return send(wire, name, cases=rows)
+
+
+def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
+    """The first at once, later ones with what was counted meanwhile, until it is cancelled."""
+    first = case(wire, fresh, 0.5)
+    request = query_pb2.WatchRequest(
+        selection=selection(fresh, last=Duration(seconds=HOUR), min_revision=first),
+        metrics=["auc_pr"],
+    )
+    call = wire.query.Watch(request, timeout=60)
+    answer = next(call).snapshot
+    assert answer.revision >= first
+    assert answer.num_positive_ref == 1
+    for expected in (2, 3):
+        revision = case(wire, fresh, 0.6)
+        answer = next(call).snapshot
+        assert (answer.revision >= revision, answer.num_positive_ref) == (True, expected)
+    call.cancel()
+
+
+def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
+    """NOT_FOUND, once it is deleted."""
+    case(wire, fresh, 0.5)
+    call = wire.query.Watch(query_pb2.WatchRequest(selection=selection(fresh)), timeout=60)
+    next(call)
+    wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=fresh), timeout=20)
+    assert failure(lambda: next(call)).code == Code.NOT_FOUND
+
+
+def test_watchers_do_not_hold_up_a_stop() -> None:
+    """They are told UNAVAILABLE, and the server is gone at once."""
+    with contextlib.ExitStack() as channels:
+        with running_server() as address:
+            wire = Wire(channels.enter_context(grpc.insecure_channel(address)))
+            case(wire, "s", 0.5)
+            request = query_pb2.WatchRequest(
+                selection=selection("s"), min_interval=Duration(seconds=3600)
+            )
+            calls = [wire.query.Watch(request, timeout=60) for _ in range(5)]
+            for call in calls:
+                next(call)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 5
+        for call in calls:
+            failed = failure(lambda of=call: next(of))
+            assert (failed.code, failed.reason) == (Code.UNAVAILABLE, "SERVER_STOPPING")
+
+
+def test_a_reader_that_stands_still_is_not_queued_for() -> None:
+    """However long it does not read, what it gets then soon is the newest."""
+    with running_server() as address, grpc.insecure_channel(address) as channel:
+        wire = Wire(channel)
+        # Every score is a vertex of the hull, so that a snapshot is 800 KB.
+        size = 50_000
+        scores = [float(-i) for i in range(size)]
+        for positive, counts in ((True, [1] * size), (False, range(1, size + 1))):
+            rows = ingest_pb2.Cases(scores=scores, positives=[positive] * size, counts=counts)
+            send(wire, "s", cases=rows)
+        call = wire.query.Watch(query_pb2.WatchRequest(selection=selection("s")), timeout=60)
+        first = next(call)
+        assert first.ByteSize() > 500_000
+        newest = 0
+        for _ in range(25):
+            newest = case(wire, "s", 1e6)
+            time.sleep(0.1)
+        behind = 0
+        while next(call).snapshot.revision < newest:
+            behind += 1
+        # No more than what the transport buffers, however long it takes.
+        assert behind < 15
+        call.cancel()
