@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from streameval_server._core.errors import StorageError
 from streameval_server._process.history import LOG_NAME, log_of
+from streameval_server._process.sqlite_log import connected_to_read
 
 if TYPE_CHECKING:
     import threading
@@ -50,10 +51,9 @@ def copy_log(
         if cancelled is not None and cancelled.is_set():
             raise BackupStoppedError("the backup was given up")
 
-    uri = f"{source.resolve().as_uri()}?mode=ro"
     try:
         with (
-            closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as log,
+            closing(connected_to_read(source)) as log,
             closing(sqlite3.connect(target, isolation_level=None)) as copy,
         ):
             # One transaction from the first page to the last: no restart when somebody commits.

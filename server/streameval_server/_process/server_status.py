@@ -14,6 +14,7 @@ from streameval.v1 import admin_pb2
 from streameval_server._core.committer import State
 from streameval_server._process.commit_times import MeasuredStorage
 from streameval_server._process.history import LOG_NAME
+from streameval_server._process.sqlite_log import connected_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +79,8 @@ def _disk(directory: Path) -> admin_pb2.Disk:
     """Return what the log takes. Never opens its files: that would end SQLite's locks on them."""
     path = directory / LOG_NAME
     usage = shutil.disk_usage(directory)
-    uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        with closing(connected_to_read(path)) as connection:
             (reusable,) = connection.execute(
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).fetchone()

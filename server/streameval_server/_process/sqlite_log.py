@@ -278,9 +278,7 @@ class SqliteStorage:
         failpoint("disk.open.durable")
 
     def _look(self) -> None:
-        uri = f"{self._path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
-        self._connection = connection
+        self._connection = connection = connected_to_read(self._path)
         # One transaction, so that everything that is read is of one moment.
         connection.execute("BEGIN")
         self._check_format(connection)
@@ -318,6 +316,12 @@ class SqliteStorage:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # Of damaged text, SQLite's own messages cannot always be decoded.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+
+
+def connected_to_read(path: Path) -> sqlite3.Connection:
+    """Return a connection that cannot write, and makes no file where there is none."""
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
 
 
 def _one_line(error: Exception) -> str:

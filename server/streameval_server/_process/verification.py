@@ -19,7 +19,7 @@ from streameval_server._core.compaction import engine_at_base, part_keys, read_b
 from streameval_server._core.engine import Engine
 from streameval_server._core.errors import CorruptLogError, StorageError
 from streameval_server._core.replay import replay
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._process.sqlite_log import SqliteStorage, connected_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,9 +114,8 @@ def verify(
 
 def _verify_file(path: Path, found: Verification) -> None:
     """Let SQLite look through its pages."""
-    uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
+        with closing(connected_to_read(path)) as connection:
             problems = [text for (text,) in connection.execute("PRAGMA integrity_check(3)")]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         problems = [str(error)]
