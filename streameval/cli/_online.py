@@ -11,6 +11,7 @@ from streameval._whole_file import written_whole
 from streameval.cli._connect import transport
 from streameval.cli._output import out, print_backup, print_json, progress_bar
 from streameval.cli._status import plain, print_status
+from streameval.client._merge import PIECE_BYTES
 from streameval.client._questions import Question
 from streameval.v1 import admin_pb2
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from streameval.client._transport import Transport
 
 _TIMEOUT_S = 30.0
-_PIECE_BYTES = 1 << 20
 
 
 def status(address: str, *, as_json: bool) -> bool:
@@ -121,6 +121,6 @@ def _import_requests(
 ) -> Iterator[admin_pb2.ImportStreamRequest]:
     header = admin_pb2.ImportStreamHeader(name=name, total_bytes=len(data))
     yield admin_pb2.ImportStreamRequest(header=header)
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield admin_pb2.ImportStreamRequest(data=data[start : start + _PIECE_BYTES])
-        progress(min(1.0, (start + _PIECE_BYTES) / len(data)))
+    for start in range(0, len(data), PIECE_BYTES):
+        yield admin_pb2.ImportStreamRequest(data=data[start : start + PIECE_BYTES])
+        progress(min(1.0, (start + PIECE_BYTES) / len(data)))

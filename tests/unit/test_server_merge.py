@@ -10,7 +10,7 @@ import pytest
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
-from streameval_server._core import merge
+from streameval_server._core import pieces
 from streameval_server._core.core import Core, open_core
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.limits import Limits
@@ -211,7 +211,7 @@ def test_bad_states(fields, field, text):
 
 def test_pieces_must_be_in_order(monkeypatch):
     """A header first, and only then data, in pieces that are not too long."""
-    monkeypatch.setattr(merge, "PIECE_BYTES", 8)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 8)
     inbox = MergeInbox(Limits())
     with pytest.raises(RequestError, match="the first message must be header"):
         inbox.feed(pb.MergeRequest(data=b"x"))

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from streameval._errors import CorruptStateError
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.names import check_stream_name
+from streameval_server._core.pieces import Pieces
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from streameval.v1 import admin_pb2
     from streameval_server._core.limits import Limits
-
-PIECE_BYTES = 1 << 20
-"""Longest piece that is taken."""
 
 
 class ImportInbox:
@@ -29,7 +27,7 @@ class ImportInbox:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._header: admin_pb2.ImportStreamHeader | None = None
-        self._data = bytearray()
+        self._pieces = Pieces(0, _invalid)
 
     def feed(self, request: admin_pb2.ImportStreamRequest) -> None:
         """Take the next message.
@@ -39,24 +37,16 @@ class ImportInbox:
         RequestError
             The call ends with it; nothing was changed.
         """
-        header = self._header
-        if header is None:
+        if self._header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header")
             self._check(request.header)
             self._header = request.header
+            self._pieces = Pieces(request.header.total_bytes, _invalid)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data")
-        if len(request.data) > PIECE_BYTES:
-            raise _invalid(
-                "data", f"data must be at most {PIECE_BYTES} bytes, got {len(request.data)}"
-            )
-        if len(self._data) + len(request.data) > header.total_bytes:
-            raise _invalid(
-                "data", f"the pieces have more than the {header.total_bytes} bytes announced"
-            )
-        self._data += request.data
+        self._pieces.add(request.data)
 
     def _check(self, header: admin_pb2.ImportStreamHeader) -> None:
         limits = self._limits
@@ -82,13 +72,10 @@ class ImportInbox:
         RequestError
             When anything is not as it should be.
         """
-        header, data = self._header, bytes(self._data)
+        header = self._header
         if header is None:
             raise _invalid("header", "the first message must be header")
-        if len(data) != header.total_bytes:
-            raise _invalid(
-                "data", f"{header.total_bytes} bytes are announced, got {len(data)}: truncated?"
-            )
+        data = self._pieces.whole()
         try:
             file = StreamFile.from_bytes(data)
             name = header.name or file.name

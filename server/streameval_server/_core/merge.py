@@ -24,6 +24,7 @@ from streameval_server._core.batch_columns import check_distinct
 from streameval_server._core.catalog import NEW
 from streameval_server._core.errors import Code, CorruptLogError, RefusedError, RequestError
 from streameval_server._core.names import MAX_UINT, check_stream_name, id_problem
+from streameval_server._core.pieces import Pieces
 from streameval_server._core.rows import MergedState, MergeRows
 from streameval_server._state.stream_settings import DEFAULTS
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from streameval_server._core.catalog import Catalog
     from streameval_server._core.limits import Limits
     from streameval_server._state.stream_settings import StreamSettings
-
-PIECE_BYTES = 1 << 20
-"""Longest piece that is taken."""
 
 _LENGTH_BYTES = 4
 _BYTES_PER_ROW = 64
@@ -59,7 +57,7 @@ class MergeInbox:
         self.header: ingest_pb2.MergeHeader | None = None
         self.settings = DEFAULTS
         self._limits = limits
-        self._data = bytearray()
+        self._pieces = Pieces(0, _invalid)
 
     def feed(self, request: ingest_pb2.MergeRequest) -> None:
         """Take the next message.
@@ -69,24 +67,16 @@ class MergeInbox:
         RequestError
             The call ends with it; nothing was changed.
         """
-        header = self.header
-        if header is None:
+        if self.header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
             self._check(request.header)
             self.header = request.header
+            self._pieces = Pieces(request.header.total_bytes, _invalid)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data", "DATA_EXPECTED")
-        if len(request.data) > PIECE_BYTES:
-            raise _invalid(
-                "data", f"data must be at most {PIECE_BYTES} bytes, got {len(request.data)}"
-            )
-        if len(self._data) + len(request.data) > header.total_bytes:
-            raise _invalid(
-                "data", f"the pieces have more than the {header.total_bytes} bytes announced"
-            )
-        self._data += request.data
+        self._pieces.add(request.data)
 
     def _check(self, header: ingest_pb2.MergeHeader) -> None:
         limits = self._limits
@@ -136,13 +126,10 @@ class MergeInbox:
             When anything is not as it should be.
         """
         self.settings = settings
-        header, data = self.header, bytes(self._data)
+        header = self.header
         if header is None:
             raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
-        if len(data) != header.total_bytes:
-            raise _invalid(
-                "data", f"{header.total_bytes} bytes are announced, got {len(data)}: truncated?"
-            )
+        data = self._pieces.whole()
         if zlib.crc32(data) != header.crc32:
             raise _invalid("header.crc32", "the pieces are not what was sent: their CRC-32 differs")
         rows = _read(header, data)

@@ -11,6 +11,7 @@ from streameval.v1 import admin_pb2, admin_pb2_grpc
 from streameval_server._core.errors import Code, RequestError, StorageError
 from streameval_server._core.importing import ImportInbox
 from streameval_server._core.names import check_stream_name
+from streameval_server._core.pieces import PIECE_BYTES
 from streameval_server._grpc.open_calls import stopping_error
 from streameval_server._process.backup import LogCopy
 from streameval_server._process.runtime import now_us
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[Any, Any]
 
 _log = logging.getLogger(__name__)
-
-PIECE_BYTES = 1 << 20
-"""Longest piece of what is sent."""
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):

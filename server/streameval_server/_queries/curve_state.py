@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
+from streameval_server._core.pieces import PIECE_BYTES
 from streameval_server._queries.answers import range_message
 from streameval_server._queries.convert import curve_message, points_message
 from streameval_server._queries.selection import Selected, invalid, selected
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from streameval.v1 import types_pb2
     from streameval_server._queries.answers import Answers
-
-STATE_PIECE_BYTES = 1 << 20
-"""Longest piece of a state."""
 
 _Kind = query_pb2.CurveKind
 
@@ -45,11 +43,11 @@ class StateAnswer:
 
     def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
         """Yield it in pieces; there is always one."""
-        for start in range(0, len(self.data), STATE_PIECE_BYTES):
+        for start in range(0, len(self.data), PIECE_BYTES):
             yield query_pb2.GetStateResponse(
                 revision=self.revision,
                 total_bytes=len(self.data),
-                data=self.data[start : start + STATE_PIECE_BYTES],
+                data=self.data[start : start + PIECE_BYTES],
                 window=self.window,
             )
 
