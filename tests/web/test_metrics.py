@@ -41,6 +41,12 @@ def at(series: Series, name: str, **labels: str) -> float | None:
     return series.get((f"streameval_{name}", frozenset(labels.items())))
 
 
+def push(one: Site, stream: str, labels: str, **more: Any) -> None:
+    """Send cases, and wait until answers include them: acknowledged says durable only."""
+    wait = {"selection.minRevision": one.push(stream, labels, **more)}
+    one.http.get(f"/v1/streams/{stream}:snapshot", params=wait).raise_for_status()
+
+
 def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> None:
     """Send predictions and most of their labels, and wait until answers include them."""
     rng = random.Random(seed)
@@ -70,7 +76,7 @@ def test_figures_are_the_snapshots() -> None:
     with site() as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
-        one.push("fraud/v3", "+-+--+---+" * 20, **old)
+        push(one, "fraud/v3", "+-+--+---+" * 20, **old)
         series = scraped(one)
         for window, selection, anytime in (
             ("recent", types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)), False),
@@ -120,7 +126,7 @@ def hours_ago(hours: int) -> int:
 def test_what_is_undefined_has_no_series() -> None:
     """Neither a value nor limits: not 0, not NaN."""
     with site() as one:
-        one.push("a", "++")
+        push(one, "a", "++")
         series = scraped(one)
         labels = {"stream": "a", "window": "all"}
         assert at(series, "figure", figure="auc_pr", **labels) == 1.0
@@ -163,7 +169,7 @@ def test_the_server_and_its_calls() -> None:
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
     """Its size, what is free beside it, and how long commits take."""
     with site(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as one:
-        one.push("a", "+-")
+        push(one, "a", "+-")
         series = scraped(one)
         assert at(series, "log_bytes") > 0
         assert at(series, "disk_free_bytes") > 0
@@ -174,12 +180,11 @@ def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
 def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrapes close together cost one; after that it is asked again."""
     with site() as one:
-        one.push("a", "+-")
+        push(one, "a", "+-")
         monkeypatch.setattr(metrics, "FRESH_S", 3600.0)
         labels = {"stream": "a", "window": "all", "class": "positive"}
         assert at(scraped(one), "references", **labels) == 1
-        revision = one.push("a", "+-")
-        one.http.get("/v1/streams/a:snapshot", params={"selection.minRevision": revision})
+        push(one, "a", "+-")
         assert at(scraped(one), "references", **labels) == 1
         monkeypatch.setattr(metrics, "FRESH_S", 0.0)
         assert at(scraped(one), "references", **labels) == 2
@@ -198,13 +203,12 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(stream_metrics.StreamMetrics, "_difference", counted)
     with site() as one:
         for name in ("a", "b"):
-            one.push(name, "+-+-")
+            push(one, name, "+-+-")
         scraped(one)
         assert compared == ["a", "b"]
         scraped(one)
         assert compared == ["a", "b"]
-        revision = one.push("b", "-")
-        one.http.get("/v1/streams/b:snapshot", params={"selection.minRevision": revision})
+        push(one, "b", "-")
         scraped(one)
         assert compared == ["a", "b", "b"]
 
@@ -217,7 +221,7 @@ def test_series_are_limited() -> None:
     with site(Settings(listen="127.0.0.1:0", memory=True, limits=limits)) as one:
         for seed, name in enumerate(("c", "a", "d", "b")):
             fill(one, name, seed=seed)
-            one.push(name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
+            push(one, name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
         series = scraped(one)
         of_streams = [dict(labels)["stream"] for _, labels in series if "stream" in dict(labels)]
         assert sorted(set(of_streams)) == ["a", "b"]
@@ -264,7 +268,7 @@ def test_names_of_streams_are_labels_whatever_they_are() -> None:
     names = ("a", "A.b-c_d/1", "x" * 128)
     with site() as one:
         for name in names:
-            one.push(name, "+-")
+            push(one, name, "+-")
         series = scraped(one)
         shown = {dict(labels).get("stream") for _, labels in series} - {None}
         assert shown == set(names)
