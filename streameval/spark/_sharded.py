@@ -65,10 +65,10 @@ def check_shards(shards: object, *, bounded: bool) -> None:
 
 def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
     """Return the figures of each group. Reads the rows three times before it returns."""
-    sizes = _sizes(rows)
-    cut = _with_shards(rows, _cuts(rows, sizes, shards))
+    cuts = _cuts(rows, _sizes(rows), shards)
+    cut = _with_shards(rows, cuts)
     placed = _places(cut, rows.by)
-    parts = _parts(cut, rows, placed)
+    parts = _parts(_gathered(cut, rows, cuts), rows, placed)
     return _together(parts, rows, asked)
 
 
@@ -86,7 +86,10 @@ def _sizes(rows: Rows) -> dict[Key, int]:
 
 
 def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[float]]:
-    """Return where the scores of each group are cut, ascending; no cuts for small groups."""
+    """Return where the scores of each group are cut, ascending; no cuts for small groups.
+
+    A score that so many rows have that they would fill ranges is there several times.
+    """
     each = max(1, -(-sum(sizes.values()) // shards))
     wanted = {key: -(-size // each) for key, size in sizes.items() if size > each}
     if not wanted:
@@ -102,7 +105,7 @@ def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[floa
     for row in _aggregated(large, rows.by, quantiles):
         key = _key(row, rows.by)
         steps = np.arange(1, wanted[key]) * finest // wanted[key]
-        cuts[key] = sorted({row[_CUTS][step - 1] for step in steps})
+        cuts[key] = sorted(row[_CUTS][step - 1] for step in steps)
     return cuts
 
 
@@ -118,6 +121,18 @@ def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     below = sf.size(sf.filter(_CUTS, lambda cut: cut <= sf.col(SCORE)))
     numbered = sf.when(sf.col(_CUTS).isNull(), 0).otherwise(below)
     return frame.withColumn(_SHARD, numbered).drop(_CUTS)
+
+
+def _gathered(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+    """Return the rows, those of one score as one where a single score fills ranges.
+
+    A tie is never parted, so it would come to one task row by row. Where there is
+    none the rows stay as they are: gathering them costs a shuffle.
+    """
+    if all(len(set(places)) == len(places) for places in cuts.values()):
+        return cut
+    alike = cut.groupBy(*rows.by, _SHARD, SCORE, POSITIVE)
+    return alike.agg(sf.sum(COUNT).alias(COUNT))
 
 
 def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -> DataFrame:

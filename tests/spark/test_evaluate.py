@@ -106,6 +106,37 @@ def test_ties_never_part(spark: Any, shards: int | None) -> None:
     check(row, counted(columns), exact=shards is None)
 
 
+@pytest.mark.parametrize("tied", [0.0, 0.6])
+def test_a_score_that_fills_ranges_comes_as_one_row(spark: Any, tied: float) -> None:
+    """One task gets a tie whole, however many rows have it: as one row of each class."""
+    from streameval.spark import _sharded
+    from streameval.spark._columns import rows_of
+
+    rng = np.random.default_rng(3)
+    model = rng.choice(["a", "b"], 2_000)
+    score = rng.normal(size=2_000)
+    score[(model == "a") & (rng.random(2_000) < tied)] = 0.25
+    columns = {"model": model, "score": score, "label": rng.random(2_000) < 0.3}
+    df = frame(spark, columns, "model string, score double, label boolean")
+    rows = rows_of(df, score="score", label="label", by=["model"])
+    cuts = _sharded._cuts(rows, _sharded._sizes(rows), 8)
+    gathered = _sharded._gathered(_sharded._with_shards(rows, cuts), rows, cuts)
+    distinct = set(zip(*(column.tolist() for column in columns.values()), strict=True))
+    assert gathered.count() == len(distinct)
+
+    found = _sharded_rows(df)
+    for name in ("a", "b"):
+        check(found[name], counted(columns, model == name), exact=False)
+
+
+def _sharded_rows(df: Any) -> dict[str, Any]:
+    """Return the row of each model, from eight ranges."""
+    from streameval.spark import evaluate
+
+    found = evaluate(df, score="score", label="label", by=["model"], shards=8).collect()
+    return {row.model: row for row in found}
+
+
 @pytest.mark.parametrize("shards", [None, 3])
 def test_counts_and_other_types(spark: Any, shards: int | None) -> None:
     """A row may stand for many cases; integers and floats are labels and scores as well."""
