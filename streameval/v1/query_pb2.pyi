@@ -683,6 +683,7 @@ class GetStateResponse(_message.Message):
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    COVERAGE_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     """Log revision that the state includes; the same in every piece."""
     total_bytes: _builtins.int
@@ -695,6 +696,12 @@ class GetStateResponse(_message.Message):
         every piece.
         """
 
+    @_builtins.property
+    def coverage(self) -> _types_pb2.Coverage:
+        """Predictions by id and their labels; absent when there were none. The same in
+        every piece. It is not in the state: where that is merged, this is not.
+        """
+
     def __init__(
         self,
         *,
@@ -702,10 +709,11 @@ class GetStateResponse(_message.Message):
         total_bytes: _builtins.int = ...,
         data: _builtins.bytes = ...,
         window: _types_pb2.TimeRange | None = ...,
+        coverage: _types_pb2.Coverage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "revision", b"revision", "total_bytes", b"total_bytes", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coverage", b"coverage", "data", b"data", "revision", b"revision", "total_bytes", b"total_bytes", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,6 +69,10 @@ def test_labels_meet_predictions_in_either_order(wire: Wire, fresh: str) -> None
     assert counts(snapshot(wire, revision, stream=fresh, segment=US)) == (1, 0)
     last = snapshot(wire, revision, stream=fresh, last={"seconds": 3600})
     assert counts(last) == (1, 0)
+    hour = types_pb2.Selection(stream=fresh, last={"seconds": 3600})
+    (piece,) = wire.query.GetState(query_pb2.GetStateRequest(selection=hour))
+    assert piece.coverage == last.coverage
+    assert piece.coverage.predictions == 1
     relabelled = pb.Batch(stream=fresh, labels=pb.Labels(ids=["a"], positives=[False]))
     revision = wire.one(relabelled).revision
     assert counts(snapshot(wire, revision, stream=fresh)) == (1, 2)

@@ -40,6 +40,7 @@ class StateAnswer:
     revision: int
     data: bytes
     window: types_pb2.TimeRange | None
+    coverage: types_pb2.Coverage | None
 
     def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
         """Yield it in pieces; there is always one."""
@@ -49,6 +50,7 @@ class StateAnswer:
                 total_bytes=len(self.data),
                 data=self.data[start : start + PIECE_BYTES],
                 window=self.window,
+                coverage=self.coverage,
             )
 
 
@@ -92,4 +94,4 @@ def state(answers: Answers, chosen: Selected) -> StateAnswer:
     """Return the bytes that `Evaluator.from_bytes` reads."""
     of = answers.applied(chosen)
     data = answers.window(of).evaluator().to_bytes()
-    return StateAnswer(of.view.revision, data, range_message(of))
+    return StateAnswer(of.view.revision, data, range_message(of), answers.coverage(of))
