@@ -82,6 +82,13 @@ class RequestError(StreamEvalError):
         self.metadata: Mapping[str, str] = metadata or {}
 
 
+def invalid(path: str, problem: str) -> RequestError:
+    """Return the refusal of a field, by its path inside a request."""
+    return RequestError(
+        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((path, problem),)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Why a batch was refused: final, durable, never to be resent.

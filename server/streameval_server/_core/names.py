@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streameval._names import MAX_STREAM_NAME, id_problem, stream_name_problem
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import invalid
 
 __all__ = ["MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]
 
@@ -21,6 +21,4 @@ def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) 
     """
     problem = stream_name_problem(name, max_length)
     if problem is not None:
-        raise RequestError(
-            Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
-        )
+        raise invalid(field, problem)

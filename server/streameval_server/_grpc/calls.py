@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
 from streameval_server._core.admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._core.entries import Format, Item, Kind, Status
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import invalid
 from streameval_server._core.names import MAX_UINT, check_stream_name
 from streameval_server._state.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.stream_settings import check, settings_of
@@ -77,11 +77,11 @@ class UnaryCall:
         if request.producer:
             check_producer(request.producer, request.epoch, self._limits)
             if not 0 < batch.sequence <= MAX_UINT:
-                raise _invalid(
+                raise invalid(
                     "batch.sequence", f"sequence must be from 1 to 2**63 - 1, got {batch.sequence}"
                 )
         elif batch.sequence or request.epoch:
-            raise _invalid("producer", "a sequence or an epoch needs a producer")
+            raise invalid("producer", "a sequence or an epoch needs a producer")
         item = batch_item(
             self,
             batch,
@@ -213,9 +213,3 @@ def info_message(info: StreamInfo) -> stream_pb2.Stream:
 def counters_message(counters: StreamCounters) -> stream_pb2.StreamCounters:
     """Return what a stream keeps, and what had no effect, as a message."""
     return stream_pb2.StreamCounters(**asdict(counters))
-
-
-def _invalid(field: str, problem: str) -> RequestError:
-    return RequestError(
-        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
-    )

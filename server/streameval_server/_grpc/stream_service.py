@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import stream_pb2
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import invalid
 from streameval_server._core.names import check_stream_name
 from streameval_server._grpc.calls import UnaryCall, counters_message, info_message
 from streameval_server._grpc.current import current_access
@@ -151,7 +151,7 @@ def _page(
 
 def _page_size(asked: int) -> int:
     if asked < 0:
-        raise _bad("page_size", f"page_size must not be negative, got {asked}")
+        raise invalid("page_size", f"page_size must not be negative, got {asked}")
     return min(asked or _DEFAULT_PAGE, _LONGEST_PAGE)
 
 
@@ -167,10 +167,4 @@ def _read_token(token: str) -> str:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         message = f"page_token must be the next_page_token of a page before, got {token!r}"
-        raise _bad("page_token", message) from None
-
-
-def _bad(field: str, message: str) -> RequestError:
-    return RequestError(
-        Code.INVALID_ARGUMENT, message, reason="INVALID_FIELD", violations=((field, message),)
-    )
+        raise invalid("page_token", message) from None

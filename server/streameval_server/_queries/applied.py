@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval._time.window import PaneState, newest_panes
+from streameval_server._core.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,
     Between,
@@ -29,7 +30,6 @@ from streameval_server._queries.selection import (
     Last,
     LastCases,
     Selected,
-    invalid,
 )
 from streameval_server._state.cells import Frozen
 from streameval_server._state.views import SliceView

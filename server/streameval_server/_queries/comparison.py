@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from streameval._certainty.compare import compare
 from streameval._certainty.intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import Code, RequestError, invalid
 from streameval_server._queries.answers import range_message
 from streameval_server._queries.figures import (
     bounds_message,
@@ -34,7 +34,7 @@ from streameval_server._queries.figures import (
     interval_message,
     reason_value,
 )
-from streameval_server._queries.selection import Selected, invalid, iso, selected
+from streameval_server._queries.selection import Selected, iso, selected
 
 if TYPE_CHECKING:
     from streameval._certainty.compare import Comparison

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
+from streameval_server._core.errors import invalid
 from streameval_server._core.pieces import PIECE_BYTES
 from streameval_server._queries.answers import range_message
 from streameval_server._queries.convert import curve_message, points_message
-from streameval_server._queries.selection import Selected, invalid, selected
+from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from streameval._errors import InvalidInputError
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server._core.errors import invalid
 from streameval_server._queries.answers import range_message
 from streameval_server._queries.figures import reason_value
-from streameval_server._queries.selection import Selected, invalid, selected
+from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
     from streameval._time.window import Window

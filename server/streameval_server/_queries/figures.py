@@ -16,7 +16,7 @@ from streameval._errors import InvalidInputError
 from streameval._named import COMPUTE, METRICS
 from streameval._snapshot import FIGURES, reason_of
 from streameval.v1 import types_pb2
-from streameval_server._queries.selection import invalid
+from streameval_server._core.errors import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.v1 import query_pb2
+from streameval_server._core.errors import invalid
 from streameval_server._queries.answers import range_message
-from streameval_server._queries.selection import Selected, invalid, selected
+from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
     from streameval._counts.groups import FloatArray, IntArray

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import Code, RequestError, invalid
 from streameval_server._core.names import check_stream_name
 from streameval_server._queries.figures import Wanted, wanted
-from streameval_server._queries.selection import AllTime, Last, Selected, invalid, micros
+from streameval_server._queries.selection import AllTime, Last, Selected, micros
 from streameval_server._queries.series import part_of, spans
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval._certainty.compare import compare, holm
 from streameval._certainty.intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
+from streameval_server._core.errors import invalid
 from streameval_server._queries.answers import range_message
 from streameval_server._queries.applied import check_key
 from streameval_server._queries.comparison import (
@@ -26,7 +27,7 @@ from streameval_server._queries.comparison import (
     side_message,
 )
 from streameval_server._queries.figures import checked_level
-from streameval_server._queries.selection import Selected, invalid, selected
+from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
     from streameval._certainty.compare import Comparison

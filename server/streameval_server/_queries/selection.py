@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._time.times import LAST_US, to_datetime
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import invalid
 from streameval_server._core.names import check_stream_name
 
 if TYPE_CHECKING:
@@ -65,13 +65,6 @@ class Selected:
     span: Span = AllTime()
     segment: tuple[str, str] | None = None
     mature_after_us: int | None = None
-
-
-def invalid(field: str, problem: str) -> RequestError:
-    """Return the refusal of a field of a request."""
-    return RequestError(
-        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
-    )
 
 
 def micros(time: Duration | Timestamp, field: str) -> int:

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
+from streameval_server._core.errors import invalid
 from streameval_server._queries.applied import grid_of
 from streameval_server._queries.figures import Wanted, wanted
-from streameval_server._queries.selection import Between, Selected, invalid, micros, selected
+from streameval_server._queries.selection import Between, Selected, micros, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

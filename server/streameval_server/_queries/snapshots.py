@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval_server._core.errors import invalid
 from streameval_server._queries.figures import Wanted, wanted
-from streameval_server._queries.selection import AllTime, Selected, invalid, selected
+from streameval_server._queries.selection import AllTime, Selected, selected
 
 if TYPE_CHECKING:
     from streameval.v1 import query_pb2, types_pb2

@@ -17,7 +17,7 @@ from streameval._counts.resolution import MAX_BITS
 from streameval._errors import InvalidInputError
 from streameval._time.panes import tiers_of
 from streameval.v1 import stream_pb2
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +231,7 @@ def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -
     wanted = settings_of(request.stream.settings)
     changes: dict[str, object] = {}
     if not request.update_mask.paths:
-        raise _bad_mask("update_mask must name the settings to change, got none")
+        raise invalid("update_mask", "update_mask must name the settings to change, got none")
     for path in request.update_mask.paths:
         prefix, _, name = path.partition(".")
         if path == "settings":
@@ -239,7 +239,10 @@ def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -
         elif prefix == "settings" and name in FIELDS:
             changes[FIELDS[name]] = getattr(wanted, FIELDS[name])
         else:
-            raise _bad_mask(f"update_mask must name settings, as settings.label_ttl, got {path!r}")
+            raise invalid(
+                "update_mask",
+                f"update_mask must name settings, as settings.label_ttl, got {path!r}",
+            )
     after = replace(settings, **changes)  # type: ignore[arg-type]  # each has the type of its field
     for name, why in _CANNOT_CHANGE.items():
         if getattr(after, name) != getattr(settings, name):
@@ -252,15 +255,6 @@ def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -
     # Slices are numbered by key, so those that were there stay where they were.
     fresh = [key for key in after.segment_keys if key not in settings.segment_keys]
     return replace(after, segment_keys=(*settings.segment_keys, *fresh))
-
-
-def _bad_mask(message: str) -> RequestError:
-    return RequestError(
-        Code.INVALID_ARGUMENT,
-        message,
-        reason="INVALID_FIELD",
-        violations=(("update_mask", message),),
-    )
 
 
 def _refuse_change(name: str, message: str) -> NoReturn:

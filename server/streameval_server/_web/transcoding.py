@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._core.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +118,7 @@ def bind(message: Message, path: str, value: str) -> None:
         of = getattr(of, part)
     said = getattr(of, last)
     if said and said != value:
-        raise _invalid(path, f"{path} is {_short(said)!r}, but the URL's path says {value!r}")
+        raise invalid(path, f"{path} is {_short(said)!r}, but the URL's path says {value!r}")
     setattr(of, last, value)
 
 
@@ -128,21 +128,21 @@ def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
     for part in parts:
         field = _field(of, part, path)
         if not _is_group(field) or field.is_repeated:
-            raise _invalid(path, f"{field.name} has no fields of its own")
+            raise invalid(path, f"{field.name} has no fields of its own")
         values = values.setdefault(field.json_name, {})
         of = field.message_type
     field = _field(of, last, path)
     if _is_group(field):
-        raise _invalid(path, f"{path} is not one value: name one of its fields")
+        raise invalid(path, f"{path} is not one value: name one of its fields")
     value: Any = text
     if field.type == FieldDescriptor.TYPE_BOOL:
         if text not in _TRUTH:
-            raise _invalid(path, f"{path} must be true or false, got {_short(text)!r}")
+            raise invalid(path, f"{path} must be true or false, got {_short(text)!r}")
         value = _TRUTH[text]
     if field.is_repeated:
         values.setdefault(field.json_name, []).append(value)
     elif field.json_name in values:
-        raise _invalid(path, f"{path} is given twice")
+        raise invalid(path, f"{path} is given twice")
     else:
         values[field.json_name] = value
 
@@ -152,7 +152,7 @@ def _field(of: Any, name: str, path: str) -> FieldDescriptor:
     field = field or of.fields_by_camelcase_name.get(name)
     if field is None:
         known = ", ".join(each.json_name for each in of.fields)
-        raise _invalid(
+        raise invalid(
             _short(path), f"there is no parameter {_short(path)!r}: {of.name} has {known}"
         )
     return field
@@ -165,12 +165,6 @@ def _is_group(field: FieldDescriptor) -> bool:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def _invalid(field: str, problem: str) -> RequestError:
-    return RequestError(
-        Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((field, problem),)
-    )
 
 
 def _malformed(kind: type[Message], what: str, problem: str) -> RequestError:
