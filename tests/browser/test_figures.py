@@ -432,6 +432,9 @@ def test_segments_are_ranked(page: Page, served: Served) -> None:
         assert cells[0] == figure(each.value.estimate)
         assert cells[1] == signed(each.difference)
         assert cells[3] == f"{signed(each.lower)} to {signed(each.upper)}"
+        # Among many one interval in twenty misses: a colour is given by the adjusted p-value.
+        kind = ("worse" if each.difference < 0 else "better") if each.p_value < 0.05 else ""
+        assert row.locator(".whisker").get_attribute("class") == f"whisker {kind}"
     assert known[0].segment == ("country", "BR")
     rows.first.locator("a").click()
     expect(page.locator(".chip")).to_contain_text("BR")

@@ -188,6 +188,9 @@ def test_a_phone_shows_everything(browser: Browser, served: Served, view: str) -
         page = context.new_page()
         show(page, served, view)
         assert page.evaluate("document.scrollingElement.scrollWidth") == 360
+        # Nor inside the segments, whose intervals are what they are ranked by.
+        within = "document.querySelector('#segments .scroll')"
+        assert page.evaluate(f"{within} === null || {within}.scrollWidth <= {within}.clientWidth")
         small = page.evaluate(
             """() => [...document.querySelectorAll("main *")]
                 .filter((each) => each.checkVisibility() && [...each.childNodes]

@@ -4,6 +4,7 @@ import { fill, h, svg } from "./dom.js";
 import { count, figure, percent, pValue, reason, segmentValue, signed } from "./format.js";
 
 const SHOWN = 12;
+const SURE = 0.05; // of p-values adjusted for the number of segments
 
 export class SegmentsCard {
   /** `toSegment(segment)` is the link that shows one. */
@@ -15,7 +16,7 @@ export class SegmentsCard {
       h("div", { class: "card-head" }, h("h2", { id: "segments-title" }, "Segments, the worst first")),
       this.body, this.more,
       h("p", { class: "note" }, "Each against the rest of the window, at the window's prevalence. "
-        + "p-values are adjusted for the number of segments (Holm). A line that stays left of the middle is surely worse."));
+        + "Each interval is for its segment alone; p is adjusted for the number of segments (Holm), and below 0.05 the difference is drawn in colour."));
   }
 
   /** Without declared keys there is nothing to rank. */
@@ -66,13 +67,13 @@ export class SegmentsCard {
     return h("tr", { class: isSelected ? "selected" : null },
       h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
         h("span", { class: "key" }, key), " ", segmentValue(value))),
-      h("td", { class: "number" }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
-      h("td", { class: "number" }, signed(each.difference.value)),
-      h("td", {}, whisker(each.difference, reach)),
-      h("td", { class: "number" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
-      h("td", { class: "number" }, pValue(each.pValue)),
-      h("td", { class: "number" }, count(Number(each.numPositiveRef))),
-      h("td", { class: "number" }, percent(each.coverage?.labelledShare)));
+      h("td", { class: "number", "data-title": "AUC-PR" }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
+      h("td", { class: "number", "data-title": "Difference" }, signed(each.difference.value)),
+      h("td", { class: "drawn" }, whisker(each, reach)),
+      h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
+      h("td", { class: "number", "data-title": "p" }, pValue(each.pValue)),
+      h("td", { class: "number", "data-title": "Positives" }, count(Number(each.numPositiveRef))),
+      h("td", { class: "number", "data-title": "Labelled" }, percent(each.coverage?.labelledShare)));
   }
 }
 
@@ -82,11 +83,11 @@ function reachOf(ranked) {
   return Math.min(1, Math.ceil(Math.max(0.05, ...ends) * 20) / 20);
 }
 
-/** A dot with its interval on an axis from -reach to +reach. */
-export function whisker(difference, reach) {
+/** A dot with its interval on an axis from -reach to +reach; a colour says that it is no chance find among many. */
+function whisker({ difference, pValue: p }, reach) {
   const at = (value) => 60 + 58 * Math.max(-1, Math.min(1, value / reach));
   const limits = difference.interval;
-  const surely = limits?.lower === undefined ? "" : limits.upper < 0 ? "worse" : limits.lower > 0 ? "better" : "";
+  const surely = !(p < SURE) ? "" : difference.value < 0 ? "worse" : "better";
   return svg("svg", { class: `whisker ${surely}`, viewBox: "0 0 120 16", width: 120, height: 16, "aria-hidden": true },
     svg("line", { class: "middle", x1: 60, x2: 60, y1: 0, y2: 16 }),
     limits?.lower === undefined ? null
