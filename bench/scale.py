@@ -71,11 +71,11 @@ def memory(server: Process, streams: int, panes: int) -> Table:
     """Measure what a server holds of many small streams."""
     process = psutil.Process(server.pid)
     table = Table(
-        "streams", "panes each", "cases a pane", "memory", "a stream", "a pane", "to fill"
+        "streams", "panes each", "cases a pane", "memory", "a stream", "a pane", "a cell", "to fill"
     )
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     with Client(server.address) as client:
-        for rows in (10, 100):
+        for rows in (10, 100, 1_000):
             before, begun = process.memory_info().rss, time.perf_counter()
             found = [
                 MergeState(state(rows, pane), hour - timedelta(minutes=pane + 1))
@@ -84,6 +84,7 @@ def memory(server: Process, streams: int, panes: int) -> Table:
             for number in range(streams):
                 client.stream(f"small-{rows}/{number}").merge(found, source="fill", epoch=1)
             client.stream(f"small-{rows}/0").snapshot()
+            cells = streams * sum(each.evaluator.num_cells for each in found)
             taken, grown = time.perf_counter() - begun, process.memory_info().rss - before
             table.add_row(
                 f"{streams:,}",
@@ -92,6 +93,7 @@ def memory(server: Process, streams: int, panes: int) -> Table:
                 f"{grown / 1e6:,.0f} MB",
                 f"{grown / streams / 1e3:,.1f} KB",
                 f"{grown / streams / panes:,.0f} B",
+                f"{grown / cells:,.1f} B",
                 f"{taken:.1f} s",
             )
     return table
@@ -134,7 +136,7 @@ def main() -> None:
             servers.append(serve(directory))
             stack.callback(servers[-1].stop)
         console.print(merges(servers[0].address, 50 if quick else 300))
-        console.print(memory(servers[1], 200 if quick else 500, 60))
+        console.print(memory(servers[1], 200 if quick else 1_000, 60))
         console.print(reading([server.address for server in servers], 3 if quick else 9))
 
 
