@@ -15,15 +15,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ..pages import Block, blocks
 
 ROOT = Path(__file__).parents[2]
 # Written by a build of the site, from the commands' own help.
@@ -32,7 +31,6 @@ PAGES = sorted(
     {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")} - {GENERATED}
 )
 ADDRESS = "127.0.0.1:50051"
-BLOCK = re.compile(r"^```(\w+) ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -40,20 +38,13 @@ def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def blocks(page: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield language, text and line of the blocks that need no library by name."""
-    text = page.read_text()
-    for match in BLOCK.finditer(text):
-        language, library, code = match.groups()
-        if not library:
-            yield language, code, text.count("\n", 0, match.start()) + 1
-
-
-HAVE_EXAMPLES = [
-    page
-    for page in PAGES
-    if {language for language, _, _ in blocks(page)} & {"python", "pycon", "console"}
-]
+def examples(page: Path) -> list[Block]:
+    """Return the blocks that run here."""
+    return [
+        block
+        for block in blocks(page.read_text())
+        if block.language in {"python", "pycon", "console"} and not block.needs
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -76,19 +67,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> P
     return tmp_path
 
 
-@pytest.mark.parametrize("page", HAVE_EXAMPLES, ids=page_name)
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=page_name)
 def test_examples(page: Path, folder: Path) -> None:
     """What a page shows is what happens."""
     names: dict[str, Any] = {"__name__": "page"}
     with running_server(Settings(listen="127.0.0.1:0", memory=True)) as address:
-        for language, shown, line in blocks(page):
-            code = shown.replace(ADDRESS, address)
-            where = f"{page_name(page)}, line {line}"
-            if language == "console":
+        for block in examples(page):
+            code = block.code.replace(ADDRESS, address)
+            where = f"{page_name(page)}, line {block.line}"
+            if block.language == "console":
                 _console(code, where, folder)
-            elif language in {"python", "pycon"} and ">>> " in code:
+            elif ">>> " in code:
                 _prompt(code, where, names)
-            elif language == "python":
+            elif block.language == "python":
                 exec(compile(code, where, "exec"), names)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import doctest
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,10 @@ import pytest
 
 from streameval import Evaluator
 
+from ..pages import codes
+
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"```(\w+) ?(\w*)\n(.*?)```", re.DOTALL)
-
-
-def blocks(page: str, language: str, tag: str = "") -> list[str]:
-    """Return a page's blocks in one language."""
-    text = (DOCS / f"{page}.md").read_text()
-    return [code for kind, needs, code in BLOCK.findall(text) if (kind, needs) == (language, tag)]
-
-
-def run(page: str, tag: str = "") -> None:
-    """Run a page's examples, one after the other in one namespace."""
-    examples = "".join(blocks(page, "pycon", tag))
-    test = doctest.DocTestParser().get_doctest(examples, {}, page, f"{page}.md", 0)
-    assert len(test.examples) >= 4
-    report: list[str] = []
-    failed, _ = doctest.DocTestRunner().run(test, out=report.append)
-    assert not failed, "".join(report)
+ADAPTERS = (DOCS / "adapters.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore")  # of the host libraries, at import
@@ -41,7 +26,12 @@ def run(page: str, tag: str = "") -> None:
 def test_adapter_examples(host: str, require) -> None:
     """Each adapter's example runs inside its host."""
     require(host)
-    run("adapters", host)
+    examples = "".join(codes(ADAPTERS, "pycon", host))
+    test = doctest.DocTestParser().get_doctest(examples, {}, host, "adapters.md", 0)
+    assert len(test.examples) >= 4
+    report: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(test, out=report.append)
+    assert not failed, "".join(report)
 
 
 def test_the_true_area_of_the_tuning_page(require) -> None:
@@ -73,7 +63,7 @@ class Run:
 
 def test_two_lines_for_trackers() -> None:
     """The page's two lines log every defined figure, with either tracker."""
-    (lines,) = blocks("adapters", "python", "mlflow")
+    (lines,) = codes(ADAPTERS, "python", "mlflow")
     first, second, _ = lines.split("\n")
     second, _, other = second.partition("  # with wandb: ")
     ev = Evaluator()

@@ -6,18 +6,17 @@ block tagged with a library's name needs that library.
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ..pages import blocks
+
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURE = re.compile(r"`([^`]+)` → (nan|-?inf|-?\d+(?:\.\d+)?)")
-BLOCK = re.compile(r"```python ?(\w*)\n(.*?)```", re.DOTALL)
 # What an expression must mention to be another library's answer.
 PEERS = {
     "sklearn": r"\b(auc|\w+_score|log_loss|matthews_corrcoef)\(",
@@ -80,9 +79,9 @@ class Program:
 def names(page: str, library: str | None = None) -> dict[str, Any]:
     """Run a page's blocks: those without a library, and those of the given one."""
     space: dict[str, Any] = {"program": Program}
-    for tag, code in BLOCK.findall(page):
-        if tag in ("", library):
-            exec(code, space)
+    for block in blocks(page):
+        if block.language == "python" and block.needs in ("", library):
+            exec(block.code, space)
     return space
 
 
@@ -125,12 +124,9 @@ def test_every_figure_of_ours_is_computed(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # the others warn where an answer is undefined
 @pytest.mark.parametrize("library", sorted(PEERS))
-def test_every_figure_of_the_others_is_computed(library: str) -> None:
+def test_every_figure_of_the_others_is_computed(library: str, require) -> None:
     """Whatever the page says that another library answers, it answers."""
-    if importlib.util.find_spec(library) is None:
-        if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
-            pytest.fail(f"{library} is not installed")
-        pytest.skip(f"{library} is not installed")
+    require(library)
     page = (DOCS / "differences.md").read_text()
     space = names(page, library)
     figures = [each for each in FIGURE.findall(page) if is_of(each[0], library)]

@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from streameval.v1 import ingest_pb2, query_pb2, query_pb2_grpc, types_pb2
 
-from ..crash.conftest import Process, disk, start  # noqa: TID252 - no package has the tests
+from ..crash.conftest import Process, disk, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

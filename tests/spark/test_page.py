@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from streameval.client import Client
 from streameval_server.testing import running_server
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+from ..pages import codes
 
-
-def examples(kind: str) -> list[str]:
-    """Return the blocks of a kind."""
-    return re.findall(rf"^```python {kind}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
 
 def test_examples(spark: Any, tmp_path: Path) -> None:
@@ -30,11 +26,11 @@ def test_examples(spark: Any, tmp_path: Path) -> None:
     incoming.mkdir()
     with running_server() as address:
         names: dict[str, Any] = {"spark": spark}
-        for code in examples("spark"):
+        for code in codes(PAGE, "python", "spark"):
             exec(placed(code, address), names)
         row = '{"version": "v3", "country": "US", "score": 0.5, "fraud": true}\n'
         (incoming / "0.json").write_text(row)
-        (code,) = examples("sparkstream")
+        (code,) = codes(PAGE, "python", "sparkstream")
         exec(placed(code, address), names)
         query = names["query"]
         try:

@@ -15,6 +15,8 @@ import pytest
 from streameval_server import Configuration, Limits, Settings, SettingsError, configure
 from streameval_server._process.configuration import FLAGS
 
+from ..pages import codes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -220,7 +222,7 @@ def test_the_page_lists_every_setting() -> None:
         shown = value(made, name)
         if shown is not None:
             assert default == f"`{str(shown).lower()}`"
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (example,) = codes(page, "toml")
     content = tomllib.loads(example)
     assert content.pop("limits").keys() <= asdict(Limits()).keys()
     assert content.keys() <= made.sources.keys()

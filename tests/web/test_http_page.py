@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from streameval_server._security.rules import rule_of
 from streameval_server._web.routes import ROUTES
 
+from ..pages import codes
 from .conftest import site
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def test_its_commands_print_what_it_shows(require_command: Callable[[str], str])
     """In their order, against a new server; `...` stands for what varies."""
     require_command("curl")
     checker = doctest.OutputChecker()
-    (block,) = re.findall(r"```console curl\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = codes(PAGE, "console", "curl")
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) == 4
     with site() as one:
