@@ -18,6 +18,7 @@ import grpc
 
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
+from streameval_server._grpc.handlers import behaviour_of, like
 from streameval_server._grpc.status import abort
 from streameval_server._security.access import bearer
 from streameval_server._security.rules import rule_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     Handler = grpc.RpcMethodHandler[Any, Any]
     Behaviour = Callable[[Any, Context], Awaitable[Any]]
 
-_TOKEN_HEADER = "authorization"  # noqa: S105 - its name
+TOKEN_HEADER = "authorization"  # noqa: S105 - its name
 
 
 class Gate(grpc.aio.ServerInterceptor):
@@ -64,18 +65,16 @@ class Gate(grpc.aio.ServerInterceptor):
             return None
         method = handler_call_details.method.lstrip("/")
         headers = _headers(handler_call_details)
-        call = Call(method, request_id(headers.get(REQUEST_ID_HEADER)))
-        current.set(call)
+        current.set(Call(method, request_id(headers.get(REQUEST_ID_HEADER))))
         rule = rule_of(method)
         if not rule.open:
             try:
-                call.access = self._guard.authorise(bearer(headers.get(_TOKEN_HEADER)), rule.scope)
-                if rule.everything:
-                    call.access.need_everything()
+                let_in(self._guard, headers.get(TOKEN_HEADER), rule)
             except RequestError as error:
-                return _like(handler, self._refusing(error), raw=True)
+                return like(handler, self._refusing(error), None)
         if method not in self._handlers:
-            self._handlers[method] = _like(handler, self._passing(rule, handler))
+            behaviour = self._passing(rule, handler)
+            self._handlers[method] = like(handler, behaviour, handler.request_deserializer)
         return self._handlers[method]
 
     def _refusing(self, error: RequestError) -> Behaviour:
@@ -86,13 +85,7 @@ class Gate(grpc.aio.ServerInterceptor):
         return refuse
 
     def _passing(self, rule: Rule, handler: Handler) -> Behaviour:
-        # The one behaviour that a handler has.
-        inner: Any = (
-            handler.unary_unary
-            or handler.unary_stream
-            or handler.stream_unary
-            or handler.stream_stream
-        )
+        inner = behaviour_of(handler)
         prepare = _checked_each if handler.request_streaming else _checked
         answer = _written if handler.response_streaming else _returned
 
@@ -125,18 +118,17 @@ def _headers(details: grpc.HandlerCallDetails) -> dict[str, str]:
     return headers
 
 
-def _like(handler: Handler, behaviour: Any, *, raw: bool = False) -> Handler:
-    """Return a handler of the same kind that behaves otherwise."""
-    make: Any = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming, handler.response_streaming]
-    made: Handler = make(
-        behaviour, None if raw else handler.request_deserializer, handler.response_serializer
-    )
-    return made
+def let_in(guard: Guard, header: str | None, rule: Rule) -> None:
+    """Note what the call of this task may do, by its token.
+
+    Raises
+    ------
+    RequestError
+        When that is less than the rule asks for.
+    """
+    access = current.get().access = guard.authorise(bearer(header), rule.scope)
+    if rule.everything:
+        access.need_everything()
 
 
 def check_named(rule: Rule, request: Any) -> None:

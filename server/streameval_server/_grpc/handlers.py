@@ -18,13 +18,34 @@ from streameval_server._core.errors import Code, RequestError
 from streameval_server._grpc.status import abort
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
 
 _MALFORMED = object()
 """Stands for a request that could not be decoded."""
+
+
+def behaviour_of(handler: Handler) -> Any:
+    """Return the one behaviour that a handler has."""
+    return (
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+
+
+def like(
+    handler: Handler, behaviour: Any, request_deserializer: Callable[[bytes], Any] | None
+) -> Handler:
+    """Return a handler of the same kind that behaves otherwise."""
+    make: Any = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[handler.request_streaming, handler.response_streaming]
+    made: Handler = make(behaviour, request_deserializer, handler.response_serializer)
+    return made
 
 
 class Decoding:
@@ -64,22 +85,12 @@ class _Method:
     def __init__(self, name: str, inner: Handler) -> None:
         self._name = name
         self._inner = inner
-        # The one behaviour that a handler has.
-        self._behaviour: Any = (
-            inner.unary_unary or inner.unary_stream or inner.stream_unary or inner.stream_stream
-        )
+        self._behaviour = behaviour_of(inner)
 
     def handler(self) -> Handler:
         """Return the handler to register."""
-        make: Any = {
-            (False, False): grpc.unary_unary_rpc_method_handler,
-            (False, True): grpc.unary_stream_rpc_method_handler,
-            (True, False): grpc.stream_unary_rpc_method_handler,
-            (True, True): grpc.stream_stream_rpc_method_handler,
-        }[self._inner.request_streaming, self._inner.response_streaming]
         answer = self._many if self._inner.response_streaming else self._one
-        made: Handler = make(answer, self._decoded, self._inner.response_serializer)
-        return made
+        return like(self._inner, answer, self._decoded)
 
     def _decoded(self, frame: bytes) -> Any:
         assert self._inner.request_deserializer is not None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf import descriptor_pool, message_factory
 
+from streameval_server._grpc.handlers import behaviour_of
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
@@ -42,8 +44,7 @@ class Method:
         found: MethodDescriptor = descriptor_pool.Default().FindMethodByName(name.replace("/", "."))
         self.name = name
         self.request: type[Message] = message_factory.GetMessageClass(found.input_type)
-        # The one behaviour that a handler has.
-        self._behaviour: Any = handler.unary_unary or handler.unary_stream
+        self._behaviour = behaviour_of(handler)
         self._takes_bytes = handler.request_deserializer is None
 
     async def answer(self, request: Message) -> Message:

@@ -14,8 +14,7 @@ import grpc
 
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
-from streameval_server._grpc.gate import internal_error
-from streameval_server._security.access import bearer
+from streameval_server._grpc.gate import TOKEN_HEADER, internal_error, let_in
 from streameval_server._web.refusals import refusal
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from streameval_server._grpc.call_log import CallLog
-    from streameval_server._security.access import Access, Guard
+    from streameval_server._security.access import Guard
     from streameval_server._security.rules import Rule
 
 
@@ -63,8 +62,6 @@ class Passing:
     request : Request
     rule : Rule
         What it needs.
-    access : Access
-        What it may do.
     ending : Ending
     stack : AsyncExitStack
         Left when the answer is made; whoever goes on answering takes it along.
@@ -72,7 +69,6 @@ class Passing:
 
     request: Request
     rule: Rule
-    access: Access
     ending: Ending
     stack: AsyncExitStack
 
@@ -106,11 +102,8 @@ class Gate:
         async with AsyncExitStack() as stack:
             stack.enter_context(self._log.call(ending))
             try:
-                token = bearer(_once(request, "authorization"))
-                call.access = self._guard.authorise(token, rule.scope)
-                if rule.everything:
-                    call.access.need_everything()
-                response = await work(Passing(request, rule, call.access, ending, stack))
+                let_in(self._guard, _once(request, TOKEN_HEADER), rule)
+                response = await work(Passing(request, rule, ending, stack))
             except Exception as error:  # noqa: BLE001 - the boundary: it is answered, and logged if it is ours
                 return refusal(self.caught(error, ending))
             response.headers[REQUEST_ID_HEADER] = call.request_id
