@@ -28,13 +28,14 @@ from streameval.cli._top_table import SORTS, Look, frame, table
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streameval.client._transport import Transport
 
 METRICS = ("auc_pr", "auc_roc", "average_precision")
 
 _REDRAW_S = 1.0
+_KEYS = "q quit   s sort   w window"
 WINDOWS = (None, timedelta(days=7), timedelta(days=1), timedelta(hours=1))
 """What the key for the window goes through."""
 
@@ -68,7 +69,9 @@ class _Reader:
         Called after each reading, good or not.
     """
 
-    def __init__(self, server: Transport, asked: Asked, every_s: float, wake: _Pipe) -> None:
+    def __init__(
+        self, server: Transport, asked: Asked, every_s: float, wake: Callable[[], None]
+    ) -> None:
         self.asked = asked
         self.outcome: Reading | ClientError | None = None
         self._server = server
@@ -96,7 +99,7 @@ class _Reader:
                 self.outcome = read(self._server, self.asked)
             except ClientError as error:
                 self.outcome = error
-            self._wake.ring()
+            self._wake()
             self._hurry.wait(self._every_s)
 
 
@@ -134,12 +137,12 @@ class _Screen:
         self._look = Look(address, asked)
         self._wake = _Pipe()
         self._answered_s = time.monotonic()
-        self._reader = _Reader(server, asked, every_s, self._wake)
+        self._reader = _Reader(server, asked, every_s, self._wake.ring)
 
     def run(self) -> None:
         """Draw until somebody quits."""
         with _stopped_in_order(), _keyboard() as keyboard:
-            self._look = replace(self._look, keys=self._keys() if keyboard is not None else "")
+            self._look = replace(self._look, keys=_KEYS if keyboard is not None else "")
             try:
                 with Live(console=self._console, screen=True, auto_refresh=False) as live:
                     self._show(live, keyboard)
@@ -189,10 +192,6 @@ class _Screen:
                 self._look = replace(look, asked=asked)
                 self._reader.ask(asked)
         return True
-
-    @staticmethod
-    def _keys() -> str:
-        return "q quit   s sort   w window"
 
 
 @contextmanager

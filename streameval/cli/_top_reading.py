@@ -91,9 +91,9 @@ class Reading:
 def read(server: Transport, asked: Asked) -> Reading:
     """Ask a server. Raises ClientError."""
     names = _names(server, asked.prefix)
-    totals = {row.stream: row.arrived for row in _totals(server, names)}
+    arrived = dict(_arrived(server, names))
     rows = tuple(
-        _row(message, asked.metric, totals.get(message.snapshot.stream, 0))
+        _row(message, asked.metric, arrived.get(message.snapshot.stream, 0))
         for message in _snapshots(server, names, asked.metric, asked.window)
     )
     return Reading(asked, rows, time.monotonic(), datetime.now(UTC))
@@ -124,20 +124,14 @@ def _snapshots(
         yield from server.ask(question, _TIMEOUT_S)
 
 
-@dataclass(frozen=True, slots=True)
-class _Total:
-    stream: str
-    arrived: int
-
-
-def _totals(server: Transport, names: list[str]) -> Iterator[_Total]:
+def _arrived(server: Transport, names: list[str]) -> Iterator[tuple[str, int]]:
     """Yield how much arrived in each stream; a windowed answer forgets what left its window."""
     for message in _snapshots(server, names, "prevalence", None):
         snapshot = message.snapshot
         references = snapshot.num_positive_ref + snapshot.num_negative_ref
         # A prediction arrived once, whether its label has come or not.
         by_id = snapshot.coverage
-        yield _Total(snapshot.stream, references - by_id.labelled + by_id.predictions)
+        yield snapshot.stream, references - by_id.labelled + by_id.predictions
 
 
 def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
