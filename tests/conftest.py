@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -31,19 +31,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def refuse(reason: str) -> NoReturn:
+    """Skip a test that cannot run here; with STREAMEVAL_TEST_REQUIRE=all it fails instead."""
+    if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], ModuleType]:
-    """Return a function that imports a library, or skips the test and names what is absent.
-
-    With STREAMEVAL_TEST_REQUIRE=all the test fails instead.
-    """
+    """Return a function that imports a library, or refuses and names what is absent."""
 
     def library(name: str) -> ModuleType:
         root = name.partition(".")[0]
         if importlib.util.find_spec(root) is None:
-            if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
-                pytest.fail(f"{root} is not installed")
-            pytest.skip(f"{root} is not installed")
+            refuse(f"{root} is not installed")
         return importlib.import_module(name)
 
     return library
@@ -51,17 +53,12 @@ def require() -> Callable[[str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def require_command() -> Callable[[str], str]:
-    """Return a function that finds a command, or skips the test and names what is absent.
-
-    With STREAMEVAL_TEST_REQUIRE=all the test fails instead.
-    """
+    """Return a function that finds a command, or refuses and names what is absent."""
 
     def command(name: str) -> str:
         path = shutil.which(name)
         if path is None:
-            if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
-                pytest.fail(f"the command {name} is not installed")
-            pytest.skip(f"the command {name} is not installed")
+            refuse(f"the command {name} is not installed")
         return path
 
     return command

@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval.v1 import query_pb2, query_pb2_grpc, types_pb2
 
+from ..conftest import refuse
 from .faults import DEADLINE_S, Fault
 from .test_kill import STREAMS, Load
 
@@ -37,13 +38,6 @@ def strace(require_command):
     done = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
     if done.returncode:
         refuse(f"strace may not trace here: {done.stderr.decode().strip()}")
-
-
-def refuse(reason: str) -> None:
-    """Skip a test where it cannot run, or let it fail where nothing may be skipped."""
-    if os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 # --- Every write and sync of a core's life ---------------------------------------------------
