@@ -175,13 +175,10 @@ class PairedEvaluator:
         Examples
         --------
         >>> pair = PairedEvaluator()
-        >>> pair.add_cases(
-        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
-        ...     ids=["a", "b", "c", "d"],
-        ... )
-        >>> pair.remove_cases(labels=[1], scores_a=[4], scores_b=[4], ids=["a"])
+        >>> pair.add_case(True, 0.9, 0.7, id="order-17")
+        >>> pair.remove_cases(labels=[1], scores_a=[0.9], scores_b=[0.7], ids=["order-17"])
         >>> pair.num_cases
-        3
+        0
         """
         self._change(labels, scores_a, scores_b, ids, sign=-1)
 
@@ -196,14 +193,11 @@ class PairedEvaluator:
         Examples
         --------
         >>> pair = PairedEvaluator()
-        >>> pair.add_cases(
-        ...     labels=[1, 0, 1, 0], scores_a=[4, 3, 2, 1], scores_b=[4, 2, 3, 1],
-        ...     ids=["a", "b", "c", "d"],
-        ... )
+        >>> pair.add_case(True, 0.9, 0.7, id="order-17")
         >>> whole = PairedEvaluator()
         >>> whole.merge(pair)
         >>> whole.num_cases
-        4
+        1
         """
         settings, cells, models = self._view()
         models = (models[0].copy(), models[1].copy())
