@@ -12,8 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._core.errors import Code, RequestError
-from streameval_server._grpc.open_calls import OpenCalls
 from streameval_server._process.answering import QueryThreads, Visibility
+from streameval_server._process.open_calls import OpenCalls
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.overview import overview_asked
 from streameval_server._queries.snapshots import snapshot_asked

@@ -3,5 +3,5 @@
 - `server`: services, health, reflection, an orderly end.
 - `ingest_service`, `stream_service`, `query_service`, `admin_service`, `calls`, `handlers`.
 - `methods`: the same methods, for callers in this process.
-- `gate`, `call_log`, `current`, `status`, `open_calls`: what every call passes.
+- `gate`, `call_log`, `current`, `status`: what every call passes.
 """

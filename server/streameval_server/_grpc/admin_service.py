@@ -12,8 +12,8 @@ from streameval_server._core.errors import Code, RequestError, StorageError
 from streameval_server._core.importing import ImportInbox
 from streameval_server._core.names import check_stream_name
 from streameval_server._core.pieces import PIECE_BYTES
-from streameval_server._grpc.open_calls import stopping_error
 from streameval_server._process.backup import LogCopy
+from streameval_server._process.open_calls import stopping_error
 from streameval_server._process.runtime import now_us
 from streameval_server._process.server_status import server_status
 

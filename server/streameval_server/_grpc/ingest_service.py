@@ -18,7 +18,7 @@ from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.merge import MergeInbox
 from streameval_server._core.session import IngestSession
 from streameval_server._grpc.current import current_access
-from streameval_server._grpc.open_calls import stopping_error
+from streameval_server._process.open_calls import stopping_error
 from streameval_server._process.runtime import now_us
 from streameval_server._security.tokens import Scope
 

@@ -27,12 +27,12 @@ from streameval_server._core.draft import no_stream
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.storage import NullStorage
 from streameval_server._grpc.calls import UnaryCall
-from streameval_server._grpc.open_calls import OpenCalls, stopping_error
 from streameval_server._process.answering import QueryThreads, Visibility
 from streameval_server._process.backup import remove_leftovers
 from streameval_server._process.commit_times import MeasuredStorage
 from streameval_server._process.history import LOG_NAME
 from streameval_server._process.lock import DirectoryLock
+from streameval_server._process.open_calls import OpenCalls, stopping_error
 from streameval_server._process.threads import Doorbell, FairLock
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.v1 import query_pb2
 from streameval_server._core.errors import invalid
-from streameval_server._grpc.open_calls import stopping_error
+from streameval_server._process.open_calls import stopping_error
 from streameval_server._queries.overview import applied_if_there, stream_snapshot
 from streameval_server._queries.selection import AllTime, micros
 

@@ -3,6 +3,6 @@
 - `http_server` listens (`patience`: not for ever), `app` is what is served.
 - `routes` is the table of paths and methods; `transcoding` turns URLs and JSON into
   messages and back, `endpoints` calls the methods that gRPC calls, `events` streams.
-- `gate`, `refusals`, `guarding` are what every request passes.
+- `gate`, `refusals`, `guarding` are what every request passes, `intake` what bodies do.
 - `files` is the page; `metrics`, `stream_metrics`, `call_metrics` are for Prometheus.
 """
