@@ -72,8 +72,9 @@ def test_undefined_figures_are_absent_with_a_reason(wire: Wire, fresh: str) -> N
         ([], dict.fromkeys(("auc_roc", "auc_pr", "prevalence"), Reason.UNDEFINED_REASON_EMPTY)),
         ([True], {"auc_roc": Reason.UNDEFINED_REASON_NO_NEGATIVES}),
     ):
-        wire.one(cases(fresh, np.array(labels, bool), np.arange(len(labels), dtype=float)))
-        request = query_pb2.GetSnapshotRequest(selection=selection(fresh))
+        batch = cases(fresh, np.array(labels, bool), np.arange(len(labels), dtype=float))
+        revision = wire.one(batch).revision
+        request = query_pb2.GetSnapshotRequest(selection=selection(fresh, revision))
         snapshot = wire.query.GetSnapshot(request).snapshot
         metrics = {metric.name: metric for metric in snapshot.metrics}
         assert len(metrics) == 6

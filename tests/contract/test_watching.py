@@ -42,8 +42,8 @@ def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
 
 def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
     """NOT_FOUND, once it is deleted."""
-    case(wire, fresh, 0.5)
-    call = wire.query.Watch(query_pb2.WatchRequest(selection=selection(fresh)), timeout=60)
+    chosen = selection(fresh, min_revision=case(wire, fresh, 0.5))
+    call = wire.query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=60)
     next(call)
     wire.streams.DeleteStream(stream_pb2.DeleteStreamRequest(name=fresh), timeout=20)
     assert failure(lambda: next(call)).code == Code.NOT_FOUND
@@ -54,10 +54,8 @@ def test_watchers_do_not_hold_up_a_stop() -> None:
     with contextlib.ExitStack() as channels:
         with running_server() as address:
             wire = Wire(channels.enter_context(grpc.insecure_channel(address)))
-            case(wire, "s", 0.5)
-            request = query_pb2.WatchRequest(
-                selection=selection("s"), min_interval=Duration(seconds=3600)
-            )
+            chosen = selection("s", min_revision=case(wire, "s", 0.5))
+            request = query_pb2.WatchRequest(selection=chosen, min_interval=Duration(seconds=3600))
             calls = [wire.query.Watch(request, timeout=60) for _ in range(5)]
             for call in calls:
                 next(call)
@@ -77,8 +75,9 @@ def test_a_reader_that_stands_still_is_not_queued_for() -> None:
         scores = [float(-i) for i in range(size)]
         for positive, counts in ((True, [1] * size), (False, range(1, size + 1))):
             rows = ingest_pb2.Cases(scores=scores, positives=[positive] * size, counts=counts)
-            send(wire, "s", cases=rows)
-        call = wire.query.Watch(query_pb2.WatchRequest(selection=selection("s")), timeout=60)
+            revision = send(wire, "s", cases=rows)
+        chosen = selection("s", min_revision=revision)
+        call = wire.query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=60)
         first = next(call)
         assert first.ByteSize() > 500_000
         newest = 0
