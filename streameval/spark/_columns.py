@@ -69,13 +69,13 @@ def rows_of(
     groups = _checked_by(df, by)
     _check_kind(df, score, "score", (st.NumericType,), "a number")
     _check_kind(df, label, "label", (st.NumericType, st.BooleanType), "a boolean, or 1 and 0")
-    frame_columns = [sf.col(f"`{name}`") for name in groups]
+    frame_columns = [_named(name) for name in groups]
     if (at is None) != (pane is None):
         raise InvalidInputError("at and pane need each other: give both", field="pane")
     if at is not None and pane is not None:
         _check_kind(df, at, "at", (st.TimestampType,), "a timestamp")
         width = span_us(pane, field="pane")
-        micros = sf.unix_micros(sf.col(f"`{at}`"))
+        micros = sf.unix_micros(_named(at))
         # Floored: a remainder in SQL has the sign of the dividend.
         start = micros - sf.pmod(micros, sf.lit(width))
         frame_columns.append(sf.timestamp_micros(start).alias(PANE))
@@ -83,12 +83,12 @@ def rows_of(
     counted = sf.lit(1).cast("long")
     if count is not None:
         _check_kind(df, count, "count", (st.IntegralType,), "an integer")
-        given = sf.col(f"`{count}`").cast("long")
+        given = _named(count).cast("long")
         counted = sf.when(given >= 0, given)
     frame = df.select(
         *frame_columns,
-        _finite(sf.col(f"`{score}`").cast("double")).alias(SCORE),
-        _truth(sf.col(f"`{label}`").cast("double")).alias(POSITIVE),
+        _finite(_named(score).cast("double")).alias(SCORE),
+        _truth(_named(label).cast("double")).alias(POSITIVE),
         counted.alias(COUNT),
     )
     if at is not None:
@@ -119,6 +119,11 @@ def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidIn
     return InvalidInputError(f"{where}: {'; '.join(found)}: filter or repair them", field=field)
 
 
+def _named(name: str) -> Column:
+    """Return the column of a name, whatever is in it."""
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
 def _finite(score: Column) -> Column:
     """Return a score where it is finite, without a negative zero; null elsewhere."""
     inside = ~sf.isnan(score) & (sf.abs(score) < float("inf"))
@@ -136,6 +141,13 @@ def _checked_by(df: DataFrame, by: object) -> tuple[str, ...]:
         if name in RESERVED:
             raise InvalidInputError(f"by cannot have a column called {name!r}", field="by")
         _field(df, name, "by")
+        if "." in name or "`" in name:
+            # mapInArrow and applyInArrow look columns up by their bare names.
+            raise InvalidInputError(
+                f"by cannot have a column with a dot or a backtick in its name, got {name!r}: "
+                "rename it",
+                field="by",
+            )
     if len(set(by)) < len(by):
         raise InvalidInputError(f"by must name each column once, got {list(by)}", field="by")
     return tuple(by)

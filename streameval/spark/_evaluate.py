@@ -56,7 +56,7 @@ def evaluate(
         Its columns: a number, higher = more positive; a boolean, or 1 and 0.
     by : sequence of str
         The columns that make a group; without any, all rows are one. Nulls are
-        a group of their own, as in SQL.
+        a group of their own, as in SQL. Their names have no dots or backticks.
     count : str, optional
         A column of how many identical cases each row stands for.
     metrics : list of str, optional

@@ -151,6 +151,24 @@ def test_counts_and_other_types(spark: Any, shards: int | None) -> None:
     check(row, ev, exact=shards is None)
 
 
+@pytest.mark.parametrize("shards", [None, 3])
+def test_names_with_dots(spark: Any, shards: int | None) -> None:
+    """Dots, backticks and spaces are parts of a name; those of groups cannot have the first two."""
+    from streameval.spark import evaluate
+
+    rows = [(i / 8, i % 3 == 0, 2, "v") for i in range(8)]
+    df = spark.createDataFrame(rows, ["a `raw.score`", "is.it", "how many", "model.name"])
+    ev = Evaluator()
+    scores, labels, counts, _ = zip(*rows, strict=True)
+    ev.add_cases(labels=labels, scores=scores, counts=counts)
+    asked = {"score": "a `raw.score`", "label": "is.it", "count": "how many", "shards": shards}
+    (row,) = evaluate(df, **asked).collect()
+    check(row, ev, exact=shards is None)
+    text = "by cannot have a column with a dot or a backtick in its name, got 'model.name': rename"
+    with pytest.raises(InvalidInputError, match=text):
+        evaluate(df, **asked, by=["model.name"])
+
+
 @pytest.mark.parametrize("shards", [None, 2])
 def test_one_class_has_reasons(spark: Any, shards: int | None) -> None:
     """What is undefined is null, with its reason; a null group is a group."""
