@@ -238,6 +238,9 @@ def serve(
     metrics_window_s: Annotated[
         float | None, typer.Option(help="Seconds of the recent window in /metrics.")
     ] = None,
+    metrics_interval_s: Annotated[
+        float | None, typer.Option(help="Seconds between scrapes of /metrics.")
+    ] = None,
     max_state_bytes: Annotated[
         int | None,
         typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
@@ -268,6 +271,7 @@ def serve(
         "log_format": log_format,
         "log_level": log_level,
         "metrics_window_s": metrics_window_s,
+        "metrics_interval_s": metrics_interval_s,
         "limits.max_state_bytes": max_state_bytes,
     }
     with one_line_errors():

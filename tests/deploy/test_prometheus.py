@@ -81,6 +81,13 @@ def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_scrapes_come_as_the_server_expects_them() -> None:
+    """With the settings as they are, each scrape gets figures of its own."""
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    assert config["global"]["scrape_interval"] == f"{Settings().metrics_interval_s:g}s"
+    assert not any("scrape_interval" in job for job in config["scrape_configs"])
+
+
 def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) -> None:
     """As late as it should, and not otherwise; there is a case for each."""
     promtool = require_command("promtool")
@@ -213,6 +220,7 @@ def watched(
         tls_certificate=path / "server.pem",
         tls_key=path / "server.key",
         tokens=tokens,
+        metrics_interval_s=1.0,  # as running_prometheus scrapes
     )
     with (
         running_service(settings) as addresses,

@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[object, str, object]] = {
     "listen": ("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"),
     "memory": (True, "yes", True),
     "stop_grace_s": ("1.5", "2.5", 3.5),
+    "metrics_interval_s": ("10", "30", 60.0),
     "log_format": ("json", "json", "json"),
     "auto_create": (False, "0", False),
     "limits.max_streams": (1, "2", 3),
@@ -146,6 +147,10 @@ def test_other_sources_name_themselves() -> None:
     [
         ({"stop_grace_s": "-1"}, "stop_grace_s must be 0 or more, got -1.0"),
         ({"stop_grace_s": "nan"}, "stop_grace_s must be 0 or more, got nan"),
+        ({"metrics_window_s": "0.5"}, "metrics_window_s must be from 1 to 31622400, got 0.5"),
+        ({"metrics_interval_s": "-1"}, "metrics_interval_s must be from 0 to 86400, got -1.0"),
+        ({"metrics_interval_s": "nan"}, "metrics_interval_s must be from 0 to 86400, got nan"),
+        ({"metrics_interval_s": "1e9"}, "metrics_interval_s must be from 0 to 86400, got 1000000"),
         ({"limits.max_streams": "0"}, "limits.max_streams must be at least 1, got 0"),
         ({"limits.max_state_bytes": "-1"}, "limits.max_state_bytes must be at least 0, got -1"),
         ({"listen": "0.0.0.0:1"}, "refusing to listen on 0.0.0.0"),

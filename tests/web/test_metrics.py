@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import random
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUERY = "streameval.v1.QueryService"
+ALWAYS_ANEW = Settings(listen="127.0.0.1:0", memory=True, metrics_interval_s=0)
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -64,16 +70,9 @@ def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> 
     one.http.get(f"/v1/streams/{stream}:snapshot", params=wait, **more)
 
 
-@pytest.fixture
-def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every scrape ask anew."""
-    monkeypatch.setattr(metrics, "FRESH_S", 0.0)
-
-
-@pytest.mark.usefixtures("always_fresh")
 def test_figures_are_the_snapshots() -> None:
     """Values, limits, counts and delays of both windows, to the last bit."""
-    with site() as one:
+    with site(ALWAYS_ANEW) as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
         push(one, "fraud/v3", "+-+--+---+" * 20, **old)
@@ -122,10 +121,9 @@ def hours_ago(hours: int) -> int:
     return (int(time.time()) - hours * 3600) * 1_000_000
 
 
-@pytest.mark.usefixtures("always_fresh")
 def test_what_is_undefined_has_no_series() -> None:
     """Neither a value nor limits: not 0, not NaN."""
-    with site() as one:
+    with site(ALWAYS_ANEW) as one:
         push(one, "a", "++")
         series = scraped(one)
         labels = {"stream": "a", "window": "all"}
@@ -137,10 +135,9 @@ def test_what_is_undefined_has_no_series() -> None:
         assert at(series, "references", **labels, **{"class": "negative"}) == 0
 
 
-@pytest.mark.usefixtures("always_fresh")
 def test_the_server_and_its_calls() -> None:
     """Log, queue, memory; each call by its method and status, over gRPC and HTTP."""
-    with site() as one:
+    with site(ALWAYS_ANEW) as one:
         before = scraped(one)
         one.push("a", "+-")
         one.http.get("/v1/streams/no/such:snapshot")
@@ -177,20 +174,69 @@ def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
         assert 0 < half <= most < 20
 
 
-def test_a_scrape_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scrapes close together cost one; after that it is asked again."""
-    with site() as one:
-        push(one, "a", "+-")
-        monkeypatch.setattr(metrics, "FRESH_S", 3600.0)
-        labels = {"stream": "a", "window": "all", "class": "positive"}
-        assert at(scraped(one), "references", **labels) == 1
-        push(one, "a", "+-")
-        assert at(scraped(one), "references", **labels) == 1
-        monkeypatch.setattr(metrics, "FRESH_S", 0.0)
-        assert at(scraped(one), "references", **labels) == 2
+class Clock:
+    """Time as the metrics see it, which goes on when it is told to; counts who looks."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.looks: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def monotonic(self) -> float:
+        """Return it."""
+        self.looks.put(self.now_s)
+        return self.now_s
 
 
-@pytest.mark.usefixtures("always_fresh")
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Return the clock that the metrics look at."""
+    clock = Clock()
+    monkeypatch.setattr(metrics, "time", clock)
+    return clock
+
+
+def test_figures_are_found_once_an_interval(clock: Clock) -> None:
+    """Scrapes an interval apart, early ones too, get new figures; those between, the same."""
+    labels = {"stream": "a", "window": "all", "class": "positive"}
+    # Two scrape each 20 s, one of them with jitter: what each finds there, one more each time.
+    scrapes = ((0, 1), (7, 1), (20, 3), (27, 3), (39, 5), (47, 5), (60, 7), (67, 7), (78.1, 9))
+    with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
+        for at_s, found in scrapes:
+            clock.now_s = at_s
+            push(one, "a", "+-")
+            assert at(scraped(one), "references", **labels) == found, at_s
+
+
+def test_who_comes_while_figures_are_found_waits(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures are as old as the question: one asks again, and the other is told the same."""
+    go_on = threading.Event()
+    asked = 0
+    real = stream_metrics.StreamMetrics.seen
+
+    async def slow(self, before):
+        nonlocal asked
+        asked += 1
+        await asyncio.to_thread(go_on.wait, 20)
+        return await real(self, before)
+
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "seen", slow)
+    with (
+        site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        first = pool.submit(scraped, one)
+        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]  # it came, it asked
+        clock.now_s = 19.0
+        others = [pool.submit(scraped, one) for _ in range(2)]
+        assert [clock.looks.get(timeout=20) for _ in range(2)] == [19.0, 19.0]
+        go_on.set()
+        assert at(first.result(20), "metrics_seconds") == 19.0
+        assert [at(other.result(20), "metrics_seconds") for other in others] == [0.0, 0.0]
+        assert asked == 2
+
+
 def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that stays as it is costs no comparison."""
     compared: list[str] = []
@@ -201,7 +247,7 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
         return await real(self, recent, reference)
 
     monkeypatch.setattr(stream_metrics.StreamMetrics, "_difference", counted)
-    with site() as one:
+    with site(ALWAYS_ANEW) as one:
         for name in ("a", "b"):
             push(one, name, "+-+-")
         scraped(one)
@@ -213,12 +259,11 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
         assert compared == ["a", "b", "b"]
 
 
-@pytest.mark.usefixtures("always_fresh")
 def test_series_are_limited() -> None:
     """The first streams by name are shown, the others counted; none has more than it may."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
     limits = Limits(max_metric_series=most)
-    with site(Settings(listen="127.0.0.1:0", memory=True, limits=limits)) as one:
+    with site(replace(ALWAYS_ANEW, limits=limits)) as one:
         for seed, name in enumerate(("c", "a", "d", "b")):
             fill(one, name, seed=seed)
             push(one, name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])

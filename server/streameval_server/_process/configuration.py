@@ -51,6 +51,7 @@ FLAGS = {
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
     "metrics_window_s": "seconds of the recent window in /metrics",
+    "metrics_interval_s": "seconds between scrapes of /metrics",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
 """The settings that have a flag, with what it is for; the others are for files."""

@@ -19,6 +19,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
 _LONGEST_WINDOW_S = 366 * 86_400
+_LONGEST_INTERVAL_S = 86_400
 
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
@@ -82,6 +83,10 @@ class Settings:
     metrics_window_s: float = 3600.0
     """Seconds of the recent window whose figures Prometheus is told."""
 
+    metrics_interval_s: float = 15.0
+    """Seconds between scrapes: figures are found anew at most once in about so long, however
+    many scrape; 0 is at each scrape."""
+
     limits: Limits = field(default_factory=Limits)
     """What one request, one stream and the whole server may hold."""
 
@@ -90,17 +95,7 @@ class Settings:
         hosts = [split_address(listen)[0] for listen in listens if listen is not None]
         if self.memory and self.data is not None:
             raise SettingsError("a server in memory has no data directory: give one of the two")
-        if not 0 <= self.stop_grace_s < math.inf:
-            raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
-        if not 1 <= self.metrics_window_s <= _LONGEST_WINDOW_S:
-            raise SettingsError(
-                f"metrics_window_s must be from 1 to {_LONGEST_WINDOW_S}, "
-                f"got {self.metrics_window_s}"
-            )
-        for name, value in asdict(self.limits).items():
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if value < least:
-                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
+        self._check_numbers()
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise SettingsError("tls_certificate and tls_key need each other: give both")
         if self.tls_client_ca is not None and self.tls_certificate is None:
@@ -113,6 +108,21 @@ class Settings:
                     f"it, and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
                     "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
                 )
+
+    def _check_numbers(self) -> None:
+        """Raise SettingsError where a number is out of its range."""
+        if not 0 <= self.stop_grace_s < math.inf:
+            raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
+        for name, value, least, most in (
+            ("metrics_window_s", self.metrics_window_s, 1, _LONGEST_WINDOW_S),
+            ("metrics_interval_s", self.metrics_interval_s, 0, _LONGEST_INTERVAL_S),
+        ):
+            if not least <= value <= most:
+                raise SettingsError(f"{name} must be from {least} to {most}, got {value}")
+        for name, value in asdict(self.limits).items():
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if value < least:
+                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
 
     def _lacking(self) -> str:
         lacking = []

@@ -53,6 +53,7 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
         server.methods,
         gate,
         CollectorRegistry(),
+        interval_s=settings.metrics_interval_s,
         window_s=settings.metrics_window_s,
         max_series=settings.limits.max_metric_series,
     )

@@ -1,7 +1,8 @@
 """What Prometheus scrapes: calls, the server, and each stream's figures.
 
-Asking costs the server something, so what was found is good for a few seconds,
-whoever scrapes; a token that is for some streams sees those.
+Asking costs the server something, so what was found is told again for about as
+long as scrapes are apart, whoever scrapes; a token that is for some streams sees
+those.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
     from streameval_server._grpc.methods import Methods
     from streameval_server._web.gate import Gate, Passing
 
-FRESH_S = 4.0
-"""What was found so short a time ago is told again; scrapes are further apart."""
+_FRESH = 0.9
+"""Of the interval: what was asked for so short a time ago is told again. Not of all of
+it: scrapes come a little early or late, and one that comes early is to be told new
+figures, not those of the scrape before."""
 
 _MOST_VIEWS = 8
 """Tokens for different streams that scrape at the same time."""
@@ -47,7 +50,7 @@ class _View:
     """What is told to whoever may see these streams."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    at_s: float = float("-inf")
+    asked_s: float = float("-inf")
     streams: StreamsSeen = field(default_factory=StreamsSeen)
     status: Any = None
     took_s: float = 0.0
@@ -64,6 +67,8 @@ class Metrics:
         Every scrape passes it.
     registry
         Where metrics of calls are registered; a registry of its own.
+    interval_s
+        How far scrapes are apart; 0 asks anew at each.
     window_s, max_series
         As in StreamMetrics.
     """
@@ -74,12 +79,14 @@ class Metrics:
         gate: Gate,
         registry: CollectorRegistry,
         *,
+        interval_s: float,
         window_s: float,
         max_series: int,
     ) -> None:
         self.calls = CallMetrics(registry)
         self._registry = registry
         self._gate = gate
+        self._fresh_s = _FRESH * interval_s
         self._window_s = window_s
         self._status = methods.find(_STATUS)
         self._streams = StreamMetrics(methods, window_s=window_s, max_series=max_series)
@@ -101,15 +108,18 @@ class Metrics:
         view = self._views.get(streams)
         if view is None:
             if len(self._views) >= _MOST_VIEWS:
-                del self._views[min(self._views, key=lambda key: self._views[key].at_s)]
+                del self._views[min(self._views, key=lambda key: self._views[key].asked_s)]
             view = self._views[streams] = _View()
+        came = time.monotonic()
         async with view.turn:
-            began = time.monotonic()
-            if began - view.at_s >= FRESH_S:
+            # From asking to coming: else an answer that took long would be told twice, and
+            # those who came while it was found would each ask again.
+            if came - view.asked_s >= self._fresh_s:
+                asked = time.monotonic()
                 view.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
                 view.streams = await self._streams.seen(view.streams)
-                view.at_s = time.monotonic()
-                view.took_s = view.at_s - began
+                view.took_s = time.monotonic() - asked
+                view.asked_s = asked
         return view
 
     def _families(self, view: _View) -> Iterator[Metric]:
