@@ -63,6 +63,8 @@ class GetServerStatusResponse(_message.Message):
     COMMITS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     GRPC_ADDRESS_FIELD_NUMBER: _builtins.int
+    BATCH_ROWS_FIELD_NUMBER: _builtins.int
+    REFUSED_BATCHES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version that it runs."""
     serving: _builtins.bool
@@ -95,6 +97,8 @@ class GetServerStatusResponse(_message.Message):
     """Above this ingest is refused; 0 means no limit."""
     grpc_address: _builtins.str
     """Where it serves gRPC, HOST:PORT."""
+    refused_batches: _builtins.int
+    """Batches of producers that were refused since start_time, and that durably."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started to serve."""
@@ -118,6 +122,10 @@ class GetServerStatusResponse(_message.Message):
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What to look into, for people."""
+
+    @_builtins.property
+    def batch_rows(self) -> Global___RowCounts:
+        """Rows of batches that became durable since start_time."""
 
     def __init__(
         self,
@@ -143,14 +151,54 @@ class GetServerStatusResponse(_message.Message):
         commits: Global___CommitTimes | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         grpc_address: _builtins.str = ...,
+        batch_rows: Global___RowCounts | None = ...,
+        refused_batches: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_rows", b"batch_rows", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "start_time", b"start_time", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_revision", b"applied_revision", "batch_rows", b"batch_rows", "checkpoint_revision", b"checkpoint_revision", "checkpoint_time", b"checkpoint_time", "commits", b"commits", "disk", b"disk", "durable_revision", b"durable_revision", "grpc_address", b"grpc_address", "lag_rows", b"lag_rows", "log_start_revision", b"log_start_revision", "max_state_bytes", b"max_state_bytes", "open_calls", b"open_calls", "pending", b"pending", "problem", b"problem", "queued_bytes", b"queued_bytes", "refused_batches", b"refused_batches", "serving", b"serving", "start_time", b"start_time", "state_bytes", b"state_bytes", "streams", b"streams", "time", b"time", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerStatusResponse: _TypeAlias = GetServerStatusResponse  # noqa: Y015
+
+@_typing.final
+class RowCounts(_message.Message):
+    """Rows as they were sent, by kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CASES_FIELD_NUMBER: _builtins.int
+    PREDICTIONS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    RETRACTIONS_FIELD_NUMBER: _builtins.int
+    MISSES_FIELD_NUMBER: _builtins.int
+    cases: _builtins.int
+    """A row that stands for several cases is one."""
+    predictions: _builtins.int
+    """By id."""
+    labels: _builtins.int
+    """By id."""
+    retractions: _builtins.int
+    """By id."""
+    misses: _builtins.int
+    """A batch of them is one row, however many it says."""
+    def __init__(
+        self,
+        *,
+        cases: _builtins.int = ...,
+        predictions: _builtins.int = ...,
+        labels: _builtins.int = ...,
+        retractions: _builtins.int = ...,
+        misses: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cases", b"cases", "labels", b"labels", "misses", b"misses", "predictions", b"predictions", "retractions", b"retractions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RowCounts: _TypeAlias = RowCounts  # noqa: Y015
 
 @_typing.final
 class Disk(_message.Message):

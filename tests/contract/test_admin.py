@@ -155,6 +155,8 @@ def test_status_says_what_is_so(tmp_path: Path) -> None:
         assert (status.checkpoint_revision, status.log_start_revision) == (0, 0)
         assert not status.HasField("checkpoint_time")
         assert (status.streams, status.pending, status.lag_rows) == (1, 50, 0)
+        rows = admin_pb2.RowCounts(cases=200, predictions=50, labels=20, misses=1)
+        assert (status.batch_rows, status.refused_batches) == (rows, 0)
         assert 0 < status.state_bytes < status.max_state_bytes
         assert status.open_calls == 1
         assert status.disk.directory == str(tmp_path)

@@ -173,6 +173,51 @@ def test_after_a_failed_commit_the_log_says_what_is_true(fate):
     assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
 
 
+@pytest.mark.parametrize("fate", ["keep", "lose"])
+def test_rows_are_told_by_kind_once_they_are_durable(fate):
+    """Each row and each refusal once, whatever is repeated; not those that were there before."""
+    batches = [
+        pb.Batch(cases=pb.Cases(scores=[1, 2, 3], positives=[True] * 3, counts=[7, 8, 9])),
+        pb.Batch(predictions=pb.Predictions(ids=["a", "b"], scores=[1, 2])),
+        pb.Batch(labels=pb.Labels(ids=["a", "b", "c", "d"], positives=[True] * 4)),
+        pb.Batch(retractions=pb.Retractions(ids=["a"])),
+        pb.Batch(misses=pb.Misses(positives=5, negatives=6)),
+        pb.Batch(cases=pb.Cases()),
+        pb.Batch(cases=pb.Cases(scores=[float("nan")], positives=[True])),  # refused when it comes
+        pb.Batch(stream="t", misses=pb.Misses(positives=1)),  # refused at commit: a stream too many
+    ]
+    storage = FlakyStorage()
+    core = open_core(storage, Limits(max_streams=1))
+    session, last = opened(core)
+    for storage.fail in (None, fate):
+        for sequence, batch in enumerate(batches, last + 1):
+            batch.sequence = sequence
+            batch.stream = batch.stream or "s"
+            session.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
+        core.committer.step(NOW)
+        last = len(batches)
+    committer = core.committer
+    once = {"cases": 3, "predictions": 2, "labels": 4, "retractions": 1, "misses": 1}
+    assert (committer.batch_rows, committer.refused_batches) == (once, 2)
+    storage.fail = None
+    committer.recover()
+    session, last = opened(core)
+    for sequence, batch in enumerate(batches, len(batches) + 1):
+        batch.sequence = sequence
+        if sequence > last:
+            session.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
+    committer.step(NOW)
+    again, _ = opened(core)  # sends all of it once more
+    for sequence, batch in enumerate(batches * 2, 1):
+        batch.sequence = sequence
+        again.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
+    committer.step(NOW)
+    twice = {kind: 2 * rows for kind, rows in once.items()}
+    assert (committer.batch_rows, committer.refused_batches) == (twice, 4)
+    started_again = open_core(storage, Limits(max_streams=1)).committer
+    assert set(started_again.batch_rows.values()) == {started_again.refused_batches} == {0}
+
+
 def test_what_waits_behind_a_failed_commit_fails_too():
     """The queue is emptied: its producers connect again and go on from the marks."""
     storage = FlakyStorage()

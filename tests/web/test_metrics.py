@@ -156,11 +156,27 @@ def test_the_server_and_its_calls() -> None:
         assert at(series, "serving") == 1
         assert at(series, "log_entries_total") == at(series, "applied_revision") == 1
         assert at(series, "streams") == 1
+        for kind in ("cases", "predictions", "labels", "retractions", "misses"):
+            assert at(before, "rows_total", kind=kind) == 0
+            assert at(series, "rows_total", kind=kind) == (2 if kind == "cases" else 0)
         for name in ("lag_rows", "queue_bytes", "checkpoint_revision", "streams_left_out"):
             assert at(series, name) == 0
         assert at(series, "state_bytes") > 0
         assert at(series, "window_seconds") == 3600
         assert at(series, "log_bytes") is None  # nothing is on disk
+
+
+def test_batches_that_were_refused_are_counted() -> None:
+    """Those of producers; without one a refusal is a call that failed, and nothing else."""
+    with site(ALWAYS_ANEW) as one:
+        wrong = {"stream": "a", "cases": {"scores": [0.5], "positives": []}}
+        for sequence, producer in ((1, {"producer": "p", "epoch": 1}), (0, {})):
+            body = {"batch": {**wrong, "sequence": sequence}, **producer}
+            assert one.http.post("/v1/streams/a:ingest", json=body).status_code == 400
+        series = scraped(one)
+        assert at(series, "refused_batches_total") == 1
+        assert at(series, "calls_total", method="IngestBatch", code="INVALID_ARGUMENT") == 2
+        assert at(series, "rows_total", kind="cases") == 0
 
 
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from streameval_server._core.entries import Kind, Outcome, Status
 from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
 from streameval_server._core.failpoints import NOTED, failpoint
 from streameval_server._core.replay import entry_of
-from streameval_server._core.rows import LabelRows, PredictionRows
+from streameval_server._core.rows import BATCH_KINDS, LabelRows, PredictionRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,6 +101,13 @@ class Committer:
         Where the log begins; None when it is whole.
     auto_create : bool
         Whether a batch for an unknown stream makes it.
+
+    Attributes
+    ----------
+    batch_rows : dict of str to int
+        Rows of batches that became durable here, by kind. Safe to read from any thread.
+    refused_batches : int
+        Batches whose refusal became durable here. Safe to read from any thread.
     """
 
     def __init__(
@@ -119,6 +126,8 @@ class Committer:
     ) -> None:
         self.marks = marks
         self.auto_create = auto_create
+        self.batch_rows = dict.fromkeys(BATCH_KINDS, 0)
+        self.refused_batches = 0
         self._storage = storage
         self._applier = applier
         self._limits = limits
@@ -307,7 +316,7 @@ class Committer:
         # First, so that who reads a mark and then the revision has one that includes it.
         self._revision = entries[-1].revision
         self._received_us = entries[-1].received_us
-        record = self.marks.record
+        record, batch_rows = self.marks.record, self.batch_rows
         for entry in entries:
             failpoint("mark.before")
             record(
@@ -319,6 +328,11 @@ class Committer:
                 refused=entry.refused,
             )
             note(self.catalog, entry)
+            rows = entry.rows
+            if rows is not None and rows.KIND in batch_rows:
+                batch_rows[rows.KIND] += rows.size
+            elif entry.refused is not None:
+                self.refused_batches += 1
             failpoint(NOTED[entry.kind])
         failpoint("push.before")
         self._applier.push(entries, nbytes)

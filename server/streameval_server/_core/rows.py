@@ -204,3 +204,8 @@ class MergeRows:
 
 
 Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | MergeRows
+
+BATCH_KINDS = tuple(
+    rows.KIND for rows in (CaseRows, PredictionRows, LabelRows, RetractionRows, MissRows)
+)
+"""What a batch may hold: one of these."""

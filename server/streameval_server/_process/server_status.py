@@ -58,6 +58,8 @@ def server_status(
         state_bytes=engine.memory_bytes,
         max_state_bytes=limits.max_state_bytes,
         grpc_address=address,
+        batch_rows=admin_pb2.RowCounts(**committer.batch_rows),
+        refused_batches=committer.refused_batches,
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))

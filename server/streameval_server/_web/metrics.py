@@ -155,6 +155,17 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
     yield CounterMetricFamily(
         "streameval_log_entries", "Durable log entries.", value=status.durable_revision
     )
+    rows = CounterMetricFamily(
+        "streameval_rows", "Rows of batches that became durable.", labels=("kind",)
+    )
+    for kind in status.batch_rows.DESCRIPTOR.fields_by_name:
+        rows.add_metric((kind,), getattr(status.batch_rows, kind))
+    yield rows
+    yield CounterMetricFamily(
+        "streameval_refused_batches",
+        "Batches of producers that were refused.",
+        value=status.refused_batches,
+    )
     for name, help_, value in (
         ("serving", "Whether it commits.", int(status.serving)),
         ("applied_revision", "The last entry that answers include.", status.applied_revision),
