@@ -37,7 +37,7 @@ export class CompareView {
     this.result = h("section", { class: "card result", id: "result", "aria-labelledby": "result-title" });
     this.warnings = h("ul", { class: "warnings", hidden: true });
     this.pr = new Overlay(this.signal, { id: "pr", title: "Precision and recall" });
-    this.roc = new Overlay(this.signal, { id: "roc", title: "ROC", note: "Each side as it was counted; prevalence does not matter here." });
+    this.roc = new Overlay(this.signal, { id: "roc", title: "ROC" });
     this.curves = h("div", { class: "pair" }, this.pr.element, this.roc.element);
     fill(this.root, h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Compare")), this.form, this.result, this.warnings, this.curves);
     this.refresher = new Refresher(() => this.load(), GAP_MS, this.signal, (error) => this.fail(error));
@@ -185,8 +185,9 @@ export class CompareView {
       skew: common === undefined ? 1 : ((positives[index] / negatives[index]) * (1 - common)) / common,
     }));
     const floor = common ?? positives[0] / (positives[0] + negatives[0]);
-    this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`)
-      + (answer.complement ? " B is drawn with A in it; its figure is without." : "");
+    const within = answer.complement ? " B is drawn with A in it; its figure is without." : "";
+    this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`) + within;
+    this.roc.card.note.textContent = `Each side as it was counted; prevalence does not matter here.${within}`;
     this.pr.draw(sides, {
       across: "Recall", up: "Precision", floor: [[0, floor], [1, floor]],
       path: ({ curve, positives: all, skew }) => prPath(curve, all, skew),

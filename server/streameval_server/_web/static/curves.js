@@ -111,9 +111,9 @@ function readOut(found, across, up) {
 
 /** Two curves in one chart; sides are {curve, positives, negatives, skew}. */
 export class Overlay {
-  constructor(signal, { id, title, note }) {
+  constructor(signal, { id, title }) {
     this.card = new ChartCard(signal, {
-      id, title, note, shape: "square",
+      id, title, shape: "square",
       keys: [["line a", "A"], ["line dash b", "B"]],
     });
     this.element = this.card.element;
