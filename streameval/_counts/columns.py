@@ -110,7 +110,9 @@ def check_scores(scores: Any, *, field: str = "scores", scale: str = "plain") ->
     """Read a column of scores: finite real numbers, as float64. O(n)."""
     column = _column(scores, field)
     kind = column.dtype.kind
-    if kind == "f":
+    if column.dtype == np.float64:
+        values = column
+    elif kind == "f":
         # A wider float beyond float64 is refused as infinite, a signalling NaN as NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             values = column.astype(np.float64, copy=False)

@@ -28,6 +28,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streameval._counts.keys import (
+    HALF_KEY,
+    LARGEST_KEY,
+    floor_key,
+    from_key,
+    next_key,
+    to_key,
+)
 from streameval._errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,11 +48,8 @@ MAX_BITS = 53
 MIN_BITS = -11
 """All 64 bits of the key are dropped: a single cell."""
 
-_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
-_LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
 _LARGEST = np.finfo(np.float64).max
 _MANTISSA_BITS = 52
-_HALF_KEY = np.int64(0x3FE0_0000_0000_0000)
 
 
 def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
@@ -92,7 +97,7 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
     dropped = _dropped(bits)
     if dropped <= _MANTISSA_BITS:
         return _lower_edges(scores, dropped)
-    return _from_key(_floor(_to_key(scores), dropped))
+    return from_key(floor_key(to_key(scores), dropped))
 
 
 def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
@@ -122,15 +127,15 @@ def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain"
         _check_probabilities(edges)
         if dropped == 64:
             return np.full(edges.shape, np.nextafter(1.0, 2.0))
-        low = np.minimum(_from_key(_next(_to_key(np.minimum(edges, 0.5)), dropped)), 0.5)
+        low = np.minimum(from_key(next_key(to_key(np.minimum(edges, 0.5)), dropped)), 0.5)
         # The cell's complements are (previous, c]; below 2**-53 they have no
         # double beside 1, and the next double up ends the cell.
         complement = 1.0 - np.maximum(edges, 0.5)
-        previous = _from_key(_floor(np.maximum(_to_key(complement) - 1, 0), dropped))
+        previous = from_key(floor_key(np.maximum(to_key(complement) - 1, 0), dropped))
         high = np.maximum(1.0 - previous, np.nextafter(edges, 2.0))
         return np.where(edges < 0.5, low, high)
-    key = _next(_to_key(edges), dropped)
-    return np.where(key > _LARGEST_KEY, np.inf, _from_key(np.minimum(key, _LARGEST_KEY)))
+    key = next_key(to_key(edges), dropped)
+    return np.where(key > LARGEST_KEY, np.inf, from_key(np.minimum(key, LARGEST_KEY)))
 
 
 def largest_bits(
@@ -180,11 +185,11 @@ def largest_bits(
     if len(scores) <= max_cells:
         return bits
     scores.sort()
-    keys = _to_key(scores)
+    keys = to_key(scores)
     if scale == "probability":
         # Above 1/2 the cells are those of the complements, from the far end.
         upper = scores >= 0.5
-        keys = np.where(upper, -_to_key(1.0 - np.maximum(scores, 0.5)), keys)
+        keys = np.where(upper, -to_key(1.0 - np.maximum(scores, 0.5)), keys)
         differing = _bit_length(keys[1:] ^ keys[:-1])
         differing[upper[1:] != upper[:-1]] = 64
     else:
@@ -232,10 +237,10 @@ def _quantise_probability(scores: FloatArray, dropped: int) -> FloatArray:
     """
     if dropped == 64:
         return np.zeros_like(scores)
-    low = _from_key(_floor(_to_key(np.minimum(scores, 0.5)), dropped))
+    low = from_key(floor_key(to_key(np.minimum(scores, 0.5)), dropped))
     complement = 1.0 - np.maximum(scores, 0.5)
-    ceiling = -np.maximum(_floor(-_to_key(complement), dropped), -_HALF_KEY)
-    return np.where(scores < 0.5, low, 1.0 - _from_key(ceiling))
+    ceiling = -np.maximum(floor_key(-to_key(complement), dropped), -HALF_KEY)
+    return np.where(scores < 0.5, low, 1.0 - from_key(ceiling))
 
 
 def _lower_edges(scores: FloatArray, dropped: int) -> FloatArray:
@@ -253,33 +258,3 @@ def _lower_edges(scores: FloatArray, dropped: int) -> FloatArray:
     lower = edges.view(np.float64)
     lower += 0.0  # -0.0 becomes 0.0
     return np.maximum(lower, -_LARGEST, out=lower)
-
-
-def _to_key(values: FloatArray) -> IntArray:
-    """Return the signed integers that order as the doubles do; -0.0 and 0.0 are 0."""
-    raw = values.view(np.int64)
-    return np.where(raw < 0, -(raw & _MAGNITUDE), raw)
-
-
-def _from_key(keys: IntArray) -> FloatArray:
-    """Return the doubles that have these keys; below all finite ones, the lowest."""
-    keys = np.maximum(keys, -_LARGEST_KEY)
-    magnitude = np.abs(keys).view(np.float64)
-    return np.where(keys < 0, -magnitude, magnitude)
-
-
-def _floor(keys: IntArray, dropped: int) -> IntArray:
-    """Return the lowest key of each cell; O(n), arithmetic shift rounds toward -inf."""
-    if dropped == 64:
-        return np.full_like(keys, -_LARGEST_KEY)
-    shift = np.int64(dropped)
-    return (keys >> shift) << shift
-
-
-def _next(keys: IntArray, dropped: int) -> IntArray:
-    """Return the first key above each cell, at most one above the largest double's."""
-    if dropped == 64:
-        return np.full_like(keys, _LARGEST_KEY + 1)
-    last = keys | np.int64((1 << dropped) - 1)
-    following: IntArray = np.minimum(last, _LARGEST_KEY) + 1
-    return following

@@ -1,27 +1,42 @@
-"""Merging many runs of cells at once: a scatter into a table over the cells' numbers.
+"""Counting cells without sorting: a scatter into a table over the cells' numbers.
 
 Cells of one resolution are numbered in order (the leading bits of a double's key
 are such numbers), and scores that are measured with one model fill a narrow range
-of them. So the sum of sixty runs needs no sort: all add their counts to a table.
+of them. So the sum of sixty runs, or of scores as they came, needs no sort: all add
+their counts to a table.
 
 Cost: O(S + W) for S scores in all and W numbers between the least and the
-greatest; 5 ns a score. Where W is out of proportion `merge_runs` sorts instead.
+greatest; 5 ns a score. Where W is out of proportion to S, sorting is left to others.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.resolution import MAX_BITS
+from streameval._counts.keys import HALF_KEY, from_key, to_key
+from streameval._counts.resolution import MAX_BITS, quantise
 from streameval._counts.run import Run, merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Protocol
+
+    import numpy.typing as npt
 
     from streameval._counts.groups import FloatArray, IntArray
     from streameval._counts.resolution import Scale
+
+    class Part(Protocol):
+        """One class's cases: a `Run`, or scores as they came."""
+
+        @property
+        def scores(self) -> FloatArray: ...
+        @property
+        def counts(self) -> IntArray | None: ...
+
 
 _FEW = 3
 """Fewer runs than this are merged one into the other."""
@@ -31,8 +46,6 @@ _WIDE = 1 << 17
 
 _SPARSE = 4
 """Longer tables may have this many entries for each score."""
-
-_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
@@ -55,55 +68,162 @@ def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
     (array([-1.  ,  0.5 ,  0.75]), array([1, 2, 1]))
     """
     runs = [run for run in runs if len(run)]
-    # Below one bit the exponent's bits are dropped too, and few cells are left to sort.
-    if len(runs) < _FEW or bits < 1:
+    if len(runs) < _FEW:
         return merge_runs(runs)
-    scores = np.concatenate([run.scores for run in runs])
-    places = _places(scores, MAX_BITS - bits, scale)
-    if places is None:
-        return merge_runs(runs)
-    width = int(places.max()) + 1
-    if all(run.counts is None for run in runs):
-        sums = np.bincount(places, minlength=width)
-    else:
-        counts = [np.ones(len(run), np.int64) if run.counts is None else run.counts for run in runs]
-        sums = np.zeros(width, dtype=np.int64)
-        np.add.at(sums, places, np.concatenate(counts))
-    # All that have one place are the same score.
-    edges = np.empty(width)
-    edges[places] = scores
-    used = np.flatnonzero(sums)
-    return Run.of_ordered(edges[used], sums[used])
+    cells = count_cells(*joined(runs), bits, scale)
+    return merge_runs(runs) if cells is None else cells
 
 
-def _places(scores: FloatArray, dropped: int, scale: Scale) -> IntArray | None:
-    """Return each score's place in a table in which places ascend; None if it would be sparse.
+def joined(parts: Sequence[Part]) -> tuple[FloatArray, IntArray | None]:
+    """Return the scores of all parts, and the counts of those that have some, which come last."""
+    ones = [part.scores for part in parts if part.counts is None]
+    more = [part for part in parts if part.counts is not None]
+    scores = np.concatenate([*ones, *(part.scores for part in more)])
+    return scores, np.concatenate([part.counts for part in more]) if more else None
 
-    The table has two halves, which meet at 0 on the plain scale, and at 1/2 on
-    the probability scale, where the upper one is numbered by the distance from 1.
+
+def count_cells(scores: FloatArray, counts: IntArray | None, bits: int, scale: Scale) -> Run | None:
+    """Return how many cases each cell has; None where a table would be sparse.
+
+    Parameters
+    ----------
+    scores : float64[n]
+        In any order, repeated or not, at least one; on the probability scale
+        between 0 and 1.
+    counts : int64[m] or None
+        Multiplicities of the last m scores, as in `merge_cells`; all others stand
+        for one case.
+    bits, scale
+        Of the cells.
+
+    Examples
+    --------
+    >>> cells = count_cells(np.array([0.75, 0.5, 0.8]), np.array([7]), 2, "plain")
+    >>> cells.scores, cells.counts
+    (array([0.5 , 0.75]), array([1, 8]))
     """
-    if scale == "plain":
-        is_upper = scores >= 0.0
-        numbers = _numbers(scores, dropped)
-    else:
-        is_upper = scores >= 0.5
-        numbers = _numbers(np.where(is_upper, 1.0 - scores, scores), dropped)
-    numbers -= numbers.min()
-    width = int(numbers.max()) + 1
-    if 2 * width > max(_WIDE, _SPARSE * scores.size):
+    table = _Table.of(scores, bits, scale)
+    if table is None:
         return None
-    if scale == "plain":
-        return np.where(is_upper, width + numbers, width - 1 - numbers)
-    return np.where(is_upper, 2 * width - 1 - numbers, numbers)
+    ones = scores.size if counts is None else scores.size - counts.size
+    sums = np.bincount(table.places[:ones], minlength=table.width)
+    if counts is not None:
+        np.add.at(sums, table.places[ones:], counts)
+    used = np.flatnonzero(sums)
+    return Run.of_distinct(table.edges(used), sums[used])
 
 
-def _numbers(magnitudes: FloatArray, dropped: int) -> IntArray:
-    """Return the cells' numbers: different for different edges of one side.
+def rank_cells(
+    scores: FloatArray, bits: int, scale: Scale
+) -> tuple[FloatArray, npt.NDArray[np.int32]]:
+    """Return the cells that scores are in, ascending, and which of them each score is in.
 
-    Edges are multiples of 2**dropped as keys, except the lowest double, which
-    stands for one that would be infinite: rounding up gives it that one's number.
+    O(n), and O(n log n) where a table would be sparse.
+
+    Returns
+    -------
+    edges : float64[m]
+        Lower edges, distinct.
+    ranks : int32[n]
+        Index into edges for each score.
+
+    Examples
+    --------
+    >>> rank_cells(np.array([0.75, 0.5, 0.8]), 2, "plain")
+    (array([0.5 , 0.75]), array([1, 0, 1], dtype=int32))
     """
-    numbers = magnitudes.view(np.int64) & _MAGNITUDE
-    numbers += np.int64((1 << dropped) - 1)
-    numbers >>= np.int64(dropped)
-    return numbers
+    table = _Table.of(scores, bits, scale) if scores.size else None
+    if table is None:
+        edges, ranks = np.unique(quantise(scores, bits, scale), return_inverse=True)
+        return edges, ranks.astype(np.int32)
+    is_used = np.zeros(table.width, dtype=np.bool_)
+    is_used[table.places] = True
+    numbered = np.cumsum(is_used, dtype=np.int32)
+    numbered -= np.int32(1)
+    return table.edges(np.flatnonzero(is_used)), numbered[table.places]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Where scores are in a table over the cells' numbers.
+
+    Scores of both signs leave the cells of all magnitudes below theirs unused: the
+    table leaves that gap out.
+
+    Attributes
+    ----------
+    places : int64[n]
+        Of each score; places ascend with scores.
+    width : int
+        Places that there are.
+    first : int
+        The number of the cell at place 0.
+    gap_at, gap : int
+        The place that follows the gap, and how many numbers it leaves out.
+    bits, scale
+        Of the cells.
+    """
+
+    places: IntArray
+    width: int
+    first: int
+    gap_at: int
+    gap: int
+    bits: int
+    scale: Scale
+
+    @classmethod
+    def of(cls, scores: FloatArray, bits: int, scale: Scale) -> _Table | None:
+        """Lay out the table of some scores; None where it would be sparse. O(n)."""
+        # Below one bit the exponent's bits are dropped too, and few cells are left to sort.
+        if bits < 1:
+            return None
+        places = _numbers(scores, MAX_BITS - bits, scale)
+        first, last = int(places.min()), int(places.max())
+        gap_at = gap = 0
+        if first < 0 <= last:
+            # As unsigned numbers those below zero come last, in their order.
+            unsigned = places.view(np.uint64)
+            lower, upper = int(unsigned.max()) - (1 << 64), int(unsigned.min())
+            gap_at, gap = lower + 1 - first, upper - lower - 1
+        width = last - first + 1 - gap
+        if width > max(_WIDE, _SPARSE * scores.size):
+            return None
+        if gap:
+            # What is above the gap moves down to what is below it.
+            places -= ~(places >> np.int64(63)) & np.int64(gap)
+        places -= np.int64(first)
+        return cls(places, width, first, gap_at, gap, bits, scale)
+
+    def edges(self, places: IntArray) -> FloatArray:
+        """Return the lower edges of the cells at ascending places. O(n)."""
+        numbers = places + np.int64(self.first)
+        numbers[np.searchsorted(places, self.gap_at) :] += self.gap
+        return _edges(numbers, MAX_BITS - self.bits, self.scale)
+
+
+def _numbers(scores: FloatArray, dropped: int, scale: Scale) -> IntArray:
+    """Return the number of the cell that holds each score; numbers ascend with scores.
+
+    On the probability scale those from 1/2 on are numbered by the distance from 1,
+    and the halves meet.
+    """
+    shift = np.int64(dropped)
+    if scale == "plain":
+        numbers = to_key(scores)
+        numbers >>= shift
+        return numbers
+    lower = to_key(np.minimum(scores, 0.5)) >> shift
+    upper = -to_key(1.0 - np.maximum(scores, 0.5)) >> shift
+    return np.where(scores < 0.5, lower, upper + 2 * (HALF_KEY >> shift))
+
+
+def _edges(numbers: IntArray, dropped: int, scale: Scale) -> FloatArray:
+    """Return the lower edges of cells."""
+    shift = np.int64(dropped)
+    if scale == "plain":
+        return from_key(numbers << shift)
+    half = HALF_KEY >> shift
+    lower = from_key(np.minimum(numbers, half) << shift)
+    upper = 1.0 - from_key((2 * half - np.maximum(numbers, half)) << shift)
+    return np.where(numbers < half, lower, upper)

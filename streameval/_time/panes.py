@@ -172,6 +172,8 @@ class Panes(Generic[T]):
         The latest time that `advance` was told.
     grid : Grid
         Where panes begin and end then.
+    until_us : int
+        When the next pane coarsens or goes.
     """
 
     def __init__(self, tiers: tuple[Tier, ...], make: Callable[[], T]) -> None:
@@ -179,7 +181,7 @@ class Panes(Generic[T]):
         self.tiers = tiers
         self._make = make
         self.grid = Grid.at(tiers, 0)
-        self._until_us = self.grid.until_us
+        self.until_us = self.grid.until_us
         self._contents: SortedDict[int, T] = SortedDict()
 
     def __len__(self) -> int:
@@ -192,7 +194,7 @@ class Panes(Generic[T]):
 
     def grid_at(self, now_us: int) -> Grid:
         """Return the grid at this time or a later one. O(tiers)."""
-        return self.grid if now_us < self._until_us else Grid.at(self.tiers, now_us)
+        return self.grid if now_us < self.until_us else Grid.at(self.tiers, now_us)
 
     def at(self, start_us: int) -> T:
         """Return what the pane that starts there holds; made if need be. O(log panes)."""
@@ -223,10 +225,10 @@ class Panes(Generic[T]):
         if now_us <= self.now_us:
             return False
         self.now_us = now_us
-        if now_us < self._until_us:
+        if now_us < self.until_us:
             return False
         before, self.grid = self.grid, self.grid_at(now_us)
-        self._until_us = self.grid.until_us
+        self.until_us = self.grid.until_us
         changed = False
         while self._contents and self._contents.peekitem(0)[0] < self.grid.oldest_us:
             self._contents.popitem(0)
@@ -251,7 +253,7 @@ class Panes(Generic[T]):
     def _check(self) -> None:
         """Assert everything that must hold. O(panes)."""
         assert self.grid == Grid.at(self.tiers, self.now_us), self.now_us
-        assert self.now_us < self._until_us == self.grid.until_us
+        assert self.now_us < self.until_us == self.grid.until_us
         end = self.grid.oldest_us
         for pane in self:
             assert pane.start_us >= end, (pane, end)

@@ -8,7 +8,7 @@ import pytest
 from streameval._counts import scatter
 from streameval._counts.resolution import quantise
 from streameval._counts.run import EMPTY, Run, merge_runs
-from streameval._counts.scatter import merge_cells
+from streameval._counts.scatter import count_cells, merge_cells, rank_cells
 
 LARGEST = np.finfo(np.float64).max
 EDGES = [0.0, 5e-324, -5e-324, 1e-300, -1e-300, 0.5, -0.5, 1.0, -1.0, LARGEST, -LARGEST]
@@ -67,3 +67,40 @@ def test_signed_counts_cancel():
     assert merged.scores.tolist() == [0.5, 1.0, 2.0]
     assert merge_cells([run, EMPTY, run.negated(), EMPTY, EMPTY], 4, "plain").total == 0
     assert merge_cells([run, run, run.negated(), run.negated()], 4, "plain").total == 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "plain extremes", "probability", "probability extremes"])
+@pytest.mark.parametrize("bits", [-11, 0, 1, 2, 7, 12, 30, 53])
+@pytest.mark.parametrize("wide", [True, False])
+def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wide, monkeypatch):
+    """In any order, some with counts, on one side of the middle or on both."""
+    if wide:
+        monkeypatch.setattr(scatter, "_WIDE", 1 << 18)
+    rng = np.random.default_rng(bits + 11)
+    scale = "probability" if kind.startswith("probability") else "plain"
+    drawn = np.concatenate([run.scores for run in panes(kind, 53, 3)])
+    middle = 0.0 if scale == "plain" else 0.5
+    for some in (drawn, drawn[drawn < middle], drawn[drawn >= middle], -drawn[drawn == 0.0]):
+        if not some.size:
+            continue
+        scores = rng.permutation(np.repeat(some, 2))
+        edges = quantise(scores, bits, scale)
+        found, ranks = rank_cells(scores, bits, scale)
+        assert np.array_equal(found[ranks], edges)
+        assert np.array_equal(found, np.unique(edges))
+        counts = rng.integers(1, 9, scores.size // 3)
+        cells = count_cells(scores, counts, bits, scale)
+        if cells is None:
+            assert not wide or bits < 1 or "extremes" in kind or bits > 12
+            continue
+        ones = np.ones(scores.size - counts.size, dtype=np.int64)
+        want = Run.of(edges, np.concatenate((ones, counts)))
+        cells._check()
+        assert np.array_equal(cells.scores, want.scores)
+        assert np.array_equal(cells.multiplicities(), want.multiplicities())
+
+
+def test_no_scores_have_no_cells():
+    """Also where there is no table to lay out."""
+    edges, ranks = rank_cells(np.empty(0), 12, "plain")
+    assert edges.size == ranks.size == 0
