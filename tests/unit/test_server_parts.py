@@ -17,6 +17,7 @@ from streameval_server._state.cells import Cells
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.joins import FRAME, Joins, load_segment
+from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, Segments
 from streameval_server._state.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.views import OTHER
@@ -94,26 +95,25 @@ def test_coverage_merges_to_the_same_object_when_there_is_one():
 # -- cells
 
 
+@pytest.mark.parametrize("looks", [7, 1_000], ids=["looked at", "left alone"])
 @pytest.mark.parametrize("max_cells", [40, 100_000])
 @pytest.mark.parametrize("bits", [None, 6])
-def test_cells_count_as_an_evaluator_does(bits, max_cells):
-    """However much waits, whoever looks, and whatever is taken away."""
+def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
+    """However changes come, however much waits, whoever looks, and whatever is taken away."""
     rng = np.random.default_rng(3)
-    cells = Cells(empty_state(resolution=bits, scale=None, max_cells=max_cells), bits)
+    cells = Cells(empty_state(resolution=bits, scale=None, max_cells=max_cells))
     peer = Evaluator(resolution=bits, max_cells=max_cells)
     for step in range(60):
-        scores, labels = rng.normal(size=300), rng.random(300) < 0.3
-        change = ScoreCounts(Run.of(scores[labels]), Run.of(scores[~labels]))
-        if bits is not None:
-            empty = empty_state(resolution=bits, scale=None, max_cells=None)
-            change = ScoreCounts(
-                empty.quantised(change.positives), empty.quantised(change.negatives)
-            )
+        scores, labels = rng.normal(size=300).round(2), rng.random(300) < 0.3
+        counts = rng.integers(1, 4, 300) if step % 5 == 4 else None
+        change = Loose.of(labels, scores, counts)
+        if step % 3 == 1:
+            change = ScoreCounts(Run.of(*change.positives), Run.of(*change.negatives))
         before = cells.memory_bytes
         grown = cells.add(change)
         assert cells.memory_bytes == before + grown
-        peer.add_cases(labels=labels, scores=scores)
-        if step % 7 == 0:
+        peer.add_cases(labels=labels, scores=scores, counts=counts)
+        if step % looks == 0:
             frozen = cells.frozen()
             assert cells.frozen() is frozen
             assert frozen.evaluator == peer
@@ -129,6 +129,18 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells):
             assert frozen.evaluator.num_misses == 0
     assert Evaluator._of(cells.state()) == peer
     cells.state()._check()
+
+
+def test_what_somebody_looked_at_is_not_merged_again():
+    """The next to look merges only what came since; who looked keeps what was then."""
+    cells = Cells(empty_state(resolution=None, scale=None, max_cells=None))
+    cells.add(Loose.of(np.array([True, False]), np.array([0.7, 0.2]), None))
+    first = cells.frozen()
+    seen = first.evaluator._view()
+    cells.add(Loose.of(np.array([False]), np.array([0.4]), None))
+    assert cells._state is seen
+    assert cells.frozen().evaluator.num_cases == 3
+    assert first.evaluator.num_cases == 2
 
 
 # -- segments

@@ -9,7 +9,7 @@ from streameval import Evaluator
 from streameval_server._core.limits import Limits
 from streameval_server._core.rows import CaseRows, SegmentCodes
 from streameval_server._state import slice_table
-from streameval_server._state.binning import Columns, binned, slices_of
+from streameval_server._state.binning import Columns, Ordered, ordered, slices_of
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import StreamSettings
@@ -31,6 +31,10 @@ def columns(rng: np.random.Generator, size: int, counts=None) -> Columns:
     )
 
 
+def in_order(some: Columns) -> Ordered:
+    return ordered(some, some.codes, 12, "plain")
+
+
 def by_number(slices) -> dict[int, Evaluator]:
     found = {}
     for number, change in slices:
@@ -50,7 +54,7 @@ def test_it_counts_what_sorting_counts():
         some = columns(rng, 20_000)
         some.scores[:] = (some.scores * spread).round(3)
         some.codes[:] %= values
-        rows = binned(some, 12, "plain").rows
+        rows = in_order(some)
         assert table.add(rows)
         sorted_slices += slices_of(rows)
     assert table.nbytes
@@ -65,7 +69,7 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
     """The last row is no cell of its own, where the other class has none."""
     codes = np.zeros((1, 3), dtype=np.uint16)
     some = Columns(np.full(3, label), np.array([0.5, 0.25, 0.5]), None, NOW, codes)
-    ((_, change),) = slices_of(binned(some, 12, "plain").rows)
+    ((_, change),) = slices_of(in_order(some))
     run = change.positives if label else change.negatives
     assert run.scores.tolist() == [0.25, 0.5]
     assert run.counts.tolist() == [1, 2]
@@ -74,17 +78,17 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
 def test_it_refuses_what_it_is_not_for(monkeypatch):
     """Few rows, rows with counts, and a table that would be large; nothing changes then."""
     rng = np.random.default_rng(SEED)
-    assert not SliceTable().add(binned(columns(rng, 1_000), 12, "plain").rows)
+    assert not SliceTable().add(in_order(columns(rng, 1_000)))
     size = 20_000
     counted = columns(rng, size, np.full(size, 3))
-    assert not SliceTable().add(binned(counted, 12, "plain").rows)
+    assert not SliceTable().add(in_order(counted))
     table = SliceTable()
-    assert table.add(binned(columns(rng, size), 12, "plain").rows)
+    assert table.add(in_order(columns(rng, size)))
     before = table.nbytes
     monkeypatch.setattr(slice_table, "_MOST_BYTES", before)
     wide = columns(rng, size)
     wide.scores[:] = rng.normal(size=size) * 1e6
-    assert not table.add(binned(wide, 12, "plain").rows)
+    assert not table.add(in_order(wide))
     assert table.nbytes == before
 
 

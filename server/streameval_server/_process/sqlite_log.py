@@ -13,7 +13,8 @@ import os
 import sqlite3
 from bisect import bisect
 from contextlib import contextmanager, suppress
-from itertools import accumulate
+from functools import cache
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from streameval_server._core.entries import LogRow
@@ -58,6 +59,9 @@ CREATE TABLE manifest (
 ) STRICT;
 """
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERTED_AT_ONCE = 64
+"""Rows of one statement. Each statement lets go of the interpreter, and where other threads
+are busy it waits to have it again: that takes longer than writing a row."""
 _BASE = ("base", 0)
 """The key of the base's manifest; no part of a checkpoint is called so."""
 _MOST_DROPPED = 1_024
@@ -127,7 +131,9 @@ class SqliteStorage:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
             failpoint("disk.append.begin")
-            connection.executemany(_INSERT, rows)
+            for first in range(0, len(rows), _INSERTED_AT_ONCE):
+                some = rows[first : first + _INSERTED_AT_ONCE]
+                connection.execute(_insertion(len(some)), list(chain.from_iterable(some)))
             failpoint("disk.append.insert")
             connection.execute("COMMIT")
             failpoint("disk.append.commit")
@@ -316,6 +322,12 @@ class SqliteStorage:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # Of damaged text, SQLite's own messages cannot always be decoded.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+
+
+@cache
+def _insertion(rows: int) -> str:
+    """Return the statement that writes so many rows."""
+    return _INSERT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (rows - 1)
 
 
 def connected_to_read(path: Path) -> sqlite3.Connection:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import ScoreCounts
 from streameval._time.changes import changes_by_group, rows_by_group
 from streameval._time.effects import Effect, Effects
-from streameval_server._state.binning import Columns, binned, counted, rounded, slices_of
+from streameval_server._state.binning import Columns, counted, ordered, slices_of
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
+from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, WHOLE, slice_id
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.store import Store
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
     from streameval._counts.groups import IntArray
     from streameval._counts.state import State
-    from streameval._time.changes import Cases, Change
+    from streameval._time.changes import Change
     from streameval_server._core.limits import Limits
     from streameval_server._state.binning import Ordered
     from streameval_server._state.pane_content import PaneContent, Part
+    from streameval_server._state.pending import Added
     from streameval_server._state.stream_settings import StreamSettings
     from streameval_server._state.views import FrozenStream
 
@@ -159,28 +160,29 @@ class StreamCounts:
         store = self.store
         start = self._one_start(columns.event_us)
         if start is not None:
-            every = binned(columns, store.bits, store.scale)
-            self._add((store.whole,), every.exact)
             content = store.pane(start)
-            self._add((content.part(WHOLE),), every.cells)
-            if every.rows is not None and not self._tabled(content, every.rows):
-                self._add_to_slices(content, every.rows)
+            self._add((store.whole, content.part(WHOLE)), columns.loose())
+            if columns.codes is not None:
+                rows = ordered(columns, columns.codes, store.bits, store.scale)
+                if not self._tabled(content, rows):
+                    self._add_to_slices(content, rows)
             return
-        self._add((store.whole,), counted(columns.labels, columns.scores, columns.counts))
+        self._add((store.whole,), columns.loose())
         times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
         # Rows whose pane is gone come first, as if they had one pane: none.
         starts = np.where(
             times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_GONE)
         )
-        for start, rows in rows_by_group(starts):
-            some = binned(columns.at(rows), store.bits, store.scale)
-            gone = start == _GONE
-            if gone:
-                self.beyond_retention += rows.size
+        for start, places in rows_by_group(starts):
+            some = columns.at(places)
+            pane = None
+            if start == _GONE:
+                self.beyond_retention += places.size
             else:
-                self._add((store.pane(start).part(WHOLE),), some.cells)
-            if some.rows is not None:
-                self._add_to_slices(None if gone else store.pane(start), some.rows)
+                pane = store.pane(start)
+                self._add((pane.part(WHOLE),), some.loose())
+            if some.codes is not None:
+                self._add_to_slices(pane, ordered(some, some.codes, store.bits, store.scale))
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -215,9 +217,9 @@ class StreamCounts:
         for number, change in slices_of(rows):
             self._add(self.store.parts(content, number), change)
 
-    def _add(self, parts: Iterable[Part], change: ScoreCounts) -> None:
+    def _add(self, parts: Iterable[Part], added: Added) -> None:
         for part in parts:
-            self.store.memory_bytes += part.cells.add(change)
+            self.store.memory_bytes += part.cells.add(added)
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -229,7 +231,7 @@ class StreamCounts:
         panes = [None if start == _GONE else store.pane(start) for start in found.tolist()]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
-            self._take((store.whole,), change, delays, exact=True)
+            self._take((store.whole,), change, delays)
         for numbers, rows in _numbered(effects):
             some, at = (effects, places) if rows is None else (effects[rows], places[rows])
             groups = at.astype(np.int64) << _NUMBER_BITS | numbers
@@ -242,25 +244,23 @@ class StreamCounts:
                     parts = [content.part(WHOLE)]
                 else:
                     continue
-                self._take(parts, change, delays, exact=False)
+                self._take(parts, change, delays)
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
         delays = delays_by_group(effects, groups)
         for group, change in changes_by_group(effects, groups, scale=self.store.scale):
             yield group, change, delays.get(group) or Delays()
 
-    def _take(self, parts: Iterable[Part], change: Change, delays: Delays, *, exact: bool) -> None:
+    def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Count what happened to one group."""
         store = self.store
-        added, removed = _run(change.added), _run(change.removed)
-        if not exact:
-            added = rounded(added, store.bits, store.scale)
-            removed = rounded(removed, store.bits, store.scale)
+        added = None if change.added is None else Loose.of(*change.added)
+        removed = None if change.removed is None else counted(*change.removed)
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
-            if len(added):
+            if added is not None:
                 store.memory_bytes += part.cells.add(added)
-            if len(removed):
+            if removed is not None:
                 store.memory_bytes += part.cells.remove(removed)
             if change.missed_positives or change.missed_negatives:
                 part.cells.miss(change.missed_positives, change.missed_negatives)
@@ -301,10 +301,6 @@ class StreamCounts:
 
 _GONE = -(1 << 62)
 """Stands for the start of a pane that is no longer kept."""
-
-
-def _run(cases: Cases | None) -> ScoreCounts:
-    return ScoreCounts() if cases is None else counted(*cases)
 
 
 def _numbered(effects: Effects) -> Iterator[tuple[IntArray, IntArray | None]]:

@@ -133,13 +133,11 @@ def parts_to_bytes(parts: FrozenParts) -> bytes:
     return b"".join(pieces)
 
 
-def parts_from_bytes(data: bytes, bits: int | None, scale: Scale) -> dict[int, Part]:
+def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
     """Return the parts that `parts_to_bytes` wrote. O(cells).
 
     Parameters
     ----------
-    bits
-        The resolution at which their changes will come.
     scale
         The stream's.
 
@@ -160,9 +158,7 @@ def parts_from_bytes(data: bytes, bits: int | None, scale: Scale) -> dict[int, P
                 at += length
             cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
             state: State = decode(blobs[0])
-            parts[number] = Part(
-                Cells(state, bits), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
-            )
+            parts[number] = Part(Cells(state), PaneCoverage(cell, Delays.from_bytes(blobs[2])))
     except struct.error as error:
         raise CorruptStateError(str(error)) from error
     if at != len(data):

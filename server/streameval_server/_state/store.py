@@ -71,7 +71,7 @@ class Store:
             resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
         )
         whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
-        self.settled = {WHOLE: Part(Cells(whole, None), self._no_coverage())}
+        self.settled = {WHOLE: Part(Cells(whole), self._no_coverage())}
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
 
@@ -80,7 +80,7 @@ class Store:
 
     def _new_part(self) -> Part:
         self.memory_bytes += OVERHEAD_BYTES
-        return Part(Cells(self._bounded, self.bits), self._no_coverage())
+        return Part(Cells(self._bounded), self._no_coverage())
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
@@ -141,13 +141,8 @@ class Store:
 
     @property
     def due_us(self) -> int:
-        """When panes coarsen or go next. O(tiers)."""
-        tiers, now_us = self.panes.tiers, self.panes.now_us
-        dues = []
-        for tier, coarser in zip(tiers, (*tiers[1:], tiers[-1]), strict=True):
-            edge = (now_us - tier.until_us) // coarser.width_us * coarser.width_us
-            dues.append(edge + coarser.width_us + tier.until_us)
-        return min(dues)
+        """When panes coarsen or go next. O(1)."""
+        return self.panes.until_us
 
     def advance(self, now_us: int) -> bool:
         """Let panes coarsen and go; return whether any did. O(panes that change)."""

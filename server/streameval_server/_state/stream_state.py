@@ -334,17 +334,17 @@ class StreamState:
         store = self.counts.store
         store.advance(fields["now_us"])
         store.floor_us = fields["floor_us"]
-        store.settled.update(parts_from_bytes(counts, None, settings.scale))
+        store.settled.update(parts_from_bytes(counts, settings.scale))
         segments: dict[int, bytes] = {}
         for part, data in parts.items():
             kind, _, number = part.partition("/")
             if kind == SLICE_PART:
-                store.settled.update(parts_from_bytes(data, settings.resolution, settings.scale))
+                store.settled.update(parts_from_bytes(data, settings.scale))
                 store.key_revisions[int(number)] = revision
             elif kind == PANE_PART:
                 content = store.panes.at(int(number))
                 content.revision = revision
-                content.parts = parts_from_bytes(data, settings.resolution, settings.scale)
+                content.parts = parts_from_bytes(data, settings.scale)
             elif kind == JOIN_PART:
                 segments[int(number)] = data
         store.measure()
