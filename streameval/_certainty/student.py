@@ -3,10 +3,11 @@
 All take the probability *above* the quantile, so that small tails keep their
 digits. Student's tail is the incomplete beta function by its continued
 fraction (DLMF 8.17.22), inverted by Newton's method in log-log coordinates,
-where the tail is concave and the method cannot fail; above 10,000 degrees of
-freedom four terms of the Cornish-Fisher expansion (Abramowitz and Stegun
-26.7.5) are as exact. Relative accuracy 1e-10 for tails from 1e-16 to 0.45,
-tested against scipy, which the library does not need. O(1).
+where the tail is concave and the method cannot fail. With many degrees of
+freedom, from 300 on for a tail of 0.025, four terms of the Cornish-Fisher
+expansion (Abramowitz and Stegun 26.7.5) are as exact and 100 times as quick.
+Relative accuracy 1e-10 for tails from 1e-16 to 0.45, tested against scipy,
+which the library does not need. O(1).
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from statistics import NormalDist
 # The confidence sequence is tightest, relative to a fixed interval, near this
 # many cases; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
 _TIGHTEST_AT = 200
-_EXPANSION_FROM = 10_000
+# Of the expansion's fourth term, relative to the sum: what follows is at least ten
+# times smaller wherever it is used.
+_EXPANSION_ENDS = 1e-10
+_EXPANSION_HELPS = 0.01
 _TINY = 1e-300
 
 
@@ -40,17 +44,19 @@ def student_quantile(tail: float, df: float) -> float:
     """
     if tail >= 0.5:
         return 0.0
-    z = normal_quantile(tail)
-    if df > _EXPANSION_FROM:
-        return _expansion(z, df)
-    t = z
+    t = z = normal_quantile(tail)
+    expanded, last = _expansion(z, df)
+    if last < _EXPANSION_ENDS:
+        return expanded
+    if last < _EXPANSION_HELPS:
+        t = expanded
     target = math.log(tail)
     for _ in range(100):
         current = student_tail(t, df)
         slope = t * _density(t, df) / current
         step = (math.log(current) - target) / slope
         t *= math.exp(step)
-        if abs(step) < 1e-14:
+        if abs(step) < 1e-8:  # what is left is the square of it
             break
     return t
 
@@ -98,7 +104,8 @@ def _density(t: float, df: float) -> float:
     return math.exp(log_norm - (df + 1) / 2 * math.log1p(t * t / df))
 
 
-def _expansion(z: float, df: float) -> float:
+def _expansion(z: float, df: float) -> tuple[float, float]:
+    """Return the sum of four terms, and how large the last is beside it."""
     z2 = z * z
     terms = (
         (z2 + 1) / 4,
@@ -106,7 +113,9 @@ def _expansion(z: float, df: float) -> float:
         (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384,
         ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160,
     )
-    return z * (1 + sum(term / df ** (k + 1) for k, term in enumerate(terms)))
+    factor = 1 + sum(term / df ** (k + 1) for k, term in enumerate(terms))
+    # It has a zero near 0.9: there it would say nothing of what follows.
+    return z * factor, max(abs(terms[-1]), 0.01) / df ** len(terms) / factor
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:

@@ -15,7 +15,31 @@ from streameval._certainty.student import (
     student_tail,
 )
 
-DEGREES = (1, 2, 3, 4, 5, 7, 10, 19, 30, 99, 500, 9_999, 10_000, 10_001, 50_000, 10**6, 10**12)
+DEGREES = (
+    0.5,
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    10,
+    19,
+    30,
+    99,
+    150,
+    250,
+    300,
+    500,
+    999,
+    3_760,
+    9_999,
+    10_000,
+    10_001,
+    50_000,
+    10**6,
+    10**12,
+)
 TAILS = (0.45, 0.3, 0.1, 0.05, 0.025, 0.005, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
 
 
@@ -44,12 +68,17 @@ def test_normal_quantile_is_scipys():
         assert normal_quantile(tail) == pytest.approx(stats.norm.isf(tail), rel=1e-12)
 
 
-def test_expansion_meets_the_fraction_where_they_change_over():
-    """No jump between the two methods."""
-    for tail in TAILS:
-        below, above = student_quantile(tail, 10_000), student_quantile(tail, 10_001)
-        assert above == pytest.approx(below, rel=1e-6)
-        assert above < below
+@pytest.mark.parametrize("tail", [*TAILS, 0.2, 0.18])
+def test_expansion_meets_the_fraction_where_they_change_over(tail):
+    """No jump between the two methods, for any tail."""
+    z = normal_quantile(tail)
+    below, above = 1.0, 1e6
+    while above - below > 1e-6:
+        middle = (below + above) / 2
+        ends = student._expansion(z, middle)[1] < student._EXPANSION_ENDS
+        below, above = (below, middle) if ends else (middle, above)
+    quantiles = student_quantile(tail, below), student_quantile(tail, above)
+    assert quantiles[1] == pytest.approx(quantiles[0], rel=1e-10)
 
 
 def test_anytime_quantile_is_wider_than_a_fixed_one():
