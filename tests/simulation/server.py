@@ -276,7 +276,7 @@ class Server(Process):
         self.world.meanwhile(self.world.plan.preemption)
         if not self.is_up:
             return
-        applier.copy()
+        applier.finish_step()
         self._check_seen()
         self._answer_calls()
         if self._blocked or applier.checkpoint_pending:

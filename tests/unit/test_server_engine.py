@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -164,6 +165,68 @@ def test_views_are_whole_and_shared():
     assert (first.info.name, first.info.create_us, first.info.create_revision) == ("a", 5, 1)
     assert engine.view("z") is None
     assert engine.stream("z") is None
+
+
+def test_an_unchanged_stream_is_seen_without_the_lock():
+    """From the first look to the next change, whatever happens to others; never as of before."""
+    rng = random.Random(7)
+    engine = Engine(LIMITS)
+
+    def apply(stream: str, kind: Kind = Kind.BATCH) -> None:
+        revision = engine.revision + 1
+        rows = case_rows(rng) if kind is Kind.BATCH else None
+        engine.apply([Entry(revision, revision * 1000, kind, stream, "", 0, 0, rows)])
+
+    assert engine.unchanged_view("a") is None
+    apply("a")
+    assert engine.unchanged_view("a") is None
+    looked = engine.view("a")
+    apply("b")
+    seen = engine.unchanged_view("a")
+    assert seen is not None
+    assert (seen.revision, seen.now_us) == (2, 2000)
+    assert (seen.counts, seen.counters, seen.info) == (looked.counts, looked.counters, looked.info)
+    apply("a")
+    assert engine.unchanged_view("a") is None
+    engine.view("a")
+    apply("a", Kind.DELETE_STREAM)
+    assert engine.unchanged_view("a") is None
+
+
+def test_views_without_the_lock_are_whole_while_another_thread_applies():
+    """Whoever finds one finds what the log says of its revision, and of no other."""
+    rng = random.Random(8)
+    engine, lock = Engine(LIMITS), threading.Lock()
+    totals = {"a": [0], "b": [0]}
+    entries = []
+    for revision in range(1, 3001):
+        stream = "a" if rng.random() < 0.05 else "b"
+        rows = case_rows(rng)
+        entries.append(Entry(revision, revision * 1000, Kind.BATCH, stream, "", 0, 0, rows))
+        for name, so_far in totals.items():
+            so_far.append(so_far[-1] + (rows.total if name == stream else 0))
+
+    def work() -> None:
+        for entry in entries:
+            with lock:
+                engine.apply([entry])
+            engine.merge()
+
+    applying = threading.Thread(target=work)
+    applying.start()
+    found = 0
+    while applying.is_alive():
+        view = engine.unchanged_view("a")
+        if view is None:
+            with lock:
+                view = engine.view("a")
+        else:
+            found += 1
+        if view is not None:
+            assert view.evaluator.num_cases == totals["a"][view.revision]
+    applying.join()
+    assert found, "nothing was found without the lock"
+    assert engine.revision == len(entries)
 
 
 def test_revisions_must_follow():

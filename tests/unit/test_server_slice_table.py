@@ -111,8 +111,8 @@ def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
                 cases = CaseRows(labels[rows], scores[rows], None, step, step, event_us, (column,))
                 stream.take(cases, revision, NOW + 2 * MINUTE)
         if at in pauses:
-            streams[0].frozen()
-    views = [stream.frozen() for stream in streams]
+            streams[0].look()
+    views = [stream.look().counts for stream in streams]
     for code, value in enumerate(VALUES):
         here = codes == code
         expected = Evaluator(resolution=12, max_cells=Limits().pane_cells)

@@ -1,7 +1,7 @@
 """Between committer and engine: a bounded backlog of durable entries.
 
 `push`, `take_checkpoint` and `checkpoint_done` are called by the committing
-thread, `step` and `copy` by the applying one; each counter has one writer, so
+thread, `step` and `finish_step` by the applying one; each counter has one writer, so
 no lock is needed.
 """
 
@@ -83,7 +83,7 @@ class Applier:
         cannot be applied: the server must stop.
         """
         queue, engine = self._queue, self.engine
-        self.copy()
+        self.finish_step()
         if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
             return True
         chunk: list[Entry] = []
@@ -102,12 +102,13 @@ class Applier:
             self._take()
         return bool(queue)
 
-    def copy(self) -> None:
-        """Copy what a checkpoint needs that `step` has taken, if it has.
+    def finish_step(self) -> None:
+        """Do what `step` has left: merge counts, and copy what a checkpoint needs.
 
         In the thread of `step`, which does it first of all if nobody did; but
         here `view` may run at the same time.
         """
+        self.engine.merge()
         if self._noted is not None:
             noted, self._noted = self._noted, None
             checkpoint = noted()
@@ -120,7 +121,7 @@ class Applier:
         more = True
         while more:
             more = self.step()
-            self.copy()
+            self.finish_step()
 
     def _checkpoint_is_due(self) -> bool:
         if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:

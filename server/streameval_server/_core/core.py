@@ -8,7 +8,7 @@ A shell calls, from three places that may be three threads:
   submitted, or `more` was said; ``core.committer.recover()`` while FAILED
 - the applying thread: ``core.applier.step()`` while it returns True, under the
   lock that queries take for ``core.engine.view(name)``, and without the lock
-  ``core.applier.copy()`` after each; then the committing thread once more,
+  ``core.applier.finish_step()`` after each; then the committing thread once more,
   which may have waited for it, or have a checkpoint to write
 """
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from streameval_server._core.entries import Entry
     from streameval_server._core.limits import Limits
+    from streameval_server._state.cells import Frozen
 
 MARKS_PART = "marks"
 
@@ -60,6 +61,7 @@ class Engine:
         self._agenda: list[tuple[int, int, StreamState]] = []
         self._due: dict[StreamState, int] = {}
         self._order = itertools.count()
+        self._unmerged: list[Frozen] = []
         self.marks = Marks(limits.marks_ttl_us)
 
     @property
@@ -97,9 +99,10 @@ class Engine:
         """Apply entries in order; each must carry the revision after the one before.
 
         The result does not depend on how entries are grouped into calls.
-        O(rows log rows), amortised: rows are counted when there are many, or
-        when somebody looks.
+        O(rows log rows), amortised, `merge` included: rows are counted when there
+        are many, or when somebody looks.
         """
+        self.merge()
         touched: dict[StreamState, None] = {}
         for entry in entries:
             if entry.revision != self._revision + 1:
@@ -169,10 +172,21 @@ class Engine:
             self._measure(state)
         touched.clear()
 
+    def merge(self) -> None:
+        """Merge what `apply` has left to be merged. O(n log n).
+
+        In the thread of `apply`, which does it first of all if nobody did; but here
+        `view` may run at the same time.
+        """
+        unmerged, self._unmerged = self._unmerged, []
+        for frozen in unmerged:
+            frozen.merge()
+
     def _measure(self, state: StreamState) -> None:
-        """Note what a stream takes; nothing for one that is gone."""
+        """Note what a stream takes, and what should be merged; nothing for one that is gone."""
         if self._streams.get(state.info.name) is not state:
             return
+        self._unmerged += state.counts.take_due()
         memory_bytes, kept_ids = self._sizes.get(state, (0, 0))
         self._sizes[state] = now = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += now[0] - memory_bytes
@@ -247,9 +261,24 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        return StreamView(
-            state.info, self._revision, self._received_us, state.frozen(), state.counters()
-        )
+        seen = state.look()
+        return StreamView(seen.info, self._revision, self._received_us, seen.counts, seen.counters)
+
+    def unchanged_view(self, name: str) -> StreamView | None:
+        """Return what `view` would, where somebody has looked since the stream changed last.
+
+        None where nobody has. O(1), safe in any thread at any time: who reads a
+        stream that nobody writes to need not wait for those who write to others.
+        """
+        state = self._streams.get(name)
+        seen = None if state is None else state.seen
+        if state is None or seen is None:
+            return None
+        # In this order: time has passed in all streams before the clock says so.
+        revision, now_us = self._revision, self._received_us
+        if state.seen is not seen:  # it has begun to change, maybe before that revision
+            return None
+        return StreamView(seen.info, revision, now_us, seen.counts, seen.counters)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return what makes a stream's file; None when there is no such stream.

@@ -33,7 +33,7 @@ from streameval_server._process.commit_times import MeasuredStorage
 from streameval_server._process.history import LOG_NAME
 from streameval_server._process.lock import DirectoryLock
 from streameval_server._process.open_calls import OpenCalls, stopping_error
-from streameval_server._process.threads import Doorbell, FairLock
+from streameval_server._process.threads import Doorbell, FairLock, stand_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -330,12 +330,13 @@ class Runtime:
     def _apply(self) -> None:
         """Apply what is durable, until told to close."""
         applier = self.core.applier
+        stand_back()
         while not self._closing.is_set():
             with self._engine_turn:
                 more = applier.step()
-            applier.copy()
             if self.visibility.wanted(self.core.engine.revision):
                 self._loop.call_soon_threadsafe(self.visibility.announce)
+            applier.finish_step()
             if self._commit_blocked or applier.checkpoint_pending or self.core.committer.compacting:
                 self._commit_bell.ring()
             if not more:
@@ -359,8 +360,11 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        with self._engine_turn:
-            view = self.core.engine.view(stream)
+        engine = self.core.engine
+        view = engine.unchanged_view(stream)
+        if view is None:
+            with self._engine_turn:
+                view = engine.view(stream)
         if view is None:
             raise no_stream(stream)
         return view

@@ -1,8 +1,9 @@
 """The counts of one slice, or one pane of it: changes wait until they are worth a merge.
 
-Changes are merged when they have grown to a multiple of the state, or when somebody
-has asked, so a row costs O(log n) amortised however the rows are cut. What waits is
-bounded by the state.
+Changes are due to be merged when they have grown to a multiple of the state, so a row
+costs O(log n) amortised however the rows are cut. To merge is to ask for what is frozen,
+which needs no lock: whoever adds sees to it (`StreamCounts.take_due`), and what somebody
+has asked for is never merged again. What waits is bounded by the state.
 
 Additions may be merged in any order and at any time: the resolution that a cap
 on cells leaves depends on the cells that there are, and on nothing else. A
@@ -60,9 +61,13 @@ class Frozen:
     def _merged(self) -> State:
         return merged(self._state, self._pending)
 
+    def merge(self) -> None:
+        """Merge them, if nobody did."""
+        _ = self.evaluator
+
     @property
     def is_merged(self) -> bool:
-        """Whether somebody has asked."""
+        """Whether somebody has."""
         return self._evaluator is not None
 
 
@@ -107,7 +112,7 @@ class Cells:
         return OVERHEAD_BYTES + _ENTRY_BYTES * self.size
 
     def add(self, change: Added) -> int:
-        """Add cases; return by how much memory grew. O(1), amortised O(log n) a case."""
+        """Add cases; return by how much memory grew. O(1)."""
         before = self.memory_bytes
         if self._frozen is not None and self._frozen.is_merged:
             # Who looks again needs to merge only what came since.
@@ -115,9 +120,12 @@ class Cells:
         self._frozen = None
         self._pending.append(change)
         self._waiting += len(change)
-        if self._waiting > max(_LEAST, _SHARE * len(self._state.counts)):
-            self.state()
         return self.memory_bytes - before
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much waits that somebody should merge it. O(1)."""
+        return self._waiting > max(_LEAST, _SHARE * len(self._state.counts))
 
     def miss(self, positives: int, negatives: int) -> None:
         """Add references that were never scored."""

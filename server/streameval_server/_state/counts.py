@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streameval._time.changes import Change
     from streameval_server._core.limits import Limits
     from streameval_server._state.binning import Ordered
+    from streameval_server._state.cells import Cells, Frozen
     from streameval_server._state.pane_content import PaneContent, Part
     from streameval_server._state.pending import Added
     from streameval_server._state.stream_settings import StreamSettings
@@ -82,6 +83,7 @@ class StreamCounts:
         self._table = SliceTable()
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
+        self._due: dict[Cells, None] = {}
 
     @property
     def memory_bytes(self) -> int:
@@ -127,6 +129,11 @@ class StreamCounts:
             self._count_cases(Columns.concat(cases))
         if effects:
             self._count_effects(Effects.concat(effects))
+
+    def take_due(self) -> list[Frozen]:
+        """Return what should be merged before more is added, once: ask for the evaluators."""
+        due, self._due = self._due, {}
+        return [cells.frozen() for cells in due]
 
     # -- counting
 
@@ -219,7 +226,10 @@ class StreamCounts:
 
     def _add(self, parts: Iterable[Part], added: Added) -> None:
         for part in parts:
-            self.store.memory_bytes += part.cells.add(added)
+            cells = part.cells
+            self.store.memory_bytes += cells.add(added)
+            if cells.is_due:
+                self._due[cells] = None
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -259,7 +269,7 @@ class StreamCounts:
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None:
-                store.memory_bytes += part.cells.add(added)
+                self._add((part,), added)
             if removed is not None:
                 store.memory_bytes += part.cells.remove(removed)
             if change.missed_positives or change.missed_negatives:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,12 +47,30 @@ STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join
 """How the names of a stream's parts begin; they end with the stream's name."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """A stream at one moment, as long as it does not change.
+
+    Attributes
+    ----------
+    info : StreamInfo
+    counts : FrozenStream
+    counters : StreamCounters
+    """
+
+    info: StreamInfo
+    counts: FrozenStream
+    counters: StreamCounters
+
+
 class StreamState:
     """A stream. Rows are collected by `take`, and counted when it is time.
 
     Attributes
     ----------
     info : StreamInfo
+    seen : Seen or None
+        What `look` returned; None from the moment at which it begins to change.
     revision : int
         Log revision of its last change.
     total : int
@@ -63,6 +81,7 @@ class StreamState:
 
     def __init__(self, info: StreamInfo, limits: Limits) -> None:
         self.info = info
+        self.seen: Seen | None = None
         self.revision = info.create_revision
         self.total = 0
         self.sources: dict[str, int] = {}
@@ -77,6 +96,7 @@ class StreamState:
 
     def take(self, rows: Rows, revision: int, received_us: int) -> None:
         """Take the rows of one entry."""
+        self.seen = None
         self.revision = self._applying = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
@@ -132,6 +152,7 @@ class StreamState:
 
     def update(self, settings: StreamSettings, revision: int) -> None:
         """Go on under other settings. O(panes) when retention changes."""
+        self.seen = None
         self._applying = revision
         self.counts.reconfigure(settings)
         self.revision = revision
@@ -154,6 +175,7 @@ class StreamState:
 
         All of it has happened once `due_us` lies in the future.
         """
+        self.seen = None
         self._applying = revision
         joins = self.joins
         if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
@@ -174,6 +196,7 @@ class StreamState:
         """Note the time of an entry; nothing is due by then."""
         # Without panes nothing has asked for the time to pass.
         if now_us >= self.counts.store.due_us:
+            self.seen = None
             self.counts.advance(now_us)
 
     # -- reading
@@ -188,14 +211,18 @@ class StreamState:
         """Ids that are kept."""
         return 0 if self.joins is None else len(self.joins)
 
-    def frozen(self) -> FrozenStream:
-        """Return the counts as they are now; the same object until they change."""
+    def look(self) -> Seen:
+        """Return it as it is now; the same object until it changes. O(panes) then."""
+        if self.seen is None:
+            self.seen = Seen(self.info, self._frozen(), self._counters())
+        return self.seen
+
+    def _frozen(self) -> FrozenStream:
         if len(self._names) != sum(map(len, self.segments.values)):
             self._names = self.segments.names()
         return self.counts.frozen(self._names)
 
-    def counters(self) -> StreamCounters:
-        """Return what it keeps, and what had no effect. O(panes)."""
+    def _counters(self) -> StreamCounters:
         self.counts.flush()
         joined = {}
         if self.joins is not None:
