@@ -1,9 +1,12 @@
-"""Run a server whose checkpoints are small and frequent, so that kills land in them too."""
+"""Run a server whose checkpoints and transactions have many steps, so that kills land in them."""
 
 import sys
 from pathlib import Path
 
 from streameval_server import Limits, Settings, run
+from streameval_server._process import sqlite_log
+
+sqlite_log._INSERTED_AT_ONCE = 2
 
 run(
     Settings(

@@ -34,7 +34,10 @@ from streameval_server._core.compaction import read_base
 from streameval_server._core.core import Core, open_core
 from streameval_server._core.errors import StorageError
 from streameval_server._core.storage import MemoryStorage, PartRow, Storage
+from streameval_server._process import sqlite_log
 from streameval_server._process.sqlite_log import SqliteStorage
+
+sqlite_log._INSERTED_AT_ONCE = 2  # most transactions take more than one statement
 
 ABANDONED = "checkpoint.part.after=kill@9"
 SICK = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -63,6 +64,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) ->
     def ready(addresses: Addresses) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
+        # What a start leaves behind stays: a full collection need not look at it, 20 ms each time.
+        gc.collect()
+        gc.freeze()
         on_ready(addresses)
 
     service = Service(settings, ready)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x53654C67
 """SQLite's mark of whose file it is: "SeLg"."""
 SCHEMA_VERSION = 1
+_PAGE_BYTES = 8_192
+"""A batch of 1,000 cases is a little longer: writing it takes a quarter less than with SQLite's
+own 4,096, and no more room. Larger pages leave a part of themselves empty."""
 
 _SCHEMA = """
 CREATE TABLE log (
@@ -60,8 +63,9 @@ CREATE TABLE manifest (
 """
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERTED_AT_ONCE = 64
-"""Rows of one statement. Each statement lets go of the interpreter, and where other threads
-are busy it waits to have it again: that takes longer than writing a row."""
+"""Rows of one statement. Each lets go of the interpreter, and where other threads are busy it
+waits to have it again, which takes longer than writing a row. So no more rows than these are
+written by one statement alone: it is a transaction of its own."""
 _BASE = ("base", 0)
 """The key of the base's manifest; no part of a checkpoint is called so."""
 _MOST_DROPPED = 1_024
@@ -129,13 +133,15 @@ class SqliteStorage:
         """Write rows in one transaction."""
         with self._errors("write to"):
             connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
             failpoint("disk.append.begin")
-            for first in range(0, len(rows), _INSERTED_AT_ONCE):
-                some = rows[first : first + _INSERTED_AT_ONCE]
-                connection.execute(_insertion(len(some)), list(chain.from_iterable(some)))
-            failpoint("disk.append.insert")
-            connection.execute("COMMIT")
+            if len(rows) <= _INSERTED_AT_ONCE:
+                _insert(connection, rows)  # a transaction of its own
+            else:
+                connection.execute("BEGIN IMMEDIATE")
+                for first in range(0, len(rows), _INSERTED_AT_ONCE):
+                    _insert(connection, rows[first : first + _INSERTED_AT_ONCE])
+                failpoint("disk.append.insert")
+                connection.execute("COMMIT")
             failpoint("disk.append.commit")
             self._copier.wrote(sum(len(row.payload) for row in rows))
 
@@ -267,6 +273,7 @@ class SqliteStorage:
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )
         self._connection = connection
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; others keep theirs
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if journal != "wal":
             raise StorageError(f"{self._path}: SQLite cannot keep a write-ahead log there")
@@ -322,6 +329,10 @@ class SqliteStorage:
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # Of damaged text, SQLite's own messages cannot always be decoded.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[LogRow]) -> None:
+    connection.execute(_insertion(len(rows)), list(chain.from_iterable(rows)))
 
 
 @cache

@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 _COPY_BYTES = 1 << 20
 """A copy is due after about this many bytes: with more, its sync holds up those of commits."""
 
-_MOST_PAGES = 2_048
-"""A commit that finds so many pages (8 MiB) copies what is left, to begin anew: pages that
-are written again need no room from the file system, which makes syncs quick."""
+_MOST_PAGES = 1_024
+"""A commit that finds so many pages (8 MiB in a new file) copies what is left, to begin
+anew: pages that are written again need no room from the file system, which makes syncs quick."""
 
 
 class WalCopier:
