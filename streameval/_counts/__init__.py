@@ -6,6 +6,7 @@
   `exact` are what figures are computed from, in integers.
 - `ledger`: one immutable `state` and the changes that wait; `view` is what queries
   read of it. `sums`: many states merged, a part taken from a whole.
-- `resolution`, `scatter`: scores reduced to cells, and many runs of cells merged.
+- `keys`, `resolution`, `scatter`: doubles as integers in their order, scores reduced
+  to cells, and cells counted without sorting.
 - `codec`: evaluators as bytes.
 """

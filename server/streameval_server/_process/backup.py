@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import threading
 
 _PAGES = 256
-"""So many pages (1 MiB) are copied before anybody looks whether it is still wanted."""
+"""So many pages (2 MiB; of a log that began with pages of 4 KiB, 1 MiB) are copied before
+anybody looks whether it is still wanted."""
 _RESERVE = 256 << 20
 """So much is left to the log beside which a copy is made."""
 _PREFIX = "backup-"

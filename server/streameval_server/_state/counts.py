@@ -280,7 +280,7 @@ class StreamCounts:
 
     @property
     def due_us(self) -> int | None:
-        """When panes coarsen or go next; None without any. O(tiers)."""
+        """When panes coarsen or go next; None without any. O(1)."""
         # What was collected will be in panes.
         if len(self.store.panes) or self._waiting:
             return self.store.due_us

@@ -165,7 +165,7 @@ class StreamState:
 
     @property
     def due_us(self) -> int:
-        """When time has to pass next: ids fall due, or panes coarsen. O(tiers)."""
+        """When time has to pass next: ids fall due, or panes coarsen. O(1)."""
         joins = None if self.joins is None else self.joins.due_us
         panes = self.counts.due_us
         return min(NEVER if panes is None else panes, NEVER if joins is None else joins)

@@ -1,9 +1,9 @@
 """What queries read: a stream at one revision, whole and by slice. Immutable.
 
-A view is taken under the engine's lock and read without it. Taking one costs
-O(panes) for a stream that changed, and nothing otherwise; what waits to be
-merged is merged by whoever asks for it. Parts that did not change are the same
-objects as before, with the answers they have cached.
+A view of a stream that changed is taken under the engine's lock, in O(panes), and
+read without it; until the stream changes again it is there for everybody, without
+the lock. What waits to be merged is merged by whoever asks for it first. Parts that
+did not change are the same objects as before, with the answers they have cached.
 """
 
 from __future__ import annotations
