@@ -115,7 +115,8 @@ def _expansion(z: float, df: float) -> tuple[float, float]:
     )
     factor = 1 + sum(term / df ** (k + 1) for k, term in enumerate(terms))
     # It has a zero near 0.9: there it would say nothing of what follows.
-    return z * factor, max(abs(terms[-1]), 0.01) / df ** len(terms) / factor
+    last = max(abs(terms[-1]), 0.01) / df ** len(terms)
+    return z * factor, last / factor if factor > 0 else math.inf
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:

@@ -187,7 +187,8 @@ class _Table:
             lower, upper = int(unsigned.max()) - (1 << 64), int(unsigned.min())
             gap_at, gap = lower + 1 - first, upper - lower - 1
         width = last - first + 1 - gap
-        if width > max(_WIDE, _SPARSE * scores.size):
+        # At full precision the gap alone may be more than an int64 holds.
+        if width > max(_WIDE, _SPARSE * scores.size) or gap >= 1 << 63:
             return None
         if gap:
             # What is above the gap moves down to what is below it.

@@ -100,6 +100,15 @@ def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wi
         assert np.array_equal(cells.multiplicities(), want.multiplicities())
 
 
+def test_signs_that_are_too_far_apart_for_a_table():
+    """At full precision the gap between them may be more than an int64 holds."""
+    scores = np.array([-3.0, 3.0])
+    assert count_cells(scores, None, 53, "plain") is None
+    assert merge_cells([Run.of(scores)] * 3, 53, "plain").counts.tolist() == [3, 3]
+    edges, ranks = rank_cells(scores, 53, "plain")
+    assert (edges.tolist(), ranks.tolist()) == ([-3.0, 3.0], [0, 1])
+
+
 def test_no_scores_have_no_cells():
     """Also where there is no table to lay out."""
     edges, ranks = rank_cells(np.empty(0), 12, "plain")

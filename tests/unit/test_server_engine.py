@@ -189,8 +189,10 @@ def test_an_unchanged_stream_is_seen_without_the_lock():
     apply("a")
     assert engine.unchanged_view("a") is None
     engine.view("a")
+    state = engine._streams["a"]
     apply("a", Kind.DELETE_STREAM)
     assert engine.unchanged_view("a") is None
+    assert state.seen is None, "whoever has found it would see it after its end"
 
 
 def test_views_without_the_lock_are_whole_while_another_thread_applies():

@@ -131,6 +131,22 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
     cells.state()._check()
 
 
+def test_misses_keep_what_was_merged():
+    """Whatever comes between, what waits is bounded by the state."""
+    rng = np.random.default_rng(5)
+    cells = Cells(empty_state(resolution=12, scale=None, max_cells=16_384))
+    memory = cells.memory_bytes
+    for step in range(50):
+        memory += cells.add(Loose.of(rng.random(5_000) < 0.5, rng.random(5_000), None))
+        if cells.is_due:
+            cells.frozen().merge()
+        memory += cells.miss(1, 2)
+        assert cells.memory_bytes == memory
+        assert not cells.is_due or step == 0
+    assert cells.state().counts.total == 250_000
+    assert (cells.state().missed_positives, cells.state().missed_negatives) == (50, 100)
+
+
 def test_what_somebody_looked_at_is_not_merged_again():
     """The next to look merges only what came since; who looked keeps what was then."""
     cells = Cells(empty_state(resolution=None, scale=None, max_cells=None))

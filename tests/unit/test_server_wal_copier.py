@@ -104,7 +104,7 @@ def test_a_copy_that_fails_is_reported_and_tried_again(
 
 
 def test_a_commit_does_not_copy(tmp_path: Path) -> None:
-    """Until the log has 2,048 pages."""
+    """Until the log has 8 MiB, in the pages of a new file."""
     storage = SqliteStorage(tmp_path / "log.db")
     storage.open()
     assert storage._connection is not None

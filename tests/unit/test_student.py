@@ -57,6 +57,11 @@ def test_student_tail_is_scipys(df):
         assert student_tail(t, df) == pytest.approx(stats.t.sf(t, df), rel=1e-10)
 
 
+def test_fewer_degrees_than_one():
+    """Where the expansion's sum is below zero it is not believed."""
+    assert student_quantile(0.45, 0.1) == pytest.approx(stats.t.isf(0.45, 0.1), rel=1e-9)
+
+
 def test_quantile_of_the_middle_is_zero():
     """Half the probability lies above 0."""
     assert student_quantile(0.5, 7) == 0.0

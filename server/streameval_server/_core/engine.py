@@ -52,8 +52,8 @@ class Engine:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._revision = 0
-        self._received_us = 0
+        # Revision and time of the last entry, in one, for whoever reads without the lock.
+        self._reached = (0, 0)
         self._streams: SortedDict[str, StreamState] = SortedDict()
         self._memory_bytes = 0
         self._kept_ids = 0
@@ -67,12 +67,12 @@ class Engine:
     @property
     def revision(self) -> int:
         """The last log revision that was applied. Safe to read from any thread."""
-        return self._revision
+        return self._reached[0]
 
     @property
     def received_us(self) -> int:
         """The log's time at that revision."""
-        return self._received_us
+        return self._reached[1]
 
     @property
     def memory_bytes(self) -> int:
@@ -105,8 +105,8 @@ class Engine:
         self.merge()
         touched: dict[StreamState, None] = {}
         for entry in entries:
-            if entry.revision != self._revision + 1:
-                raise ValueError(f"revision {entry.revision} cannot follow {self._revision}")
+            if entry.revision != self.revision + 1:
+                raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
             if entry.received_us >= self.due_us:
                 self._settle(touched)
                 while self.pass_time(entry.received_us, _UNLIMITED):
@@ -123,8 +123,7 @@ class Engine:
                 revision=entry.revision,
                 refused=entry.refused,
             )
-            self._received_us = entry.received_us
-            self._revision = entry.revision
+            self._reached = (entry.revision, entry.received_us)
         self._settle(touched)
 
     def _applied(self, entry: Entry) -> StreamState | None:
@@ -151,6 +150,7 @@ class Engine:
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
+            state.seen = None  # for whoever has found it just now
             self._due.pop(state, None)
             memory_bytes, kept_ids = self._sizes.pop(state, (0, 0))
             self._memory_bytes -= memory_bytes
@@ -217,7 +217,7 @@ class Engine:
                 heapq.heappop(agenda)
                 continue
             if state.due_us <= now_us:
-                budget -= state.pass_time(now_us, self._revision + 1, budget)
+                budget -= state.pass_time(now_us, self.revision + 1, budget)
                 self._measure(state)
                 if state.due_us <= now_us:
                     continue
@@ -262,7 +262,7 @@ class Engine:
         if state is None:
             return None
         seen = state.look()
-        return StreamView(seen.info, self._revision, self._received_us, seen.counts, seen.counters)
+        return StreamView(seen.info, *self._reached, seen.counts, seen.counters)
 
     def unchanged_view(self, name: str) -> StreamView | None:
         """Return what `view` would, where somebody has looked since the stream changed last.
@@ -274,11 +274,10 @@ class Engine:
         seen = None if state is None else state.seen
         if state is None or seen is None:
             return None
-        # In this order: time has passed in all streams before the clock says so.
-        revision, now_us = self._revision, self._received_us
+        reached = self._reached
         if state.seen is not seen:  # it has begun to change, maybe before that revision
             return None
-        return StreamView(seen.info, revision, now_us, seen.counts, seen.counters)
+        return StreamView(seen.info, *reached, seen.counts, seen.counters)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return what makes a stream's file; None when there is no such stream.
@@ -288,7 +287,7 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        revision, now_us, ids = self._revision, self._received_us, state.kept_ids
+        (revision, now_us), ids = self._reached, state.kept_ids
         noted = list(state.exported())
 
         def export() -> tuple[int, bytes]:
@@ -315,7 +314,7 @@ class Engine:
             Copies it, in O(bytes that changed). It may run at the same time as
             `view`, and must have run before anything else is applied.
         """
-        revision, received_us, marks = self._revision, self._received_us, self.marks.to_bytes()
+        (revision, received_us), marks = self._reached, self.marks.to_bytes()
         states = list(self._streams.values())
         noted = [each for state in states for each in state.parts(since)]
 
@@ -346,8 +345,7 @@ class Engine:
             When a part is missing or not what was written.
         """
         engine = cls(limits)
-        engine._revision = revision
-        engine._received_us = received_us
+        engine._reached = (revision, received_us)
         if MARKS_PART not in parts:
             raise CorruptLogError("the checkpoint has no producers' marks")
         engine.marks = Marks.from_bytes(parts[MARKS_PART], limits.marks_ttl_us)
@@ -370,7 +368,7 @@ class Engine:
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""
-        digest = hashlib.sha256(f"{self._revision} {self._received_us}".encode())
+        digest = hashlib.sha256(f"{self.revision} {self.received_us}".encode())
         for part, data in self._content():
             digest.update(f"\n{part} {len(data)}\n".encode())
             digest.update(data)

@@ -64,9 +64,6 @@ async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) ->
     def ready(addresses: Addresses) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
-        # What a start leaves behind stays: a full collection need not look at it, 20 ms each time.
-        gc.collect()
-        gc.freeze()
         on_ready(addresses)
 
     service = Service(settings, ready)
@@ -86,6 +83,9 @@ def run(settings: Settings) -> None:
     configure(settings.log_format, settings.log_level)
     _arm_failpoints()
     shorten_switch_interval()
+    # Modules stay: a full collection need not look at them, 20 ms each time.
+    gc.collect()
+    gc.freeze()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings, on_ready=_announce))
 

@@ -130,7 +130,7 @@ class SqliteStorage:
             return int(last or 0)
 
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Write rows in one transaction."""
+        """Write rows, at least one, in one transaction."""
         with self._errors("write to"):
             connection = self._opened()
             failpoint("disk.append.begin")

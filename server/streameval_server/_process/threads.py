@@ -6,6 +6,7 @@ import os
 import queue
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def stand_back() -> None:
     if sys.platform == "linux":
         thread = threading.get_native_id()
         now = os.getpriority(os.PRIO_PROCESS, thread)
-        os.setpriority(os.PRIO_PROCESS, thread, min(now + _NICER, 19))
+        with suppress(OSError):  # a sandbox may forbid it, and it is a courtesy
+            os.setpriority(os.PRIO_PROCESS, thread, min(now + _NICER, 19))
 
 
 class Doorbell:

@@ -114,29 +114,36 @@ class Cells:
     def add(self, change: Added) -> int:
         """Add cases; return by how much memory grew. O(1)."""
         before = self.memory_bytes
-        if self._frozen is not None and self._frozen.is_merged:
-            # Who looks again needs to merge only what came since.
-            self.state()
-        self._frozen = None
+        self._absorb()
         self._pending.append(change)
         self._waiting += len(change)
         return self.memory_bytes - before
+
+    def _absorb(self) -> None:
+        """Before a change, keep what somebody has merged: the next needs only what came since."""
+        frozen, self._frozen = self._frozen, None
+        if frozen is not None and frozen.is_merged:
+            self._state = frozen.evaluator._view()
+            self._pending = []
+            self._waiting = 0
 
     @property
     def is_due(self) -> bool:
         """Whether so much waits that somebody should merge it. O(1)."""
         return self._waiting > max(_LEAST, _SHARE * len(self._state.counts))
 
-    def miss(self, positives: int, negatives: int) -> None:
-        """Add references that were never scored."""
+    def miss(self, positives: int, negatives: int) -> int:
+        """Add references that were never scored; return by how much memory grew. O(1)."""
+        before = self.memory_bytes
+        self._absorb()
         state = self._state
-        self._frozen = None
         self._state = replace(
             state,
             missed_positives=state.missed_positives + positives,
             missed_negatives=state.missed_negatives + negatives,
             _answers={},
         )
+        return self.memory_bytes - before
 
     def remove(self, change: ScoreCounts) -> int:
         """Take cases away that were added before; return by how much memory grew. O(n)."""
@@ -161,13 +168,10 @@ class Cells:
     def state(self) -> State:
         """Return the counts, all changes merged. O(n) when some wait."""
         if self._pending:
-            frozen = self._frozen
-            if frozen is not None and frozen.is_merged:
-                self._state = frozen.evaluator._view()
-            else:
-                self._state = merged(self._state, self._pending)
-            self._pending = []
-            self._waiting = 0
+            frozen = self.frozen()
+            frozen.merge()
+            self._absorb()
+            self._frozen = frozen
         return self._state
 
     def frozen(self) -> Frozen:

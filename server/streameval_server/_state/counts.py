@@ -140,7 +140,7 @@ class StreamCounts:
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
         for part in self._parts_at(event_us, codes):
-            part.cells.miss(positives, negatives)
+            self.store.memory_bytes += part.cells.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
         """Add what somebody else counted; at 0 in all time only. O(cells)."""
@@ -273,7 +273,9 @@ class StreamCounts:
             if removed is not None:
                 store.memory_bytes += part.cells.remove(removed)
             if change.missed_positives or change.missed_negatives:
-                part.cells.miss(change.missed_positives, change.missed_negatives)
+                store.memory_bytes += part.cells.miss(
+                    change.missed_positives, change.missed_negatives
+                )
             part.cover(coverage)
 
     # -- time
