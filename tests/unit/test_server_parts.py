@@ -108,7 +108,7 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
         counts = rng.integers(1, 4, 300) if step % 5 == 4 else None
         change = Loose.of(labels, scores, counts)
         if step % 3 == 1:
-            change = ScoreCounts(Run.of(*change.positives), Run.of(*change.negatives))
+            change = change.sorted()
         before = cells.memory_bytes
         grown = cells.add(change)
         assert cells.memory_bytes == before + grown

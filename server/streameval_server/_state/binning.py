@@ -99,12 +99,6 @@ def _event_times(parts: Sequence[Columns]) -> int | IntArray:
     return np.concatenate([np.broadcast_to(part.event_us, part.scores.shape) for part in parts])
 
 
-def counted(labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> ScoreCounts:
-    """Return cases as sorted runs. O(n log n)."""
-    cases = Loose.of(labels, scores, counts)
-    return ScoreCounts(Run.of(*cases.positives), Run.of(*cases.negatives))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Ordered:
     """Rows in order: negatives by cell, then positives by cell.

@@ -18,7 +18,7 @@ import numpy as np
 
 from streameval._time.changes import changes_by_group, rows_by_group
 from streameval._time.effects import Effect, Effects
-from streameval_server._state.binning import Columns, counted, ordered, slices_of
+from streameval_server._state.binning import Columns, ordered, slices_of
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.pending import Loose
@@ -265,7 +265,7 @@ class StreamCounts:
         """Count what happened to one group."""
         store = self.store
         added = None if change.added is None else Loose.of(*change.added)
-        removed = None if change.removed is None else counted(*change.removed)
+        removed = None if change.removed is None else Loose.of(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None:

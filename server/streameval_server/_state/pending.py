@@ -61,6 +61,10 @@ class Loose:
     def __len__(self) -> int:
         return self.positives.scores.size + self.negatives.scores.size
 
+    def sorted(self) -> ScoreCounts:
+        """Return the same as runs. O(n log n)."""
+        return ScoreCounts(Run.of(*self.positives), Run.of(*self.negatives))
+
 
 def merged(state: State, pending: Sequence[Added]) -> State:
     """Return a state with changes added. O(n log n), in cells mostly O(n)."""
