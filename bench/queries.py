@@ -20,7 +20,8 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import Evaluator
-from streameval._time.window import Window, merged_window
+from streameval._counts.sums import merge_states
+from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
@@ -32,6 +33,8 @@ from streameval_server._state.views import FrozenStream, PaneView, StreamView
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
 PANES = 60
+_SETTLING = 2
+"""After so many changes of one pane the others are added up for good."""
 
 
 def evaluator(rng: np.random.Generator, cases: int) -> Evaluator:
@@ -80,10 +83,19 @@ def of_one_window(rng: np.random.Generator, cases: int) -> None:
 
     for _ in range(5):
         timed("argsort of all cells", lambda: np.argsort(cells))
-        timed("merged, cold", lambda: window.append(merged_window(states, 0, 1)))
-        answers = Answers({"s": view("s", panes)}.__getitem__, lambda: NOW)
+        timed("merged, cold", lambda: window.append(Window(merge_states(states, revision=0), 0, 1)))
+        views = {"s": view("s", panes)}
+        answers = Answers(views.__getitem__, lambda: NOW)
         timed("answer, cold", lambda of=answers: asked(of, "s"))
         timed("answer, unchanged", lambda of=answers: asked(of, "s"))
+        for number in range(6):
+            newest = panes[-1].copy()
+            newest.add_case(True, 1.25 + number / 64)
+            views["s"] = view("s", [*panes[:-1], newest])
+            if number < _SETTLING:
+                asked(answers, "s")
+            else:
+                timed("answer, newest changed", lambda of=answers: asked(of, "s"))
     print(f"{PANES} panes of {cases:,} cases, {len(cells):,} cells in all")
     for name, times in took.items():
         print(f"  {name:<24}{statistics.median(times) * 1e3:>10.2f} ms")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
+P = TypeVar("P")
 
 
 class _Entry(NamedTuple, Generic[V]):
@@ -83,6 +84,25 @@ class PartsCache(Generic[K, V]):
             if len(self._entries) > self._sweep_at:
                 self._sweep()
         return value
+
+    def kept(self, key: K, parts: Iterable[P]) -> list[P]:
+        """Return those of the parts that the last value of a name was made of. O(parts).
+
+        Examples
+        --------
+        >>> class Pane:
+        ...     pass
+        >>> cache, old, new = PartsCache(100, len), Pane(), Pane()
+        >>> _ = cache.get("a", [old], lambda: "computed")
+        >>> cache.kept("a", [new, old]) == [old]
+        True
+        """
+        with self._lock:
+            entry = self._entries.get(key)
+        if entry is None:
+            return []
+        known = {id(part()) for part in entry.parts}
+        return [part for part in parts if id(part) in known]
 
     def _sweep(self) -> None:
         """Drop what had a part that is gone; again when there are twice as many. O(parts)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts.sums import merge_states, subtract_states
+from streameval._counts.sums import subtract_states
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._queries import EvaluatorQueries
@@ -199,16 +199,6 @@ class Window(EvaluatorQueries):
             f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
             f"P={self.num_positive_ref}, N={self.num_negative_ref}>"
         )
-
-
-def cells_of(window: Window) -> int:
-    """Return how many distinct scores of each class a window keeps. O(1)."""
-    return len(window._view().counts)
-
-
-def merged_window(states: Sequence[State], start_us: int, end_us: int) -> Window:
-    """Return the window that is the sum of some states. O(S log S)."""
-    return Window(merge_states(states, revision=0), start_us, end_us)
 
 
 def not_alike() -> InvalidInputError:

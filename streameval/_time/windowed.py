@@ -17,7 +17,6 @@ from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
 from streameval._time.decay import DecayedWindow, decayed_window
 from streameval._time.evaluator_panes import EvaluatorPanes
-from streameval._time.parts_cache import PartsCache
 from streameval._time.times import (
     check_none_older,
     checked_us,
@@ -27,7 +26,8 @@ from streameval._time.times import (
     to_us,
     too_old,
 )
-from streameval._time.window import PaneState, Window, cells_of, merged_window, newest_panes
+from streameval._time.window import PaneState, Window, newest_panes
+from streameval._time.window_cache import WindowCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ class WindowedEvaluator:
     def _begin(self, panes: EvaluatorPanes) -> None:
         self._panes = panes
         self._empty = panes.empty
-        self._windows: PartsCache[tuple[int, int], Window] = PartsCache(_CACHED_CELLS, cells_of)
+        self._windows: WindowCache[tuple[int, int]] = WindowCache(_CACHED_CELLS)
 
     @property
     def now(self) -> datetime:
@@ -541,9 +541,7 @@ class WindowedEvaluator:
         if panes:
             start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
         states = [pane.state for pane in panes] or [self._empty._view()]
-        return self._windows.get(
-            (start_us, end_us), states, lambda: merged_window(states, start_us, end_us)
-        )
+        return self._windows.sum((start_us, end_us), states, start_us, end_us)
 
     def _check(self) -> None:
         """Assert everything that must hold. O(S log S)."""

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Panes, tiers_of
-from streameval._time.parts_cache import PartsCache
-from streameval._time.window import Window, cells_of
+from streameval._time.window import Window
+from streameval._time.window_cache import WindowCache
 from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -343,7 +343,7 @@ def test_an_exact_whole_without_a_bounded_part() -> None:
 
 def test_cached_windows_leave_when_their_panes_do() -> None:
     """The same window while no pane changed; no pane is held by a window's memory."""
-    cache: PartsCache = PartsCache(5, cells_of)
+    cache: WindowCache[int] = WindowCache(5)
     panes = [evaluator_of([(True, 0.5, 0), (False, 0.25, 0)])._view() for _ in range(3)]
     windows = [cache.get(i, [pane], lambda: Window(panes[0], 0, 1)) for i, pane in enumerate(panes)]
     assert len(cache) == 2  # four cells of five

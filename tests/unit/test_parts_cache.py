@@ -32,3 +32,13 @@ def test_values_of_living_parts_stay() -> None:
     for number, part in enumerate(parts):
         cache.get(number, [part], lambda number=number: number)
     assert [cache.get(i, [part], lambda: -1) for i, part in enumerate(parts)] == list(range(500))
+
+
+def test_kept_parts_are_those_that_are_the_same_objects() -> None:
+    """In the order that is asked for; none of a name without a value, or of parts that went."""
+    cache: PartsCache[str, int] = PartsCache(10, lambda _: 1)
+    a, b, c = Part(), Part(), Part()
+    assert cache.kept("x", [a, b]) == []
+    cache.get("x", [a, b, Part()], lambda: 0)
+    assert cache.kept("x", [c, b, a]) == [b, a]
+    assert cache.kept("y", [a, b]) == []

@@ -1,0 +1,75 @@
+"""Windows, each put together once while its panes stay the same.
+
+A window that is watched changes in one pane, the newest, and in the others seldom.
+So what did not change is added up once, and that rest and what changed make the next
+window. It is the same to the bit as the sum of all: cells are nested, so it does
+not matter whether bits that a cap leaves no room for are dropped before or after.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from streameval._counts.sums import merge_states
+from streameval._time.parts_cache import PartsCache
+from streameval._time.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from streameval._counts.state import State
+
+K = TypeVar("K", bound="Hashable")
+
+
+class WindowCache(PartsCache[K, Window]):
+    """Windows by name, and for those that go on changing what did not change of them.
+
+    Parameters
+    ----------
+    max_cells : int
+        Distinct scores that all windows may hold together, and all rests.
+    """
+
+    def __init__(self, max_cells: int) -> None:
+        super().__init__(max_cells, lambda window: len(window._view().counts))
+        self._rests: PartsCache[K, _Rest] = PartsCache(max_cells, lambda rest: rest.most_cells)
+
+    def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
+        """Return the sum of some states as a window; the same one until a state changes.
+
+        O(S log S) for S distinct scores in all; of those that changed, and of
+        the window, where the same ones changed the last two times.
+        """
+        return self.get(key, states, lambda: Window(self._sum(key, states), start_us, end_us))
+
+    def _sum(self, key: K, states: Sequence[State]) -> State:
+        same = self.kept(key, states)
+        if len(same) > 1:
+            rest = self._rests.get(key, same, lambda: _Rest(same))
+            if rest.is_worth_it():
+                known = set(map(id, same))
+                changed = [state for state in states if id(state) not in known]
+                return merge_states([rest.sum(same), *changed], revision=0)
+        return merge_states(states, revision=0)
+
+
+class _Rest:
+    """What stays the same of a window; summed when it did for a second time."""
+
+    def __init__(self, states: Sequence[State]) -> None:
+        cells = sum(len(state.counts) for state in states)
+        self.most_cells = min([cells, *(each.max_cells for each in states if each.max_cells)])
+        self._is_known = False
+        self._sum: State | None = None
+
+    def is_worth_it(self) -> bool:
+        """Whether somebody has asked before. Where other panes change each time, nobody will."""
+        known, self._is_known = self._is_known, True
+        return known
+
+    def sum(self, states: Sequence[State]) -> State:
+        """Return the sum of its states, always the same one."""
+        if self._sum is None:
+            self._sum = merge_states(states, revision=0)
+        return self._sum
