@@ -22,8 +22,13 @@ _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 def to_key(values: FloatArray) -> IntArray:
-    """Return the signed integers that order as the doubles do; -0.0 and 0.0 are 0. O(n)."""
+    """Return the signed integers that order as the doubles do; -0.0 and 0.0 are 0. O(n).
+
+    They may be the doubles' own memory: never change them in place.
+    """
     raw = values.view(np.int64)
+    if not raw.size or raw.min() >= 0:
+        return raw  # no sign bit, and bits in their order already
     below = raw >> np.int64(63)  # all ones below zero
     keys = below & _MAGNITUDE
     keys ^= raw
@@ -32,7 +37,12 @@ def to_key(values: FloatArray) -> IntArray:
 
 
 def from_key(keys: IntArray) -> FloatArray:
-    """Return the doubles that have these keys; below all finite ones, the lowest. O(n)."""
+    """Return the doubles that have these keys; below all finite ones, the lowest. O(n).
+
+    They may be the keys' own memory: never change them in place.
+    """
+    if not keys.size or keys.min() >= 0:
+        return keys.view(np.float64)
     keys = np.maximum(keys, -LARGEST_KEY)
     magnitude = np.abs(keys).view(np.float64)
     return np.where(keys < 0, -magnitude, magnitude)

@@ -109,7 +109,8 @@ def count_cells(scores: FloatArray, counts: IntArray | None, bits: int, scale: S
     sums = np.bincount(table.places[:ones], minlength=table.width)
     if counts is not None:
         np.add.at(sums, table.places[ones:], counts)
-    used = np.flatnonzero(sums)
+    # Of bytes it is five times as quick as of integers.
+    used = np.flatnonzero(sums != 0)
     return Run.of_distinct(table.edges(used), sums[used])
 
 
@@ -191,9 +192,11 @@ class _Table:
         if width > max(_WIDE, _SPARSE * scores.size) or gap >= 1 << 63:
             return None
         if gap:
-            # What is above the gap moves down to what is below it.
-            places -= ~(places >> np.int64(63)) & np.int64(gap)
-        places -= np.int64(first)
+            # What is below the gap moves up to what is above it.
+            below = places >> np.int64(63)
+            below &= np.int64(gap)
+            places += below
+        places -= np.int64(first + gap)
         return cls(places, width, first, gap_at, gap, bits, scale)
 
     def edges(self, places: IntArray) -> FloatArray:
@@ -211,12 +214,14 @@ def _numbers(scores: FloatArray, dropped: int, scale: Scale) -> IntArray:
     """
     shift = np.int64(dropped)
     if scale == "plain":
-        numbers = to_key(scores)
-        numbers >>= shift
-        return numbers
-    lower = to_key(np.minimum(scores, 0.5)) >> shift
-    upper = -to_key(1.0 - np.maximum(scores, 0.5)) >> shift
-    return np.where(scores < 0.5, lower, upper + 2 * (HALF_KEY >> shift))
+        return to_key(scores) >> shift
+    is_lower = scores < 0.5
+    keys = to_key(np.where(is_lower, scores, 1.0 - scores))
+    # Negative where the distance counts: its number is a ceiling.
+    numbers = np.where(is_lower, keys, -keys)
+    numbers >>= shift
+    numbers += np.where(is_lower, 0, 2 * (HALF_KEY >> shift))
+    return numbers
 
 
 def _edges(numbers: IntArray, dropped: int, scale: Scale) -> FloatArray:
