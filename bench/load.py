@@ -17,6 +17,7 @@ import time
 from collections import deque
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INGEST = "/streameval.v1.IngestService/Ingest"
-BODIES = 64
+DISTINCT = 640_000
+"""Distinct scores that a producer sends: more than a stream keeps apart, as a model's are."""
 BARE_INFLIGHT = 8 << 20
 
 
@@ -137,6 +139,8 @@ class Work:
         Cases offered a second; None is as many as acks allow.
     segments : int
         Segment keys of 10 values each.
+    distinct : int
+        Distinct scores: so many cases are sent again and again.
     """
 
     label: str
@@ -145,10 +149,11 @@ class Work:
     packed: bool = False
     rate: float | None = None
     segments: int = 0
+    distinct: int = DISTINCT
 
     def stream(self, number: int) -> str:
         """Return the name of one of its streams."""
-        return f"bench/{self.segments}/{number}"
+        return f"bench/{self.segments}/{self.distinct}/{number}"
 
 
 def _varint(value: int) -> bytes:
@@ -162,20 +167,25 @@ def _varint(value: int) -> bytes:
 
 def bodies(work: Work, stream: str) -> list[bytes]:
     """Encode batches of random cases, without their sequence numbers."""
-    rng = np.random.default_rng(work.rows)
+    return _bodies(work.distinct // work.rows, work.rows, work.segments, stream, work.packed)
+
+
+@lru_cache(maxsize=16)
+def _bodies(count: int, rows: int, segments: int, stream: str, packed: bool) -> list[bytes]:
+    rng = np.random.default_rng(rows)
     encoded = []
-    for _ in range(BODIES):
-        scores, labels = rng.normal(size=work.rows), rng.random(work.rows) < 0.05
-        if work.packed:
+    for _ in range(count):
+        scores, labels = rng.normal(size=rows), rng.random(rows) < 0.05
+        if packed:
             bits = np.packbits(labels, bitorder="little").tobytes()
             cases = ingest_pb2.Cases(scores_f64le=scores.tobytes(), positives_bits=bits)
         else:
             cases = ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist())
-        for key in range(work.segments):
+        for key in range(segments):
             cases.segments.add(
                 key=f"key-{key}",
                 values=[f"value-{value}" for value in range(10)],
-                codes=rng.integers(0, 10, work.rows).tolist(),
+                codes=rng.integers(0, 10, rows).tolist(),
             )
         encoded.append(ingest_pb2.Batch(stream=stream, cases=cases).SerializeToString())
     return encoded
@@ -237,7 +247,7 @@ async def _ingest(channel: grpc.aio.Channel, work: Work, name: str, seconds: flo
             await moved.wait()
         sent += 1
         sent_at.append(time.perf_counter())
-        await call.write(frame(encoded[sent % BODIES], sent))
+        await call.write(frame(encoded[sent % len(encoded)], sent))
     await call.done_writing()
     await reader
     run.seconds = time.perf_counter() - start
@@ -260,11 +270,11 @@ async def ingest(address: str, work: Work, seconds: float) -> tuple[float, list[
 # --- Figures ------------------------------------------------------------------------------------
 
 
-def sync_seconds(directory: Path) -> list[float]:
+def sync_seconds(directory: Path, count: int = 200) -> list[float]:
     """Return how long it takes to append 4 KiB to a file and sync it, again and again."""
     times = []
     with (directory / "sync").open("wb", buffering=0) as file:
-        for _ in range(200):
+        for _ in range(count):
             start = time.perf_counter()
             file.write(bytes(4096))
             os.fdatasync(file.fileno())

@@ -17,7 +17,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from load import BODIES, Work, bodies, frame, percentiles_ms, scratch, sync_seconds
+from load import Work, bodies, frame, percentiles_ms, scratch, sync_seconds
 
 from streameval.v1 import ingest_pb2
 from streameval_server import Limits
@@ -44,7 +44,7 @@ def log(path: Path, work: Work, cases: int) -> None:
     encoded = bodies(work, work.stream(0))
     for sequence in range(1, cases // work.rows + 1):
         now_us = START_US + 1_000 * sequence
-        session.feed(frame(encoded[sequence % BODIES], sequence), now_us)
+        session.feed(frame(encoded[sequence % len(encoded)], sequence), now_us)
         if sequence % BATCHES_A_COMMIT == 0:
             core.committer.step(now_us).deliver()
             core.applier.finish()
