@@ -39,7 +39,7 @@ from streameval._counts.keys import (
 from streameval._errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import FloatArray
 
 Scale: TypeAlias = Literal["plain", "probability"]
 
@@ -170,7 +170,7 @@ def largest_bits(
     their order, nor on a resolution that an earlier part of them had already.
     Two neighbours fall into one cell once all the bits in which their keys
     differ are dropped, so the cells at every resolution can be counted at once:
-    O((n + m) log(n + m)) to sort, O(n + m) to choose.
+    O(n + m) for ascending arrays, O((n + m) log(n + m)) to sort others.
 
     Examples
     --------
@@ -184,27 +184,20 @@ def largest_bits(
     scores = np.concatenate((distinct_edges_a, distinct_edges_b))
     if len(scores) <= max_cells:
         return bits
-    scores.sort()
+    scores.sort(kind="stable")  # which only merges what ascends
     keys = to_key(scores)
     if scale == "probability":
         # Above 1/2 the cells are those of the complements, from the far end.
         upper = scores >= 0.5
         keys = np.where(upper, -to_key(1.0 - np.maximum(scores, 0.5)), keys)
-        differing = _bit_length(keys[1:] ^ keys[:-1])
-        differing[upper[1:] != upper[:-1]] = 64
-    else:
-        differing = _bit_length(keys[1:] ^ keys[:-1])
+    # As unsigned numbers: signs are bits like others, the last to be dropped.
+    differing = (keys[1:] ^ keys[:-1]).view(np.uint64)
+    if scale == "probability":
+        differing[upper[1:] != upper[:-1]] = np.iinfo(np.uint64).max
     # Each neighbour that still differs starts another cell; the first needs none.
     place = len(differing) - max_cells
-    return MAX_BITS - max(dropped, int(np.partition(differing, place)[place]))
-
-
-def _bit_length(values: IntArray) -> IntArray:
-    """Return how many bits each value has, 64 for negative ones; exact in halves."""
-    raw = values.view(np.uint64)
-    high = np.frexp((raw >> np.uint64(32)).astype(np.float64))[1]
-    low = np.frexp((raw & np.uint64(0xFFFF_FFFF)).astype(np.float64))[1]
-    return np.where(high > 0, high + 32, low).astype(np.int64)
+    last = int(np.partition(differing, place)[place])
+    return MAX_BITS - max(dropped, last.bit_length())
 
 
 def _dropped(bits: int) -> int:
