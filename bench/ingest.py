@@ -7,10 +7,10 @@ Both servers run as processes of their own; the client is this process, sends fr
 that were encoded beforehand, and keeps as much in flight as the server allows. Each
 round has every row of the table, for both servers, so that all see the same noise;
 the table shows medians. Rates count a case when its ack has arrived, and for our
-server an ack means synced to disk. Streams see more distinct scores than they keep apart,
-except in the last row: there they are counted exactly, which means to sort them. At full
-speed the time to an ack is what is in flight divided by the rate; bench/latency.py shows
-what a user waits.
+server an ack means synced to disk. Sooner or later a stream sees more distinct scores than
+it keeps apart; until then, and always in the last row, they are counted exactly, which
+means to sort them. At full speed the time to an ack is what is in flight divided by the
+rate; bench/latency.py shows what a user waits.
 """
 
 from __future__ import annotations

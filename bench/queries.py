@@ -1,4 +1,4 @@
-"""What a window's answer costs, cold and unchanged, and all answers of many streams. A table.
+"""What a window's answer costs, cold, unchanged and changed, and all answers of many streams.
 
     python bench/queries.py                    # 60 panes of 1 M cases; 1,000 streams; a minute
     python bench/queries.py --streams 200 --cases 100_000

@@ -59,7 +59,9 @@ class _Rest:
 
     def __init__(self, states: Sequence[State]) -> None:
         cells = sum(len(state.counts) for state in states)
-        self.most_cells = min([cells, *(each.max_cells for each in states if each.max_cells)])
+        # A cap is on distinct scores, which both classes may have.
+        caps = [2 * state.max_cells for state in states if state.max_cells is not None]
+        self.most_cells = min([cells, *caps])
         self._is_known = False
         self._sum: State | None = None
 

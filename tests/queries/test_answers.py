@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
+from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.answers import Answers
 from streameval_server._queries.curve_state import curve, curve_asked, state
@@ -271,9 +272,12 @@ def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
     answers = answers_of(view)
     answers._view = views.__getitem__
     computed = []
-    merge = "streameval_server._queries.answers.merged_window"
-    original = __import__("streameval_server._queries.answers", fromlist=["x"]).merged_window
-    monkeypatch.setattr(merge, lambda *args: computed.append(1) or original(*args))
+    original = window_cache.merge_states
+    monkeypatch.setattr(
+        window_cache,
+        "merge_states",
+        lambda states, revision: computed.append(1) or original(states, revision=revision),
+    )
     first = snapshot_of(answers)
     view.revision = 8
     second = snapshot_of(answers)

@@ -92,6 +92,23 @@ def test_it_refuses_what_it_is_not_for(monkeypatch):
     assert table.nbytes == before
 
 
+def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
+    """Many slices of few cells first, or few slices of many: what both make is what counts."""
+    rng = np.random.default_rng(SEED)
+    monkeypatch.setattr(slice_table, "_MOST_BYTES", 1 << 20)
+    table = SliceTable()
+    taken = []
+    for round_ in range(12):
+        rows = columns(rng, 20_000)
+        rows.scores[:] = rng.normal(size=20_000).round(1 if round_ % 3 else 4)
+        if round_ % 2:
+            rows.codes[:] = 0
+        taken.append(table.add(in_order(rows)))
+        assert table.nbytes <= 1 << 20
+    assert True in taken
+    assert False in taken
+
+
 @pytest.mark.parametrize("pauses", [(), (1, 3)], ids=["at the end", "in between"])
 def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
     """Whether the table is used or not, panes that are left and come back, and who looks when."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY, Run
+from streameval._counts.run import EMPTY, Run, found
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval_server._state.binning import Ordered
 
 _MOST_BYTES = 16 << 20
-"""Fifty slices of 64,000 cells: a sixth of what these take once they are merged."""
+"""Fifty slices of 64,000 cells: less than half of what fifty full ones take once merged."""
 _ENTRY_BYTES = 4
 
 _LEAST_ROWS = 16_384
@@ -43,12 +43,14 @@ class _Numbers:
         self._edges: FloatArray = np.empty(0)
         self._numbers: IntArray = np.empty(0, dtype=np.int64)
 
+    def new(self, edges: FloatArray) -> int:
+        """Return how many of some ascending edges have no number yet. O(cells)."""
+        _, known = found(self._edges, edges)
+        return int(np.count_nonzero(~known))
+
     def of(self, edges: FloatArray, first: int) -> IntArray:
         """Return the number of each edge, ascending; new ones are numbered from `first`."""
-        at = np.searchsorted(self._edges, edges)
-        known = np.zeros(edges.size, dtype=np.bool_)
-        inside = at < self._edges.size
-        known[inside] = self._edges[at[inside]] == edges[inside]
+        at, known = found(self._edges, edges)
         new = ~known
         fresh = np.arange(first, first + np.count_nonzero(new))
         numbers = np.empty(edges.size, dtype=np.int64)
@@ -89,33 +91,41 @@ class SliceTable:
         size = rows.cells.size
         if rows.counts is not None or size < _LEAST_ROWS or self._rows + size > _MOST_ROWS:
             return False
-        heights = rows.codes.max(axis=1).astype(np.int64) + 1
-        width = max(self._size, rows.edges.size) * 5 // 4
-        if int(heights.sum()) * width * _ENTRY_BYTES > _MOST_BYTES:
+        halves = rows.edges[: rows.num_negative_cells], rows.edges[rows.num_negative_cells :]
+        classes = list(zip(self._classes, halves, strict=True))
+        width = self._size + sum(cells.new(edges) for cells, edges in classes)
+        heights = (rows.codes.max(axis=1).astype(np.int64) + 1).tolist()
+        shapes = [self._shape(key, height, width) for key, height in enumerate(heights)]
+        if sum(height * width for height, width in shapes) * _ENTRY_BYTES > _MOST_BYTES:
             return False
         numbers = []
-        halves = rows.edges[: rows.num_negative_cells], rows.edges[rows.num_negative_cells :]
-        for cells, edges in zip(self._classes, halves, strict=True):
+        for cells, edges in classes:
             numbers.append(cells.of(edges, self._size))
             self._size += int(np.count_nonzero(numbers[-1] >= self._size))
         columns = np.concatenate(numbers)[rows.cells]
-        for key, codes in enumerate(rows.codes):
-            table = self._table(key, int(heights[key]))
+        for key, (codes, shape) in enumerate(zip(rows.codes, shapes, strict=True)):
+            table = self._table(key, shape)
             places = codes * np.int64(table.shape[1])
             places += columns
             np.add.at(table.reshape(-1), places, np.int32(1))
         self._rows += size
         return True
 
-    def _table(self, key: int, height: int) -> npt.NDArray[np.int32]:
-        """Return a key's table, at least so high and wide enough."""
+    def _shape(self, key: int, height: int, width: int) -> tuple[int, int]:
+        """Return the shape that a key's table has once it is at least so high and wide."""
+        high, wide = self._keys[key].shape if key < len(self._keys) else (0, 0)
+        if high < height or wide < width:
+            # Wider than need be: cells keep coming.
+            high, wide = max(high, height), max(wide, width * 5 // 4)
+        return high, wide
+
+    def _table(self, key: int, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
+        """Return a key's table, of this shape from now on."""
         if key == len(self._keys):
             self._keys.append(np.zeros((0, 0), dtype=np.int32))
         table = self._keys[key]
-        if table.shape[0] < height or table.shape[1] < self._size:
-            # Wider than need be: cells keep coming.
-            width = max(table.shape[1], self._size * 5 // 4)
-            grown = np.zeros((max(table.shape[0], height), width), dtype=np.int32)
+        if table.shape != shape:
+            grown = np.zeros(shape, dtype=np.int32)
             grown[: table.shape[0], : table.shape[1]] = table
             self._keys[key] = table = grown
         return table
