@@ -32,7 +32,7 @@ WORKS = (
     Work("10,000-case batches, 1 stream", 10_000),
     Work("10,000-case batches, bytes columns", 10_000, packed=True),
     Work("1,000-case batches, 8 streams", 1_000, streams=8),
-    Work("1,000-case batches, 64,000 scores", 1_000, streams=1, distinct=64_000),
+    Work("1,000-case batches, 64,000 scores", 1_000, distinct=64_000),
 )
 
 

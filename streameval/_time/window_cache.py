@@ -47,7 +47,9 @@ class WindowCache(PartsCache[K, Window]):
         same = self.kept(key, states)
         if len(same) > 1:
             rest = self._rests.get(key, same, lambda: _Rest(same))
-            if rest.is_worth_it():
+            rest.asked += 1
+            # Where other panes change each time, nobody asks twice for the same rest.
+            if rest.asked > 1:
                 known = set(map(id, same))
                 changed = [state for state in states if id(state) not in known]
                 return merge_states([rest.sum(same), *changed], revision=0)
@@ -55,23 +57,26 @@ class WindowCache(PartsCache[K, Window]):
 
 
 class _Rest:
-    """What stays the same of a window; summed when it did for a second time."""
+    """What stays the same of a window.
+
+    Attributes
+    ----------
+    asked : int
+        How often it would have been of use.
+    most_cells : int
+        Scores of each class that its sum may have.
+    """
 
     def __init__(self, states: Sequence[State]) -> None:
         cells = sum(len(state.counts) for state in states)
         # A cap is on distinct scores, which both classes may have.
         caps = [2 * state.max_cells for state in states if state.max_cells is not None]
         self.most_cells = min([cells, *caps])
-        self._is_known = False
+        self.asked = 0
         self._sum: State | None = None
 
-    def is_worth_it(self) -> bool:
-        """Whether somebody has asked before. Where other panes change each time, nobody will."""
-        known, self._is_known = self._is_known, True
-        return known
-
     def sum(self, states: Sequence[State]) -> State:
-        """Return the sum of its states, always the same one."""
+        """Return the sum of its states, which was computed once."""
         if self._sum is None:
             self._sum = merge_states(states, revision=0)
         return self._sum

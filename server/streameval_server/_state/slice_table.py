@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval_server._state.binning import Ordered
 
 _MOST_BYTES = 16 << 20
@@ -43,14 +43,12 @@ class _Numbers:
         self._edges: FloatArray = np.empty(0)
         self._numbers: IntArray = np.empty(0, dtype=np.int64)
 
-    def new(self, edges: FloatArray) -> int:
-        """Return how many of some ascending edges have no number yet. O(cells)."""
-        _, known = found(self._edges, edges)
-        return int(np.count_nonzero(~known))
+    def find(self, edges: FloatArray) -> tuple[IntArray, BoolArray]:
+        """Return where each of some ascending edges belongs, and whether it has a number."""
+        return found(self._edges, edges)
 
-    def of(self, edges: FloatArray, first: int) -> IntArray:
-        """Return the number of each edge, ascending; new ones are numbered from `first`."""
-        at, known = found(self._edges, edges)
+    def of(self, edges: FloatArray, at: IntArray, known: BoolArray, first: int) -> IntArray:
+        """Return the number of each edge that `find` found; new ones are numbered from `first`."""
         new = ~known
         fresh = np.arange(first, first + np.count_nonzero(new))
         numbers = np.empty(edges.size, dtype=np.int64)
@@ -92,22 +90,22 @@ class SliceTable:
         if rows.counts is not None or size < _LEAST_ROWS or self._rows + size > _MOST_ROWS:
             return False
         halves = rows.edges[: rows.num_negative_cells], rows.edges[rows.num_negative_cells :]
-        classes = list(zip(self._classes, halves, strict=True))
-        width = self._size + sum(cells.new(edges) for cells, edges in classes)
+        places = [cells.find(half) for cells, half in zip(self._classes, halves, strict=True)]
+        width = self._size + sum(int(np.count_nonzero(~known)) for _, known in places)
         heights = (rows.codes.max(axis=1).astype(np.int64) + 1).tolist()
         shapes = [self._shape(key, height, width) for key, height in enumerate(heights)]
         if sum(height * width for height, width in shapes) * _ENTRY_BYTES > _MOST_BYTES:
             return False
         numbers = []
-        for cells, edges in classes:
-            numbers.append(cells.of(edges, self._size))
+        for cells, half, (at, known) in zip(self._classes, halves, places, strict=True):
+            numbers.append(cells.of(half, at, known, self._size))
             self._size += int(np.count_nonzero(numbers[-1] >= self._size))
         columns = np.concatenate(numbers)[rows.cells]
         for key, (codes, shape) in enumerate(zip(rows.codes, shapes, strict=True)):
             table = self._table(key, shape)
-            places = codes * np.int64(table.shape[1])
-            places += columns
-            np.add.at(table.reshape(-1), places, np.int32(1))
+            entries = codes * np.int64(table.shape[1])
+            entries += columns
+            np.add.at(table.reshape(-1), entries, np.int32(1))
         self._rows += size
         return True
 
