@@ -106,7 +106,7 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
     for step in range(60):
         scores, labels = rng.normal(size=300).round(2), rng.random(300) < 0.3
         counts = rng.integers(1, 4, 300) if step % 5 == 4 else None
-        change = Loose.of(labels, scores, counts)
+        change = Loose(labels, scores, counts)
         if step % 3 == 1:
             change = change.sorted()
         before = cells.memory_bytes
@@ -137,7 +137,7 @@ def test_misses_keep_what_was_merged():
     cells = Cells(empty_state(resolution=12, scale=None, max_cells=16_384))
     memory = cells.memory_bytes
     for step in range(50):
-        memory += cells.add(Loose.of(rng.random(5_000) < 0.5, rng.random(5_000), None))
+        memory += cells.add(Loose(rng.random(5_000) < 0.5, rng.random(5_000), None))
         if cells.is_due:
             cells.frozen().merge()
         memory += cells.miss(1, 2)
@@ -150,10 +150,10 @@ def test_misses_keep_what_was_merged():
 def test_what_somebody_looked_at_is_not_merged_again():
     """The next to look merges only what came since; who looked keeps what was then."""
     cells = Cells(empty_state(resolution=None, scale=None, max_cells=None))
-    cells.add(Loose.of(np.array([True, False]), np.array([0.7, 0.2]), None))
+    cells.add(Loose(np.array([True, False]), np.array([0.7, 0.2]), None))
     first = cells.frozen()
     seen = first.evaluator._view()
-    cells.add(Loose.of(np.array([False]), np.array([0.4]), None))
+    cells.add(Loose(np.array([False]), np.array([0.4]), None))
     assert cells._state is seen
     assert cells.frozen().evaluator.num_cases == 3
     assert first.evaluator.num_cases == 2

@@ -49,7 +49,8 @@ class Limits:
         What all producers together may have waiting for the disk; above it a
         stream ends with RESOURCE_EXHAUSTED and a delay to retry after.
     max_commit_bytes : int
-        One transaction takes at most about this much from the queue.
+        One transaction takes at most about this much from the queue: a part of what a
+        producer may have in flight, so that it sends more while that is written.
     max_lag_rows : int
         The committer stops draining its queue while more committed rows than
         this are not applied yet.
@@ -91,7 +92,7 @@ class Limits:
     max_import_bytes: int = 256 * MIB
     max_inflight_bytes: int = 8 * MIB
     max_queue_bytes: int = 64 * MIB
-    max_commit_bytes: int = 16 * MIB
+    max_commit_bytes: int = 2 * MIB
     max_lag_rows: int = 262_144
     apply_rows: int = 65_536
     max_state_bytes: int = 4096 * MIB

@@ -131,7 +131,7 @@ def grid_of(view: StreamView) -> Grid:
 
 def empty_slice(view: StreamView) -> SliceView:
     """Return a slice without cases, with the stream's settings: slices count as panes do."""
-    return SliceView(Frozen(empty_pane(view)._view()))
+    return SliceView(Frozen(empty_pane(view)._view))
 
 
 def empty_pane(view: StreamView) -> Evaluator:

@@ -87,8 +87,8 @@ class Columns:
         )
 
     def loose(self) -> Loose:
-        """Return the cases without their times and segments. O(n)."""
-        return Loose.of(self.labels, self.scores, self.counts)
+        """Return the cases without their times and segments."""
+        return Loose(self.labels, self.scores, self.counts)
 
 
 def _event_times(parts: Sequence[Columns]) -> int | IntArray:

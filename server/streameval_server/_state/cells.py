@@ -1,9 +1,11 @@
 """The counts of one slice, or one pane of it: changes wait until they are worth a merge.
 
-Changes are due to be merged when they have grown to a multiple of the state, so a row
-costs O(log n) amortised however the rows are cut. To merge is to ask for what is frozen,
-which needs no lock: whoever adds sees to it (`StreamCounts.take_due`), and what somebody
-has asked for is never merged again. What waits is bounded by the state.
+Where cells are counted, much that was added is counted in a table (`tally`) until somebody
+asks. Exact counts have none: there changes are due to be merged when they have grown to a
+multiple of the state, so a row costs O(log n) amortised however the rows are cut. To merge
+is to ask for what is frozen, which needs no lock: whoever adds sees to it
+(`StreamCounts.take_due`), and what somebody has asked for is never merged again. What waits
+is bounded by the state.
 
 Additions may be merged in any order and at any time: the resolution that a cap
 on cells leaves depends on the cells that there are, and on nothing else. A
@@ -19,10 +21,11 @@ from typing import TYPE_CHECKING
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.sums import merge_states
 from streameval._evaluator import Evaluator
-from streameval_server._state.pending import merged
+from streameval_server._state.pending import Loose, merged
+from streameval_server._state.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval._counts.state import State
     from streameval_server._state.pending import Added
@@ -33,6 +36,9 @@ _LEAST = 4_096
 _SHARE = 2
 """So many times the state's distinct scores may wait."""
 
+_FEW = 4
+"""Additions this many times fewer than the state's distinct scores are not worth a table."""
+
 _ENTRY_BYTES = 24
 """Memory of a distinct score: 16 B, and a part of what its merge needs."""
 
@@ -41,25 +47,30 @@ OVERHEAD_BYTES = 2_048
 
 
 class Frozen:
-    """Counts at one moment, merged when somebody first asks. Immutable."""
+    """Counts at one moment, merged when somebody first asks. Immutable.
 
-    __slots__ = ("__weakref__", "_evaluator", "_pending", "_state")
+    Parameters
+    ----------
+    merge : callable
+        Returns the counts; it is let go, with what it needs, once it has.
+    """
 
-    def __init__(self, state: State, pending: tuple[Added, ...] = ()) -> None:
-        self._state = state
-        self._pending = pending
+    __slots__ = ("__weakref__", "_evaluator", "_merge")
+
+    def __init__(self, merge: Callable[[], State]) -> None:
+        self._merge: Callable[[], State] | None = merge
         self._evaluator: Evaluator | None = None
 
     @property
     def evaluator(self) -> Evaluator:
         """The counts as an evaluator, always the same one. Never mutate it."""
+        merge = self._merge
         # Two threads may both merge; both get evaluators of equal counts.
-        if self._evaluator is None:
-            self._evaluator = Evaluator._of(self._merged())
+        if merge is not None:
+            self._evaluator = Evaluator._of(merge())
+            self._merge = None
+        assert self._evaluator is not None
         return self._evaluator
-
-    def _merged(self) -> State:
-        return merged(self._state, self._pending)
 
     def merge(self) -> None:
         """Merge them, if nobody did."""
@@ -70,18 +81,10 @@ class Frozen:
         """Whether somebody has."""
         return self._evaluator is not None
 
-
-class FrozenSum(Frozen):
-    """The sum of counts at one moment, put together when somebody first asks. Immutable."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: Sequence[Frozen], empty: State) -> None:
-        super().__init__(empty)
-        self._parts = parts
-
-    def _merged(self) -> State:
-        return merge_states([part.evaluator._view() for part in self._parts], revision=0)
+    @classmethod
+    def sum(cls, parts: Sequence[Frozen]) -> Frozen:
+        """Return the sum of counts at one moment."""
+        return cls(lambda: merge_states([part.evaluator._view() for part in parts], revision=0))
 
 
 class Cells:
@@ -93,10 +96,13 @@ class Cells:
         What they are now.
     """
 
-    __slots__ = ("_frozen", "_pending", "_state", "_waiting")
+    __slots__ = ("_frozen", "_is_shared", "_pending", "_state", "_tally", "_waiting")
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._tally: Tally | None = None
+        # Whether somebody may still read the table, who froze it.
+        self._is_shared = False
         self._pending: list[Added] = []
         self._waiting = 0
         self._frozen: Frozen | None = None
@@ -109,14 +115,47 @@ class Cells:
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, at most about."""
-        return OVERHEAD_BYTES + _ENTRY_BYTES * self.size
+        table = 0 if self._tally is None else self._tally.nbytes
+        return OVERHEAD_BYTES + _ENTRY_BYTES * self.size + table
 
     def add(self, change: Added) -> int:
-        """Add cases; return by how much memory grew. O(1)."""
+        """Add cases; return by how much memory grew. O(1), in a table O(cases)."""
         before = self.memory_bytes
         self._absorb()
         self._pending.append(change)
         self._waiting += len(change)
+        if self._state.resolution is not None and self._waiting > max(
+            _LEAST, len(self._state.counts) // _FEW
+        ):
+            self._count()
+        return self.memory_bytes - before
+
+    def _count(self) -> None:
+        """Count what waits in the table, if one is the thing for it."""
+        cases = [each for each in self._pending if isinstance(each, Loose)]
+        tally = self._tally
+        if len(cases) < len(self._pending):
+            return
+        if tally is None:
+            tally = Tally(self._state)
+        elif self._is_shared:
+            tally = tally.copy()
+        if tally.add(cases):
+            self._tally = tally
+            self._is_shared = False
+            self._pending = []
+            self._waiting = 0
+
+    @property
+    def is_tallied(self) -> bool:
+        """Whether there is a table. O(1)."""
+        return self._tally is not None
+
+    def release(self) -> int:
+        """Do without a table until much is added again; return how memory grew. O(cells)."""
+        before = self.memory_bytes
+        if self._tally is not None:
+            self.state()
         return self.memory_bytes - before
 
     def _absorb(self) -> None:
@@ -124,6 +163,8 @@ class Cells:
         frozen, self._frozen = self._frozen, None
         if frozen is not None and frozen.is_merged:
             self._state = frozen.evaluator._view()
+            self._tally = None
+            self._is_shared = False
             self._pending = []
             self._waiting = 0
 
@@ -167,7 +208,7 @@ class Cells:
 
     def state(self) -> State:
         """Return the counts, all changes merged. O(n) when some wait."""
-        if self._pending:
+        if self._pending or self._tally is not None:
             frozen = self.frozen()
             frozen.merge()
             self._absorb()
@@ -177,5 +218,9 @@ class Cells:
     def frozen(self) -> Frozen:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
-            self._frozen = Frozen(self._state, tuple(self._pending))
+            state, tally, pending = self._state, self._tally, tuple(self._pending)
+            self._is_shared = tally is not None
+            self._frozen = Frozen(
+                lambda: merged(state if tally is None else tally.added_to(state), pending)
+            )
         return self._frozen

@@ -7,7 +7,7 @@ same however the log is cut into calls, and whoever looks at what time. The
 whole's all-time counts are exact until they meet their cap; slices and panes
 are bounded from the start.
 
-Cost: see `binning`, `cells` and `store`; about 50 ns a case without segments.
+Cost: see `binning`, `cells`, `tally` and `store`; about 20 ns a case without segments.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _NUMBER_BITS = 32
 
 _LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
 """So many rows are collected before they are counted unasked: more in large streams."""
+
+_MOST_TABLES = 3
+"""So many of a stream's states may be tables at a time: the whole, and panes that are filled."""
 
 _EFFECT_COST = 2
 """An effect is like so many cases, and again for each segment key."""
@@ -84,6 +87,8 @@ class StreamCounts:
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
         self._due: dict[Cells, None] = {}
+        # Those that are tables, the one used last at the end.
+        self._tallied: dict[Cells, None] = {}
 
     @property
     def memory_bytes(self) -> int:
@@ -228,8 +233,26 @@ class StreamCounts:
         for part in parts:
             cells = part.cells
             self.store.memory_bytes += cells.add(added)
+            if cells.is_tallied:
+                self._keep_table(cells)
             if cells.is_due:
                 self._due[cells] = None
+
+    def _keep_table(self, cells: Cells) -> None:
+        """Note that a table is used; the one that nobody used for longest may have to go."""
+        self._tallied.pop(cells, None)
+        self._tallied[cells] = None
+        if len(self._tallied) > _MOST_TABLES:
+            self._release(next(iter(self._tallied)))
+
+    def _release(self, cells: Cells) -> None:
+        del self._tallied[cells]
+        self.store.memory_bytes += cells.release()
+
+    def _release_all(self) -> None:
+        """Do without tables: the states may be others soon, or nobody may add to them again."""
+        for cells in list(self._tallied):
+            self._release(cells)
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -264,8 +287,8 @@ class StreamCounts:
     def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Count what happened to one group."""
         store = self.store
-        added = None if change.added is None else Loose.of(*change.added)
-        removed = None if change.removed is None else Loose.of(*change.removed).sorted()
+        added = None if change.added is None else Loose(*change.added)
+        removed = None if change.removed is None else Loose(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None:
@@ -291,6 +314,7 @@ class StreamCounts:
     def advance(self, now_us: int) -> None:
         """Let panes coarsen and go. O(panes that change)."""
         self.flush()
+        self._release_all()
         if self.store.advance(now_us):
             self._frozen = None
 
@@ -298,6 +322,7 @@ class StreamCounts:
         """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
         # What was collected has the keys and the panes of before.
         self.flush()
+        self._release_all()
         if self.store.keep(settings):
             self._frozen = None
 

@@ -8,9 +8,10 @@ Cost: 15 ns a case in cells; in exact counts one sort.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from streameval._counts.layout import Span, cell_keys
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
 from streameval._counts.run import EMPTY, Run
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._counts.resolution import Scale
     from streameval._counts.state import State
 
     Added: TypeAlias = "ScoreCounts | Loose"
@@ -37,29 +39,45 @@ class Scores(NamedTuple):
     counts: IntArray | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Loose:
     """Cases as they came, at full precision.
 
     Attributes
     ----------
-    positives, negatives : Scores
+    labels : bool[n]
+    scores : float64[n]
+    counts : int64[n] or None
+        The multiplicity of each, None for 1.
     """
 
-    positives: Scores
-    negatives: Scores
-
-    @classmethod
-    def of(cls, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> Loose:
-        """Take columns apart by class. O(n)."""
-        negatives = ~labels
-        return cls(
-            Scores(scores[labels], None if counts is None else counts[labels]),
-            Scores(scores[negatives], None if counts is None else counts[negatives]),
-        )
+    labels: BoolArray
+    scores: FloatArray
+    counts: IntArray | None
+    _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        return self.positives.scores.size + self.negatives.scores.size
+        return self.scores.size
+
+    @property
+    def positives(self) -> Scores:
+        """One class's cases. O(n)."""
+        return self._of_class(self.labels)
+
+    @property
+    def negatives(self) -> Scores:
+        """The other's. O(n)."""
+        return self._of_class(~self.labels)
+
+    def _of_class(self, rows: BoolArray) -> Scores:
+        return Scores(self.scores[rows], None if self.counts is None else self.counts[rows])
+
+    def keys(self, scale: Scale) -> tuple[IntArray, Span]:
+        """Return the keys of the scores, and their span. O(n) once: each table needs them."""
+        if scale not in self._keys:
+            keys = cell_keys(self.scores, scale)
+            self._keys[scale] = keys, Span.of(keys)
+        return self._keys[scale]
 
     def sorted(self) -> ScoreCounts:
         """Return the same as runs. O(n log n)."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streameval._counts.state import empty_state
 from streameval._time.coverage import CoverageCell
 from streameval._time.panes import Panes, tiers_of
-from streameval_server._state.cells import OVERHEAD_BYTES, Cells, FrozenSum
+from streameval_server._state.cells import OVERHEAD_BYTES, Cells, Frozen
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.pane_content import PaneContent, Part
 from streameval_server._state.segments import WHOLE, key_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streameval_server._core.limits import Limits
-    from streameval_server._state.cells import Frozen
     from streameval_server._state.stream_settings import StreamSettings
 
 _MOST_OPEN = 2
@@ -200,7 +199,7 @@ class Store:
             parts.insert(0, self.settled[number])
         counts = [part.cells.frozen() for part in parts]
         return (
-            counts[0] if len(counts) == 1 else FrozenSum(counts, self._bounded),
+            counts[0] if len(counts) == 1 else Frozen.sum(counts),
             PaneCoverage.merged(part.coverage for part in parts),
         )
 

@@ -1,0 +1,209 @@
+"""Counts in a table are the counts, whoever looks at them, and whatever comes between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streameval._counts import layout
+from streameval._counts.layout import Layout, Span, cell_keys
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.resolution import MAX_BITS, quantise
+from streameval._counts.run import Run
+from streameval._counts.state import empty_state
+from streameval._evaluator import Evaluator
+from streameval_server._core.limits import Limits
+from streameval_server._state import cells
+from streameval_server._state.binning import Columns
+from streameval_server._state.cells import Cells
+from streameval_server._state.counts import StreamCounts
+from streameval_server._state.pending import Loose
+from streameval_server._state.stream_settings import DEFAULTS
+from streameval_server._state.tally import Tally
+
+if TYPE_CHECKING:
+    from streameval._counts.resolution import Scale
+
+SCORES = st.one_of(
+    st.floats(-4, 4, width=16),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 1.7976931348623157e308]),
+)
+PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0, 1 - 2**-53]))
+
+
+@pytest.fixture(autouse=True)
+def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are used from three cases on."""
+    monkeypatch.setattr(cells, "_LEAST", 2)
+
+
+def loose(cases: list[tuple[bool, float]]) -> Loose:
+    return Loose(
+        np.array([positive for positive, _ in cases], dtype=np.bool_),
+        np.array([score for _, score in cases], dtype=np.float64),
+        None,
+    )
+
+
+@given(scores=st.lists(SCORES, min_size=1), bits=st.integers(1, MAX_BITS))
+def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
+    """Places ascend with cells, none is out of the table, and a cell's edge is found again."""
+    column = np.array(scores)
+    keys = cell_keys(column, "plain")
+    table = Layout.of(Span.of(keys), bits, "plain")
+    assume(not table.is_sparse(1 << 40))
+    places = table.places(keys)
+    assert places.min() >= 0
+    assert places.max() < table.width
+    order = np.argsort(places, kind="stable")
+    assert table.edges(places[order]).tolist() == quantise(column, bits)[order].tolist()
+
+
+@given(
+    parts=st.lists(st.lists(SCORES, min_size=1), min_size=2, max_size=4),
+    bits=st.integers(1, 20),
+)
+def test_a_wider_table_has_the_places_of_a_narrower(parts: list[list[float]], bits: int) -> None:
+    """Whatever ends it grows at."""
+    span = Span(None, None)
+    for part in parts:
+        keys = cell_keys(np.array(part), "plain")
+        narrow = Layout.of(Span.of(keys), bits, "plain")
+        span = span.union(Span.of(keys))
+        wide = Layout.of(span, bits, "plain")
+        if not narrow.is_sparse(0):
+            assert (
+                wide.places_of(narrow)[narrow.places(keys)].tolist() == wide.places(keys).tolist()
+            )
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "add sorted", "add counted"]),
+        st.sampled_from(["", "", "freeze", "look", "miss", "remove", "release", "due"]),
+        st.integers(0, 2**32 - 1),
+    ),
+    max_size=14,
+)
+
+
+@pytest.mark.parametrize("wide", [1 << 17, 40], ids=["tables", "most tables are too sparse"])
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+@given(
+    steps=STEPS,
+    caps=st.tuples(st.sampled_from([1, 4, 9]), st.sampled_from([5, 40, 10_000])),
+    data=st.data(),
+)
+def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
+    wide: int,
+    scale: Scale,
+    steps: list[tuple[str, str, int]],
+    caps: tuple[int, int],
+    data: st.DataObject,
+) -> None:
+    """To the bit, at the same resolution, also of what nobody has asked for yet."""
+    bits, max_cells = caps
+    drawn = SCORES if scale == "plain" else PROBABILITIES
+    ours = Cells(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
+    peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
+    kept: list[tuple[cells.Frozen, bytes]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layout, "_WIDE", wide)
+        patch.setattr(layout, "_SPARSE", 2)
+        for kind, then, seed in steps:
+            cases = data.draw(st.lists(st.tuples(st.booleans(), drawn), min_size=1, max_size=12))
+            change = loose(cases)
+            counts = None
+            if kind == "add counted":
+                counts = np.random.default_rng(seed).integers(1, 5, len(cases))
+                change = Loose(change.labels, change.scores, counts)
+            before = ours.memory_bytes
+            grown = ours.add(change.sorted() if kind == "add sorted" else change)
+            assert ours.memory_bytes == before + grown
+            peer.add_cases(labels=change.labels, scores=change.scores, counts=counts)
+            _then(then, ours, peer, change, kept)
+        assert Evaluator._of(ours.state()) == peer
+        ours.state()._check()
+    for frozen, expected in kept:
+        assert frozen.evaluator.to_bytes() == expected
+
+
+def _then(
+    what: str, ours: Cells, peer: Evaluator, change: Loose, kept: list[tuple[cells.Frozen, bytes]]
+) -> None:
+    if what in ("freeze", "look"):
+        frozen = ours.frozen()
+        assert ours.frozen() is frozen
+        kept.append((frozen, peer.to_bytes()))
+        if what == "look":
+            assert frozen.evaluator == peer
+    elif what == "miss":
+        ours.miss(2, 1)
+        peer.add_misses(2)
+        peer.add_negative_misses(1)
+    elif what == "remove":
+        one = Loose(change.labels[:1], change.scores[:1], None)
+        ours.remove(ScoreCounts(*(Run.of(part.scores) for part in (one.positives, one.negatives))))
+        peer.remove_cases(labels=one.labels, scores=one.scores)
+    elif what == "release":
+        before = ours.memory_bytes
+        assert ours.release() == ours.memory_bytes - before
+        assert not ours.is_tallied
+    elif what == "due" and ours.is_due:
+        ours.frozen().merge()
+
+
+def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
+    """Who froze it may read it at any time; who did not costs no copy."""
+    ours = Cells(empty_state(resolution=8, scale=None, max_cells=100))
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    table = ours._tally
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    assert ours._tally is table
+    frozen = ours.frozen()
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    assert ours._tally is not table
+    assert frozen.evaluator.num_cases == 6
+    assert ours.frozen().evaluator.num_cases == 9
+
+
+def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too much waits instead."""
+    monkeypatch.setattr("streameval_server._state.tally._MOST_CASES", 5)
+    tally = Tally(empty_state(resolution=8, scale=None, max_cells=100))
+    three = [loose([(True, 0.5), (False, 0.25), (False, 0.75)])]
+    assert tally.add(three)
+    assert not tally.add(three)
+
+
+def test_a_stream_has_few_tables_and_knows_what_they_take() -> None:
+    """However many panes are filled at a time: the one used last stays."""
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), lambda: 1)
+    minute = 60_000_000
+    now = 1_000 * minute
+    counts.advance(now)
+    rng = np.random.default_rng(2)
+    for step in range(40):
+        labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
+        counts.add_cases(Columns(labels, scores, None, now - step % 6 * minute, None))
+        counts.flush()
+        for frozen in counts.take_due():
+            frozen.merge()
+        tables = [each for each in _all_cells(counts) if each.is_tallied]
+        assert 1 <= len(tables) <= 3
+        known = counts.store.memory_bytes
+        counts.store.measure()
+        assert counts.store.memory_bytes == known
+    counts.advance(now + minute)
+    assert not any(each.is_tallied for each in _all_cells(counts))
+    assert counts.store.whole.cells.state().counts.total == 800
+
+
+def _all_cells(counts: StreamCounts) -> list[Cells]:
+    panes = [pane.content.parts.values() for pane in counts.store.panes]
+    return [counts.store.whole.cells, *(part.cells for parts in panes for part in parts)]
