@@ -190,7 +190,7 @@ def test_a_stream_has_few_tables_and_knows_what_they_take() -> None:
     rng = np.random.default_rng(2)
     for step in range(40):
         labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(Columns(labels, scores, None, now - step % 6 * minute, None))
+        counts.add_cases(Columns(labels, scores, None, now - step % 6 * minute))
         counts.flush()
         for frozen in counts.take_due():
             frozen.merge()

@@ -335,6 +335,25 @@ BAD_BY_SETTINGS = {
         "segment key 'country' must be given once",
         "cases.segments[1].key",
     ),
+    "many keys": (
+        {
+            "cases": pb.Cases(
+                scores=[1], positives=[True], segments=[column(f"key {i}") for i in range(9)]
+            )
+        },
+        "batch must have at most 8 segment keys, got 9",
+        "cases.segments",
+    ),
+    "many keys of a miss": (
+        {
+            "misses": pb.Misses(
+                positives=1,
+                segments=[types_pb2.Segment(key=f"key {i}", value="x") for i in range(9)],
+            )
+        },
+        "batch must have at most 8 segment keys, got 9",
+        "misses.segments",
+    ),
     "few codes": (
         {"predictions": pb.Predictions(ids=["a", "b"], scores=[1, 1], segments=[column()])},
         "codes must have one row for each of ids, got 1 rows and 2",

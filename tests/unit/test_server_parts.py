@@ -18,7 +18,7 @@ from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.joins import FRAME, Joins, load_segment
 from streameval_server._state.pending import Loose
-from streameval_server._state.segments import ABSENT, Segments
+from streameval_server._state.segments import ABSENT, Segments, codes_of
 from streameval_server._state.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.views import OTHER
 
@@ -169,16 +169,30 @@ def column(values, codes) -> SegmentCodes:
 def test_values_are_numbered_as_they_come():
     """Those that no row has take no place; beyond the most they share one, and are counted."""
     segments = Segments(["plan", "country"], max_values=2)
-    first = segments.encode((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)
+    first = codes_of([segments.read((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)])
     assert first.tolist() == [[0, 0, 0, 0], [2, 0, 3, 2]]
-    second = segments.encode((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)
+    second = codes_of([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
     assert second[1].tolist() == [1, 3, 2, 1]
     assert segments.values == [["", OTHER], ["", OTHER, "US", "DE"]]
     assert segments.overflowed == 2
     assert segments.row([("country", "DE"), ("plan", "x")]) == [2, 3]
     assert segments.row([("country", "IT")]) == [0, 1]
     assert segments.overflowed == 3
-    assert Segments([], 5).encode((), 3) is None
+    assert Segments([], 5).read((), 3) is None
+
+
+def test_codes_of_many_batches_are_those_of_each():
+    """Whether they have the same values or not, and whatever a batch says nothing of."""
+    one = column(["US", "DE"], [0, 1, 1])
+    batches = [(one,), (one,), (column(["DE", "FR"], [1, 0]),), (), (column(["US"], [0]),)]
+    sizes = [3, 3, 2, 2, 1]
+    for last in range(1, 6):
+        segments = Segments(["plan", "country"], max_values=5)
+        read = [segments.read(*each) for each in zip(batches[:last], sizes, strict=False)]
+        together = codes_of(read).tolist()
+        assert together[0] == [0] * sum(sizes[:last])
+        assert together[1] == [2, 3, 3, 2, 3, 3, 4, 3, 0, 0, 2][: sum(sizes[:last])]
+        assert together == np.concatenate([codes_of([each]) for each in read], axis=1).tolist()
 
 
 def test_names_of_slices():

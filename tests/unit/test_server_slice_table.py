@@ -22,17 +22,12 @@ SEED = 20_261_121
 
 
 def columns(rng: np.random.Generator, size: int, counts=None) -> Columns:
-    return Columns(
-        rng.random(size) < 0.1,
-        rng.normal(size=size).round(3),
-        counts,
-        NOW,
-        rng.integers(0, 5, (2, size)).astype(np.uint16),
-    )
+    return Columns(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts, NOW)
 
 
-def in_order(some: Columns) -> Ordered:
-    return ordered(some, some.codes, 12, "plain")
+def in_order(some: Columns, rng: np.random.Generator, values: int = 5) -> Ordered:
+    codes = rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
+    return ordered(some, codes, 12, "plain")
 
 
 def by_number(slices) -> dict[int, Evaluator]:
@@ -53,8 +48,7 @@ def test_it_counts_what_sorting_counts():
     for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
         some = columns(rng, 20_000)
         some.scores[:] = (some.scores * spread).round(3)
-        some.codes[:] %= values
-        rows = in_order(some)
+        rows = in_order(some, rng, values)
         assert table.add(rows)
         sorted_slices += slices_of(rows)
     assert table.nbytes
@@ -67,9 +61,9 @@ def test_it_counts_what_sorting_counts():
 @pytest.mark.parametrize("label", [True, False])
 def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
     """The last row is no cell of its own, where the other class has none."""
+    some = Columns(np.full(3, label), np.array([0.5, 0.25, 0.5]), None, NOW)
     codes = np.zeros((1, 3), dtype=np.uint16)
-    some = Columns(np.full(3, label), np.array([0.5, 0.25, 0.5]), None, NOW, codes)
-    ((_, change),) = slices_of(in_order(some))
+    ((_, change),) = slices_of(ordered(some, codes, 12, "plain"))
     run = change.positives if label else change.negatives
     assert run.scores.tolist() == [0.25, 0.5]
     assert run.counts.tolist() == [1, 2]
@@ -78,17 +72,17 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
 def test_it_refuses_what_it_is_not_for(monkeypatch):
     """Few rows, rows with counts, and a table that would be large; nothing changes then."""
     rng = np.random.default_rng(SEED)
-    assert not SliceTable().add(in_order(columns(rng, 1_000)))
+    assert not SliceTable().add(in_order(columns(rng, 1_000), rng))
     size = 20_000
     counted = columns(rng, size, np.full(size, 3))
-    assert not SliceTable().add(in_order(counted))
+    assert not SliceTable().add(in_order(counted, rng))
     table = SliceTable()
-    assert table.add(in_order(columns(rng, size)))
+    assert table.add(in_order(columns(rng, size), rng))
     before = table.nbytes
     monkeypatch.setattr(slice_table, "_MOST_BYTES", before)
     wide = columns(rng, size)
     wide.scores[:] = rng.normal(size=size) * 1e6
-    assert not table.add(in_order(wide))
+    assert not table.add(in_order(wide, rng))
     assert table.nbytes == before
 
 
@@ -101,9 +95,7 @@ def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
     for round_ in range(12):
         rows = columns(rng, 20_000)
         rows.scores[:] = rng.normal(size=20_000).round(1 if round_ % 3 else 4)
-        if round_ % 2:
-            rows.codes[:] = 0
-        taken.append(table.add(in_order(rows)))
+        taken.append(table.add(in_order(rows, rng, 1 if round_ % 2 else 5)))
         assert table.nbytes <= 1 << 20
     assert True in taken
     assert False in taken

@@ -86,6 +86,14 @@ def decode(
             Code.RESOURCE_EXHAUSTED,
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
+    # Before they are read: no stream can have declared as many.
+    keys = _num_segment_keys(batch)
+    if keys > limits.max_segment_keys:
+        refuse(
+            Code.INVALID_ARGUMENT,
+            f"batch must have at most {limits.max_segment_keys} segment keys, got {keys}",
+            f"{batch.WhichOneof('rows')}.segments",
+        )
     rows = _rows(batch)
     if rows is None:
         check_uncounted(batch)
@@ -126,6 +134,15 @@ def _size(batch: ingest_pb2.Batch) -> int:
     if kind == "labels":
         return len(batch.labels.ids)
     return len(batch.retractions.ids) if kind == "retractions" else 1
+
+
+def _num_segment_keys(batch: ingest_pb2.Batch) -> int:
+    kind = batch.WhichOneof("rows")
+    if kind == "cases":
+        return len(batch.cases.segments)
+    if kind == "predictions":
+        return len(batch.predictions.segments)
+    return len(batch.misses.segments) if kind == "misses" else 0
 
 
 def _rows(batch: ingest_pb2.Batch) -> Rows | None:

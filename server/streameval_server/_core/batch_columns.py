@@ -214,37 +214,43 @@ def _segments(
     if not columns:
         return ()
     check_distinct([column.key for column in columns], f"{kind}.segments")
-    found = []
     for place, column in enumerate(columns):
-        codes = np.array(column.codes, dtype=np.uint32)
-        if codes.size != size:
+        if len(column.codes) != size:
             refuse(
                 Code.INVALID_ARGUMENT,
-                f"codes must have one row for each of {like}, got {codes.size} rows and {size}",
+                f"codes must have one row for each of {like}, "
+                f"got {len(column.codes)} rows and {size}",
                 f"{kind}.segments[{place}].codes",
             )
-        values = tuple(column.values)
-        if size and int(codes.max()) >= len(values):
-            index = int(np.argmax(codes >= len(values)))
+    codes = np.empty((len(columns), size), dtype=np.uint32)
+    found = []
+    for column, own in zip(columns, codes, strict=True):
+        own[:] = column.codes
+        found.append(SegmentCodes(column.key, tuple(column.values), own))
+    largest = codes.max(axis=1, initial=0).tolist()
+    for place, (most, each) in enumerate(zip(largest, found, strict=True)):
+        if size and most >= len(each.values):
+            index = int(np.argmax(each.codes >= len(each.values)))
             refuse(
                 Code.INVALID_ARGUMENT,
-                f"code must be below {len(values)}, the number of values, "
-                f"got {codes[index]} at index {index}",
+                f"code must be below {len(each.values)}, the number of values, "
+                f"got {each.codes[index]} at index {index}",
                 f"{kind}.segments[{place}].codes[{index}]",
             )
-        found.append(SegmentCodes(column.key, values, codes))
     return tuple(found)
 
 
 def check_distinct(keys: list[str], path: str) -> None:
-    """Refuse a segment key that is given twice."""
+    """Refuse a segment key that is given twice. O(keys)."""
+    seen: set[str] = set()
     for place, key in enumerate(keys):
-        if key in keys[:place]:
+        if key in seen:
             refuse(
                 Code.INVALID_ARGUMENT,
                 f"segment key {key!r} must be given once",
                 f"{path}[{place}].key",
             )
+        seen.add(key)
 
 
 def refuse(code: Code, message: str, field: str | None = None) -> NoReturn:

@@ -11,6 +11,7 @@ Cost: about 40 ns a row; without a table 15 ns more for each key, and 10 us a sl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streameval._counts.groups import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.effects import CodeArray
+    from streameval_server._state.segments import Coded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,14 +43,15 @@ class Columns:
     scores : float64[n]
     counts : int64[n] or None
     event_us : int or int64[n]
-    codes : uint16[keys, n] or None
+    coded : tuple of Coded
+        Their segments, of one batch after the other; empty without keys.
     """
 
     labels: BoolArray
     scores: FloatArray
     counts: IntArray | None
     event_us: int | IntArray
-    codes: CodeArray | None
+    coded: tuple[Coded, ...] = ()
 
     @classmethod
     def concat(cls, parts: Sequence[Columns]) -> Columns:
@@ -67,23 +70,21 @@ class Columns:
         event_us: int | IntArray = first.event_us
         if any(part.event_us is not event_us for part in parts):
             event_us = _event_times(parts)
-        codes = [part.codes for part in parts if part.codes is not None]
         return cls(
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
             counts,
             event_us,
-            np.concatenate(codes, axis=1) if codes else None,
+            tuple(chain.from_iterable(part.coded for part in parts)),
         )
 
     def at(self, rows: IntArray) -> Columns:
-        """Return some of the rows; their event times are no longer needed."""
+        """Return some of the rows, without their event times and segments."""
         return Columns(
             self.labels[rows],
             self.scores[rows],
             None if self.counts is None else self.counts[rows],
             0,
-            None if self.codes is None else self.codes[:, rows],
         )
 
     def loose(self) -> Loose:

@@ -22,7 +22,7 @@ from streameval_server._state.binning import Columns, ordered, slices_of
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.pending import Loose
-from streameval_server._state.segments import ABSENT, WHOLE, slice_id
+from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.store import Store
 
@@ -170,12 +170,13 @@ class StreamCounts:
     def _count_cases(self, columns: Columns) -> None:
         self._frozen = None
         store = self.store
+        codes = codes_of(columns.coded) if columns.coded else None
         start = self._one_start(columns.event_us)
         if start is not None:
             content = store.pane(start)
             self._add((store.whole, content.part(WHOLE)), columns.loose())
-            if columns.codes is not None:
-                rows = ordered(columns, columns.codes, store.bits, store.scale)
+            if codes is not None:
+                rows = ordered(columns, codes, store.bits, store.scale)
                 if not self._tabled(content, rows):
                     self._add_to_slices(content, rows)
             return
@@ -193,8 +194,9 @@ class StreamCounts:
             else:
                 pane = store.pane(start)
                 self._add((pane.part(WHOLE),), some.loose())
-            if some.codes is not None:
-                self._add_to_slices(pane, ordered(some, some.codes, store.bits, store.scale))
+            if codes is not None:
+                rows = ordered(some, codes[:, places], store.bits, store.scale)
+                self._add_to_slices(pane, rows)
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""

@@ -8,7 +8,7 @@ Cost: O(rows) for each key, a few nanoseconds a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy.typing as npt
 
     from streameval._time.effects import CodeArray
     from streameval_server._core.rows import SegmentCodes
@@ -40,6 +42,52 @@ def slice_id(key: int, code: int) -> int:
 def key_of(number: int) -> int:
     """Return the key of a slice."""
     return (number >> 16) - 1
+
+
+CodeColumn: TypeAlias = "tuple[CodeArray, npt.NDArray[np.uint32]]"
+"""The stream's code of each of a batch's values, and which of them each row has."""
+
+
+class Coded(NamedTuple):
+    """What the rows of a batch say of each key, as the batch numbered its values.
+
+    Attributes
+    ----------
+    size : int
+        Rows.
+    columns : tuple of (CodeColumn or None)
+        By key; None where the batch says nothing of it.
+    """
+
+    size: int
+    columns: tuple[CodeColumn | None, ...]
+
+
+def codes_of(batches: Sequence[Coded]) -> CodeArray:
+    """Return the stream's code of each row of each key, uint16[keys, n]. O(n) for each key.
+
+    Of many batches at once: each step over a batch alone would let go of the interpreter,
+    and where other threads are busy wait to have it again.
+
+    Parameters
+    ----------
+    batches
+        At least one, all read with the same keys declared.
+    """
+    sizes = [batch.size for batch in batches]
+    codes = np.full((len(batches[0].columns), sum(sizes)), NONE, dtype=np.uint16)
+    for key, row in enumerate(codes):
+        columns = [batch.columns[key] for batch in batches]
+        given = [column for column in columns if column is not None]
+        # Codes were checked when the batch was decoded: "clip" has nothing to clip.
+        if len(given) == len(columns) and len({id(table) for table, _ in given}) == 1:
+            given[0][0].take(np.concatenate([own for _, own in given]), out=row, mode="clip")
+            continue
+        for part, column in zip(np.split(row, np.cumsum(sizes[:-1])), columns, strict=True):
+            if column is not None:
+                table, own = column
+                table.take(own, out=part, mode="clip")
+    return codes
 
 
 class Segments:
@@ -84,17 +132,16 @@ class Segments:
             {value: code for code, value in enumerate(each) if code != _OTHER} for each in values
         ]
 
-    def encode(self, columns: Sequence[SegmentCodes], size: int) -> CodeArray | None:
-        """Return each row's code of each key, uint16[keys, n]; None without keys."""
+    def read(self, columns: Sequence[SegmentCodes], size: int) -> Coded | None:
+        """Return what the rows of a batch say of each key; None without keys. O(values)."""
         if not self.keys:
             return None
-        codes = np.zeros((len(self.keys), size), dtype=np.uint16)
+        found: dict[int, CodeColumn] = {}
         for column in columns:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
-                # Codes were checked when the batch was decoded: "clip" has nothing to clip.
-                self._table(key, column).take(column.codes, out=codes[key], mode="clip")
-        return codes
+                found[key] = self._table(key, column), column.codes
+        return Coded(size, tuple(map(found.get, range(len(self.keys)))))
 
     def _table(self, key: int, column: SegmentCodes) -> CodeArray:
         """Return the stream's code of each of a column's values; number what is new."""

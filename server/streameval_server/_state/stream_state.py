@@ -22,7 +22,7 @@ from streameval_server._state.binning import Columns
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.joins import Joins, segment
 from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
-from streameval_server._state.segments import WHOLE, Segments, key_of
+from streameval_server._state.segments import WHOLE, Segments, codes_of, key_of
 from streameval_server._state.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.stream_settings import StreamSettings
 
@@ -100,13 +100,14 @@ class StreamState:
         self.revision = self._applying = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
+            coded = self.segments.read(rows.segments, rows.size)
             self.counts.add_cases(
                 Columns(
                     rows.labels,
                     rows.scores,
                     rows.counts,
                     received_us if rows.event_us is None else rows.event_us,
-                    self.segments.encode(rows.segments, rows.size),
+                    () if coded is None else (coded,),
                 )
             )
         elif isinstance(rows, MissRows):
@@ -129,13 +130,13 @@ class StreamState:
             self.joins = Joins(self.info.settings)
         joiner = self.joins.joiner
         if isinstance(rows, PredictionRows):
-            codes = self.segments.encode(rows.segments, rows.size)
+            coded = self.segments.read(rows.segments, rows.size)
             effects = joiner.predict(
                 rows.ids,
                 scores=rows.scores,
                 event_us=_column(rows.event_us, rows.size, received_us),
                 now_us=received_us,
-                codes=None if codes is None else codes.T,
+                codes=None if coded is None else codes_of([coded]).T,
             )
         elif isinstance(rows, LabelRows):
             effects = joiner.label(
