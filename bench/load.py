@@ -134,7 +134,7 @@ class Work:
     rows : int
         Cases in a batch.
     packed : bool
-        Whether columns travel as bytes, as bulk loaders send them.
+        Whether columns travel as bytes, as `streameval.client` sends them.
     rate : float or None
         Cases offered a second; None is as many as acks allow.
     segments : int
@@ -182,11 +182,14 @@ def _bodies(count: int, rows: int, segments: int, stream: str, packed: bool) -> 
         else:
             cases = ingest_pb2.Cases(scores=scores.tolist(), positives=labels.tolist())
         for key in range(segments):
-            cases.segments.add(
-                key=f"key-{key}",
-                values=[f"value-{value}" for value in range(10)],
-                codes=rng.integers(0, 10, rows).tolist(),
+            codes = rng.integers(0, 10, rows)
+            column = cases.segments.add(
+                key=f"key-{key}", values=[f"value-{value}" for value in range(10)]
             )
+            if packed:
+                column.codes_u16le = codes.astype("<u2").tobytes()
+            else:
+                column.codes.extend(codes.tolist())
         encoded.append(ingest_pb2.Batch(stream=stream, cases=cases).SerializeToString())
     return encoded
 

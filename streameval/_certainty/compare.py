@@ -264,9 +264,17 @@ def _common_prevalence(
         if prevalence == "own" or metric not in PR_NAMES:
             return None
         first, second = a._view(), b._view()
-        positives = first.P + second.P
-        total = positives + first.N + second.N
-        # Without both classes the figures are nan at any prevalence.
-        return positives / total if 0 < positives < total else 0.5
+        return share_of_positives(first.P + second.P, first.N + second.N)
     check_prevalence(prevalence, metric)
     return prevalence
+
+
+def share_of_positives(positives: int, negatives: int) -> float:
+    """Return the prevalence of so many together, always between 0 and 1.
+
+    Without both classes, where figures are nan at any prevalence, it is 1/2.
+    """
+    if not (positives and negatives):
+        return 0.5
+    # Of very many positives and few negatives the quotient is rounded to 1.
+    return min(positives / (positives + negatives), math.nextafter(1.0, 0.0))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     CodeArray = npt.NDArray[np.uint32]
     Segments = tuple["SegmentCodes", ...]
 
+_PACKED = 1 << 16
+"""So many values can have codes of 16 bits."""
+
 # The key, tags and lengths of a column, and those of a value.
 _COLUMN_BYTES = 80
 _VALUE_BYTES = 3
@@ -52,13 +55,20 @@ class SegmentCodes:
     @property
     def wire_bytes(self) -> int:
         """At most how many bytes it takes in a batch."""
-        code_bytes = 1 if len(self.values) < 1 << 7 else 2 if len(self.values) < 1 << 14 else 3
+        code_bytes = 2 if len(self.values) <= _PACKED else 3
         text = sum(4 * len(value) + _VALUE_BYTES for value in self.values)
         return _COLUMN_BYTES + text + code_bytes * self.codes.size
 
     def column(self) -> ingest_pb2.SegmentColumn:
-        """Return it as a message."""
-        return ingest_pb2.SegmentColumn(key=self.key, values=self.values, codes=self.codes.tolist())
+        """Return it as a message. O(rows)."""
+        column = ingest_pb2.SegmentColumn(key=self.key, values=self.values)
+        if len(self.values) == 1:
+            column.codes.append(0)  # for all rows
+        elif len(self.values) <= _PACKED:
+            column.codes_u16le = self.codes.astype("<u2").tobytes()
+        else:
+            column.codes.extend(self.codes.tolist())
+        return column
 
 
 def joined(pieces: Sequence[Segments], sizes: Sequence[int]) -> Segments:

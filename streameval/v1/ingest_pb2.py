@@ -26,7 +26,7 @@ from streameval.v1 import status_pb2 as streameval_dot_v1_dot_status__pb2
 from streameval.v1 import types_pb2 as streameval_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"\'\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xbd\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\x90\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x42\x06\n\x04rows\"\xb0\x01\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\";\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\"r\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\"P\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xf6\x01\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1astreameval/v1/ingest.proto\x12\rstreameval.v1\x1a\x1astreameval/v1/status.proto\x1a\x19streameval/v1/types.proto\"f\n\rIngestRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.streameval.v1.OpenH\x00\x12%\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x14.streameval.v1.BatchH\x00\x42\t\n\x07message\"\'\n\x04Open\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x97\x01\n\x0eIngestResponse\x12\'\n\x06resume\x18\x01 \x01(\x0b\x32\x15.streameval.v1.ResumeH\x00\x12!\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x12.streameval.v1.AckH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.streameval.v1.BatchRefusedH\x00\x42\t\n\x07message\"\xbd\x01\n\x06Resume\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x16\n\x0emax_batch_rows\x18\x02 \x01(\r\x12\x17\n\x0fmax_batch_bytes\x18\x03 \x01(\r\x12\x1a\n\x12max_inflight_bytes\x18\x04 \x01(\x04\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07time_us\x18\x06 \x01(\x10\x12,\n\x07refused\x18\x07 \x03(\x0b\x32\x1b.streameval.v1.BatchRefused\".\n\x03\x41\x63k\x12\x15\n\rlast_sequence\x18\x01 \x01(\x04\x12\x10\n\x08revision\x18\x02 \x01(\x04\"[\n\x0c\x42\x61tchRefused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07refusal\x18\x02 \x01(\x0b\x32\x16.streameval.v1.Refusal\x12\x10\n\x08revision\x18\x03 \x01(\x04\"\x90\x02\n\x05\x42\x61tch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12%\n\x05\x63\x61ses\x18\x03 \x01(\x0b\x32\x14.streameval.v1.CasesH\x00\x12\x31\n\x0bpredictions\x18\x04 \x01(\x0b\x32\x1a.streameval.v1.PredictionsH\x00\x12\'\n\x06labels\x18\x05 \x01(\x0b\x32\x15.streameval.v1.LabelsH\x00\x12\x31\n\x0bretractions\x18\x06 \x01(\x0b\x32\x1a.streameval.v1.RetractionsH\x00\x12\'\n\x06misses\x18\x07 \x01(\x0b\x32\x15.streameval.v1.MissesH\x00\x42\x06\n\x04rows\"\xb0\x01\n\x05\x43\x61ses\x12\x0e\n\x06scores\x18\x01 \x03(\x01\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\x16\n\x0e\x65vent_times_us\x18\x04 \x03(\x10\x12.\n\x08segments\x18\x05 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\x12\x14\n\x0cscores_f64le\x18\x06 \x01(\x0c\x12\x16\n\x0epositives_bits\x18\x07 \x01(\x0c\"P\n\rSegmentColumn\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\r\n\x05\x63odes\x18\x03 \x03(\r\x12\x13\n\x0b\x63odes_u16le\x18\x04 \x01(\x0c\"r\n\x0bPredictions\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06scores\x18\x02 \x03(\x01\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.streameval.v1.SegmentColumn\"P\n\x06Labels\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x11\n\tpositives\x18\x02 \x03(\x08\x12\x16\n\x0e\x65vent_times_us\x18\x03 \x03(\x10\x12\x0e\n\x06scores\x18\x04 \x03(\x01\"\x1a\n\x0bRetractions\x12\x0b\n\x03ids\x18\x01 \x03(\t\"o\n\x06Misses\x12\x11\n\tpositives\x18\x01 \x01(\x04\x12\x11\n\tnegatives\x18\x02 \x01(\x04\x12\x15\n\revent_time_us\x18\x03 \x01(\x10\x12(\n\x08segments\x18\x04 \x03(\x0b\x32\x16.streameval.v1.Segment\"Z\n\x12IngestBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12#\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x14.streameval.v1.Batch\":\n\x13IngestBatchResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"W\n\x0cMergeRequest\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1a.streameval.v1.MergeHeaderH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"`\n\x0bMergeHeader\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\r\"7\n\x0bMergeStates\x12(\n\x06states\x18\x01 \x03(\x0b\x32\x18.streameval.v1.PaneState\"_\n\tPaneState\x12\x15\n\revent_time_us\x18\x01 \x01(\x10\x12(\n\x08segments\x18\x02 \x03(\x0b\x32\x16.streameval.v1.Segment\x12\x11\n\tevaluator\x18\x03 \x01(\x0c\"4\n\rMergeResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x32\xf6\x01\n\rIngestService\x12I\n\x06Ingest\x12\x1c.streameval.v1.IngestRequest\x1a\x1d.streameval.v1.IngestResponse(\x01\x30\x01\x12T\n\x0bIngestBatch\x12!.streameval.v1.IngestBatchRequest\x1a\".streameval.v1.IngestBatchResponse\x12\x44\n\x05Merge\x12\x1b.streameval.v1.MergeRequest\x1a\x1c.streameval.v1.MergeResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,29 +50,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CASES']._serialized_start=1008
   _globals['_CASES']._serialized_end=1184
   _globals['_SEGMENTCOLUMN']._serialized_start=1186
-  _globals['_SEGMENTCOLUMN']._serialized_end=1245
-  _globals['_PREDICTIONS']._serialized_start=1247
-  _globals['_PREDICTIONS']._serialized_end=1361
-  _globals['_LABELS']._serialized_start=1363
-  _globals['_LABELS']._serialized_end=1443
-  _globals['_RETRACTIONS']._serialized_start=1445
-  _globals['_RETRACTIONS']._serialized_end=1471
-  _globals['_MISSES']._serialized_start=1473
-  _globals['_MISSES']._serialized_end=1584
-  _globals['_INGESTBATCHREQUEST']._serialized_start=1586
-  _globals['_INGESTBATCHREQUEST']._serialized_end=1676
-  _globals['_INGESTBATCHRESPONSE']._serialized_start=1678
-  _globals['_INGESTBATCHRESPONSE']._serialized_end=1736
-  _globals['_MERGEREQUEST']._serialized_start=1738
-  _globals['_MERGEREQUEST']._serialized_end=1825
-  _globals['_MERGEHEADER']._serialized_start=1827
-  _globals['_MERGEHEADER']._serialized_end=1923
-  _globals['_MERGESTATES']._serialized_start=1925
-  _globals['_MERGESTATES']._serialized_end=1980
-  _globals['_PANESTATE']._serialized_start=1982
-  _globals['_PANESTATE']._serialized_end=2077
-  _globals['_MERGERESPONSE']._serialized_start=2079
-  _globals['_MERGERESPONSE']._serialized_end=2131
-  _globals['_INGESTSERVICE']._serialized_start=2134
-  _globals['_INGESTSERVICE']._serialized_end=2380
+  _globals['_SEGMENTCOLUMN']._serialized_end=1266
+  _globals['_PREDICTIONS']._serialized_start=1268
+  _globals['_PREDICTIONS']._serialized_end=1382
+  _globals['_LABELS']._serialized_start=1384
+  _globals['_LABELS']._serialized_end=1464
+  _globals['_RETRACTIONS']._serialized_start=1466
+  _globals['_RETRACTIONS']._serialized_end=1492
+  _globals['_MISSES']._serialized_start=1494
+  _globals['_MISSES']._serialized_end=1605
+  _globals['_INGESTBATCHREQUEST']._serialized_start=1607
+  _globals['_INGESTBATCHREQUEST']._serialized_end=1697
+  _globals['_INGESTBATCHRESPONSE']._serialized_start=1699
+  _globals['_INGESTBATCHRESPONSE']._serialized_end=1757
+  _globals['_MERGEREQUEST']._serialized_start=1759
+  _globals['_MERGEREQUEST']._serialized_end=1846
+  _globals['_MERGEHEADER']._serialized_start=1848
+  _globals['_MERGEHEADER']._serialized_end=1944
+  _globals['_MERGESTATES']._serialized_start=1946
+  _globals['_MERGESTATES']._serialized_end=2001
+  _globals['_PANESTATE']._serialized_start=2003
+  _globals['_PANESTATE']._serialized_end=2098
+  _globals['_MERGERESPONSE']._serialized_start=2100
+  _globals['_MERGERESPONSE']._serialized_end=2152
+  _globals['_INGESTSERVICE']._serialized_start=2155
+  _globals['_INGESTSERVICE']._serialized_end=2401
 # @@protoc_insertion_point(module_scope)

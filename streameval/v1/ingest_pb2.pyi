@@ -367,8 +367,13 @@ class SegmentColumn(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     CODES_FIELD_NUMBER: _builtins.int
+    CODES_U16LE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """Declared segment key, for instance "country"."""
+    codes_u16le: _builtins.bytes
+    """The codes as little-endian uint16, two bytes each: the quick way. Use this or
+    codes, not both.
+    """
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Distinct values that occur, at most 128 bytes of UTF-8 each; "" is no
@@ -377,7 +382,9 @@ class SegmentColumn(_message.Message):
 
     @_builtins.property
     def codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Index into values for each row; one code means the same for all rows."""
+        """Index into values for each row; one code means the same for all rows. Empty
+        when codes_u16le is used.
+        """
 
     def __init__(
         self,
@@ -385,10 +392,11 @@ class SegmentColumn(_message.Message):
         key: _builtins.str = ...,
         values: _abc.Iterable[_builtins.str] | None = ...,
         codes: _abc.Iterable[_builtins.int] | None = ...,
+        codes_u16le: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes", "key", b"key", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes", "codes_u16le", b"codes_u16le", "key", b"key", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -285,7 +285,10 @@ def test_a_list_shows_what_the_token_is_for(channel: grpc.Channel, tokens: dict[
     names = [f"{kind}/{number}" for kind in ("fraud", "list") for number in range(5)]
     for name in names:
         request = ingest_pb2.IngestBatchRequest(batch=batch(name))
-        called(wire, "ingest.IngestBatch", request, tokens["all"])
+        added = called(wire, "ingest.IngestBatch", request, tokens["all"])
+    # An ack means durable; a list shows what is visible.
+    seen = admin_pb2.GetStateHashRequest(min_revision=added.revision)
+    called(wire, "admin.GetStateHash", seen, tokens["admin"])
 
     def listed(token: str, size: int) -> list[str]:
         found: list[str] = []

@@ -19,6 +19,7 @@ from streameval.client._segments import joined as joined_segments
 from streameval.client._text import check_ids, check_segment_columns, check_segments
 from streameval.v1 import ingest_pb2
 from streameval_server._core.batch import decode
+from streameval_server._core.batch_columns import case_rows
 from streameval_server._core.limits import Limits
 from streameval_server._state.stream_settings import StreamSettings
 
@@ -122,6 +123,22 @@ def test_pieces_join_with_their_segments() -> None:
     assert joined([5, np.array([6, 7])], [1, 2]).tolist() == [5, 6, 7]
     assert shared(np.array([4, 4])) == 4
     assert shared(np.array([4, 5])).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("values", [1, 2, 300, (1 << 16) + 1])
+def test_codes_travel_as_the_server_reads_them(values: int) -> None:
+    """One for all rows where there is one value, as bytes while they fit, and as numbers beyond."""
+    codes = np.arange(2 * values, dtype=np.uint32) % values
+    column = SegmentCodes("country", tuple(map(str, range(values))), codes)
+    message = column.column()
+    assert message.ByteSize() <= column.wire_bytes
+    cases = ingest_pb2.Cases(
+        scores=[0.5] * codes.size, positives=[True] * codes.size, segments=[message]
+    )
+    rows = case_rows(cases)
+    assert rows is not None
+    assert rows.segments[0].codes.tolist() == codes.tolist()
+    assert rows.segments[0].values == column.values
 
 
 def test_ids_change_places_only_where_that_means_the_same() -> None:

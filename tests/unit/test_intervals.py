@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -327,6 +328,24 @@ def test_comparison_of_precision_recall_areas_has_one_prevalence():
     assert chosen.b.estimate == common.average_precision(prevalence=0.3)
     assert compare(rare, common).prevalence is None
     assert compare(rare, common, metric="prevalence").p_value < 1e-6
+
+
+@pytest.mark.parametrize("misses", [2**30, 2**54, 2**60])
+@pytest.mark.parametrize("positive", [True, False])
+def test_a_common_prevalence_is_one_however_rare_a_class_is(misses, positive):
+    """Where the quotient is rounded to 1, as of 2^54 misses and two negatives, it stays below."""
+    sides = []
+    for _ in range(2):
+        side = Evaluator()
+        side.add_cases(labels=[1, 1, 0, 0], scores=[0.9, 0.4, 0.5, 0.1])
+        (side.add_misses if positive else side.add_negative_misses)(misses)
+        sides.append(side)
+    comparison = compare(*sides, metric="auc_pr")
+    exact = Fraction(misses + 2, misses + 4)
+    expected = exact if positive else 1 - exact
+    assert 0 < comparison.prevalence < 1
+    assert comparison.prevalence == pytest.approx(float(expected))
+    assert comparison.difference == 0
 
 
 def test_comparison_of_prevalences_is_newcombes_method_10():

@@ -41,6 +41,11 @@ def column(key="country", values=("US",), codes=(0,)):
     return pb.SegmentColumn(key=key, values=values, codes=codes)
 
 
+def packed(codes, values=("US",)):
+    data = np.array(codes, dtype="<u2").tobytes()
+    return pb.SegmentColumn(key="country", values=values, codes_u16le=data)
+
+
 def decoded(batch, nbytes=100, settings=DEFAULTS):
     return decode(batch, nbytes, NOW, LIMITS, settings)
 
@@ -176,7 +181,7 @@ BAD = {
             stream="s",
             cases=pb.Cases(segments=[pb.SegmentColumn(key="k", values=["v"], codes=[0])]),
         ),
-        "codes must have one row for each of scores, got 1 rows and 0",
+        "codes must have one row, or one for each of scores, got 1 rows and 0",
         "cases.segments[0].codes",
     ),
     "more scores": (
@@ -323,6 +328,24 @@ def test_no_ids_are_no_rows(kind):
     assert decoded(pb.Batch(stream="s", **{kind: {}})) is None
 
 
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [
+        (column(values=["US", "DE"], codes=[1, 0, 1]), [1, 0, 1]),
+        (packed([1, 0, 1], ["US", "DE"]), [1, 0, 1]),
+        (packed([300] * 3, map(str, range(301))), [300] * 3),
+        (column(values=["US", "DE"], codes=[1]), [1, 1, 1]),
+        (packed([1], ["US", "DE"]), [1, 1, 1]),
+    ],
+)
+def test_codes_are_one_for_each_row_or_one_for_all(given, codes):
+    """As numbers or as bytes."""
+    cases = pb.Cases(scores=[1, 2, 3], positives=[True] * 3, segments=[given])
+    rows = decoded(pb.Batch(stream="s", cases=cases), settings=SETTINGS)
+    assert rows.segments[0].codes.tolist() == codes
+    assert rows.segments[0].codes.dtype == np.uint32
+
+
 OLD = NOW - SETTINGS.retention_us - 1
 BAD_BY_SETTINGS = {
     "undeclared": (
@@ -355,9 +378,47 @@ BAD_BY_SETTINGS = {
         "misses.segments",
     ),
     "few codes": (
-        {"predictions": pb.Predictions(ids=["a", "b"], scores=[1, 1], segments=[column()])},
-        "codes must have one row for each of ids, got 1 rows and 2",
+        {
+            "predictions": pb.Predictions(
+                ids=["a", "b", "c"], scores=[1, 1, 1], segments=[column(codes=[0, 0])]
+            )
+        },
+        "codes must have one row, or one for each of ids, got 2 rows and 3",
         "predictions.segments[0].codes",
+    ),
+    "few packed codes": (
+        {"cases": pb.Cases(scores=[1] * 3, positives=[True] * 3, segments=[packed([0, 0])])},
+        "codes_u16le must have one row, or one for each of scores, got 2 rows and 3",
+        "cases.segments[0].codes_u16le",
+    ),
+    "half a packed code": (
+        {
+            "cases": pb.Cases(
+                scores=[1],
+                positives=[True],
+                segments=[pb.SegmentColumn(key="country", values=["US"], codes_u16le=b"\0")],
+            )
+        },
+        "codes_u16le must have 2 bytes for each code, got 1 bytes",
+        "cases.segments[0].codes_u16le",
+    ),
+    "codes twice": (
+        {
+            "cases": pb.Cases(
+                scores=[1],
+                positives=[True],
+                segments=[
+                    pb.SegmentColumn(key="country", values=["US"], codes=[0], codes_u16le=b"\0\0")
+                ],
+            )
+        },
+        "codes and codes_u16le must not both be given",
+        "cases.segments[0].codes_u16le",
+    ),
+    "high packed code": (
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[packed([513])])},
+        "code must be below 1, the number of values, got 513 at index 0",
+        "cases.segments[0].codes[0]",
     ),
     "high code": (
         {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(codes=[1])])},

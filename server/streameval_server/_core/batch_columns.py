@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from streameval_server._core.rows import EventTimes
 
 _FLOAT64LE = np.dtype("<f8")
+_UINT16LE = np.dtype("<u2")
 
 
 def case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
@@ -214,18 +215,14 @@ def _segments(
     if not columns:
         return ()
     check_distinct([column.key for column in columns], f"{kind}.segments")
-    for place, column in enumerate(columns):
-        if len(column.codes) != size:
-            refuse(
-                Code.INVALID_ARGUMENT,
-                f"codes must have one row for each of {like}, "
-                f"got {len(column.codes)} rows and {size}",
-                f"{kind}.segments[{place}].codes",
-            )
+    given = [
+        _codes(column, size, f"{kind}.segments[{place}]", like=like)
+        for place, column in enumerate(columns)
+    ]
     codes = np.empty((len(columns), size), dtype=np.uint32)
     found = []
-    for column, own in zip(columns, codes, strict=True):
-        own[:] = column.codes
+    for column, own, theirs in zip(columns, codes, given, strict=True):
+        own[:] = theirs
         found.append(SegmentCodes(column.key, tuple(column.values), own))
     largest = codes.max(axis=1, initial=0).tolist()
     for place, (most, each) in enumerate(zip(largest, found, strict=True)):
@@ -238,6 +235,37 @@ def _segments(
                 f"{kind}.segments[{place}].codes[{index}]",
             )
     return tuple(found)
+
+
+def _codes(
+    column: ingest_pb2.SegmentColumn, size: int, path: str, *, like: str
+) -> Sequence[int] | npt.NDArray[np.uint16]:
+    """Return the codes of a column: one for each row, or one for all."""
+    codes: Sequence[int] | npt.NDArray[np.uint16] = column.codes
+    packed, field = column.codes_u16le, "codes"
+    if packed:
+        field = "codes_u16le"
+        if column.codes:
+            refuse(
+                Code.INVALID_ARGUMENT,
+                "codes and codes_u16le must not both be given",
+                f"{path}.codes_u16le",
+            )
+        if len(packed) % 2:
+            refuse(
+                Code.INVALID_ARGUMENT,
+                f"codes_u16le must have 2 bytes for each code, got {len(packed)} bytes",
+                f"{path}.codes_u16le",
+            )
+        codes = np.frombuffer(packed, _UINT16LE)
+    if len(codes) not in ((1, size) if size else (0,)):
+        refuse(
+            Code.INVALID_ARGUMENT,
+            f"{field} must have one row, or one for each of {like}, "
+            f"got {len(codes)} rows and {size}",
+            f"{path}.{field}",
+        )
+    return codes
 
 
 def check_distinct(keys: list[str], path: str) -> None:

@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._certainty.compare import compare
+from streameval._certainty.compare import compare, share_of_positives
 from streameval._certainty.intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._core.errors import Code, RequestError, invalid
@@ -232,9 +232,10 @@ def _spanned(of: Applied) -> str:
 
 def common_prevalence(*windows: Window) -> float:
     """Return the prevalence of all together, undecayed; 1/2 without both classes."""
-    positives = sum(window.num_positive_ref for window in windows)
-    total = positives + sum(window.num_negative_ref for window in windows)
-    return positives / total if 0 < positives < total else 0.5
+    return share_of_positives(
+        sum(window.num_positive_ref for window in windows),
+        sum(window.num_negative_ref for window in windows),
+    )
 
 
 def side_message(window: Window, interval: Interval, found: Comparison) -> types_pb2.Metric:
