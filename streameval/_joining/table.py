@@ -215,7 +215,7 @@ class JoinTable:
         for slot, id_ in zip(slots, ids, strict=True):
             shard = shards[route[hash(id_) & mask]]
             # It may have come again, and stand elsewhere.
-            if shard[id_] == slot:
+            if shard.get(id_) == slot:
                 del shard[id_]
             kept[slot] = None
         self._id_bytes -= _sizes(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,16 +18,22 @@ from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._evaluator import Evaluator
 from streameval_server._core.limits import Limits
-from streameval_server._state import cells
+from streameval_server._core.rows import LabelRows, PredictionRows
+from streameval_server._state import cells, tables
 from streameval_server._state.binning import Columns
 from streameval_server._state.cells import Cells
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.pending import Loose
+from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import DEFAULTS
+from streameval_server._state.stream_state import StreamState
 from streameval_server._state.tally import Tally
 
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
+
+MINUTE = 60_000_000
+NOW = 1_000 * MINUTE
 
 SCORES = st.one_of(
     st.floats(-4, 4, width=16),
@@ -153,7 +160,7 @@ def _then(
     elif what == "release":
         before = ours.memory_bytes
         assert ours.release() == ours.memory_bytes - before
-        assert not ours.is_tallied
+        assert not ours.has_table
     elif what == "due" and ours.is_due:
         ours.frozen().merge()
 
@@ -176,32 +183,106 @@ def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.Monk
     """What is too much waits instead."""
     monkeypatch.setattr("streameval_server._state.tally._MOST_CASES", 5)
     tally = Tally(empty_state(resolution=8, scale=None, max_cells=100))
-    three = [loose([(True, 0.5), (False, 0.25), (False, 0.75)])]
-    assert tally.add(three)
-    assert not tally.add(three)
+    three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
+    layout = tally.layout_for(three)
+    assert layout is not None
+    tally.add(three, layout)
+    assert tally.layout_for(three) is None
 
 
-def test_a_stream_has_few_tables_and_knows_what_they_take() -> None:
-    """However many panes are filled at a time: the one used last stays."""
+def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To find out takes as long as what waits is long: it is tried when there is twice as much."""
+    asked: list[int] = []
+    layout_for = Tally.layout_for
+
+    def noted(tally: Tally, cases: Loose) -> Layout | None:
+        asked.append(len(cases))
+        return layout_for(tally, cases)
+
+    monkeypatch.setattr(Tally, "layout_for", noted)
+    # 0.0 lies a thousand octaves below any other score.
+    ours = Cells(empty_state(resolution=12, scale=None, max_cells=16_384))
+    for _ in range(1_000):
+        ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
+        ours.frozen()
+    assert not ours.has_table
+    assert len(asked) <= 12
+    assert all(after > 2 * before for before, after in itertools.pairwise(asked))
+    before = len(asked)
+    ours.frozen().merge()
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    assert len(asked) == before + 1
+
+
+def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
+    """One row of a pane that is seldom filled is not a view of the columns of all panes."""
+    stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits())
+    ids = [str(number).encode() for number in range(500)]
+    rng = np.random.default_rng(4)
+    times = NOW - rng.integers(0, 9, 500) * MINUTE
+    stream.take(PredictionRows(ids, rng.normal(size=500), 500, 500, times), 2, NOW)
+    stream.take(LabelRows(ids, rng.random(500) < 0.3, 500, 500), 3, NOW)
+    stream.counts.flush()
+    waiting = [change for each in _all_cells(stream.counts) for change in each._pending]
+    assert waiting
+    for change in waiting:
+        assert isinstance(change, Loose)
+        assert change.scores.base is None
+        assert change.labels.base is None
+
+
+def minutes(number: int) -> int:
+    """Return the time of a pane."""
+    return NOW - number * MINUTE
+
+
+@pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
+def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
+    """However many panes are filled in turn, and whoever merges what is due."""
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), lambda: 1)
-    minute = 60_000_000
-    now = 1_000 * minute
-    counts.advance(now)
+    counts.advance(NOW)
     rng = np.random.default_rng(2)
-    for step in range(40):
+    for step in range(60):
         labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(Columns(labels, scores, None, now - step % 6 * minute))
+        counts.add_cases(Columns(labels, scores, None, minutes(step % in_turn)))
         counts.flush()
         for frozen in counts.take_due():
             frozen.merge()
-        tables = [each for each in _all_cells(counts) if each.is_tallied]
+        tables = [each for each in _all_cells(counts) if each.has_table]
         assert 1 <= len(tables) <= 3
         known = counts.store.memory_bytes
         counts.store.measure()
         assert counts.store.memory_bytes == known
-    counts.advance(now + minute)
-    assert not any(each.is_tallied for each in _all_cells(counts))
-    assert counts.store.whole.cells.state().counts.total == 800
+    counts.advance(NOW + MINUTE)
+    whole = counts.store.whole.cells
+    assert [each for each in _all_cells(counts) if each.has_table] in ([], [whole])
+    counts.advance(NOW + 2 * MINUTE)
+    assert not any(each.has_table for each in _all_cells(counts))
+    assert whole.state().counts.total == 1_200
+
+
+def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its table is merged without the lock, and gone the time after."""
+    monkeypatch.setattr(tables, "_IDLE", 10)
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), lambda: 1)
+    counts.advance(NOW)
+    rng = np.random.default_rng(3)
+    due = []
+    for minute in range(6, -1, -1):
+        for _ in range(10):
+            labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
+            counts.add_cases(Columns(labels, scores, None, minutes(minute)))
+            counts.flush()
+            due.append(counts.take_due())
+            for frozen in due[-1]:
+                frozen.merge()
+    have = [each.has_table for each in _all_cells(counts)]
+    assert have[0], "the whole is always used"
+    assert have[-1], "the pane that is filled now"
+    assert sum(have) <= 3
+    assert sum(map(len, due)) >= 4
 
 
 def _all_cells(counts: StreamCounts) -> list[Cells]:

@@ -102,3 +102,19 @@ def test_much_that_is_dropped_leaves_the_dict_later() -> None:
     assert table.state.size < 13_000
     table._check()
     assert table.find(ids[:3]).tolist() == again.tolist()
+
+
+def test_an_id_that_goes_twice_before_it_is_forgotten() -> None:
+    """Ids leave the dict some time after they were dropped, the newest first."""
+    table = JoinTable(0)
+    ids = [b"%d" % number for number in range(20_000)]
+    slots = table.add(ids)
+    table.state[slots] = 1
+    table.drop(slots)
+    again = table.add(ids[:1])
+    table.state[again] = 1
+    table.drop(again)
+    for start in range(0, 30_000, 1_000):
+        table.state[table.add([b"new %d" % (start + each) for each in range(1_000)])] = 1
+    assert len(table) == 30_000
+    assert table.find_one(ids[0]) == -1

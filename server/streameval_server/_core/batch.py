@@ -86,12 +86,12 @@ def decode(
             Code.RESOURCE_EXHAUSTED,
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
-    # Before they are read: no stream can have declared as many.
-    keys = _num_segment_keys(batch)
-    if keys > limits.max_segment_keys:
+    # Before they are read. A stream may have declared more when more were allowed.
+    keys, most = _num_segment_keys(batch), max(limits.max_segment_keys, len(settings.segment_keys))
+    if keys > most:
         refuse(
             Code.INVALID_ARGUMENT,
-            f"batch must have at most {limits.max_segment_keys} segment keys, got {keys}",
+            f"batch must have at most {most} segment keys, got {keys}",
             f"{batch.WhichOneof('rows')}.segments",
         )
     rows = _rows(batch)

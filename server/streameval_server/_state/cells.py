@@ -1,11 +1,11 @@
 """The counts of one slice, or one pane of it: changes wait until they are worth a merge.
 
 Where cells are counted, much that was added is counted in a table (`tally`) until somebody
-asks. Exact counts have none: there changes are due to be merged when they have grown to a
-multiple of the state, so a row costs O(log n) amortised however the rows are cut. To merge
-is to ask for what is frozen, which needs no lock: whoever adds sees to it
-(`StreamCounts.take_due`), and what somebody has asked for is never merged again. What waits
-is bounded by the state.
+asks. Exact counts have none, nor have states for which it would be out of proportion: there
+changes are due to be merged when they have grown to a multiple of the state, so a row costs
+O(log n) amortised however the rows are cut. To merge is to ask for what is frozen, which
+needs no lock: whoever adds sees to it (`StreamCounts.take_due`), and what somebody has asked
+for is never merged again. What waits is bounded by the state.
 
 Additions may be merged in any order and at any time: the resolution that a cap
 on cells leaves depends on the cells that there are, and on nothing else. A
@@ -64,9 +64,8 @@ class Frozen:
     @property
     def evaluator(self) -> Evaluator:
         """The counts as an evaluator, always the same one. Never mutate it."""
-        merge = self._merge
         # Two threads may both merge; both get evaluators of equal counts.
-        if merge is not None:
+        if self._evaluator is None and (merge := self._merge) is not None:
             self._evaluator = Evaluator._of(merge())
             self._merge = None
         assert self._evaluator is not None
@@ -96,7 +95,7 @@ class Cells:
         What they are now.
     """
 
-    __slots__ = ("_frozen", "_is_shared", "_pending", "_state", "_tally", "_waiting")
+    __slots__ = ("_frozen", "_is_shared", "_pending", "_refused", "_state", "_tally", "_waiting")
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -105,6 +104,8 @@ class Cells:
         self._is_shared = False
         self._pending: list[Added] = []
         self._waiting = 0
+        # So much may wait before it is tried again to count it in a table.
+        self._refused = 0
         self._frozen: Frozen | None = None
 
     @property
@@ -118,14 +119,16 @@ class Cells:
         table = 0 if self._tally is None else self._tally.nbytes
         return OVERHEAD_BYTES + _ENTRY_BYTES * self.size + table
 
-    def add(self, change: Added) -> int:
-        """Add cases; return by how much memory grew. O(1), in a table O(cases)."""
+    def add(self, change: Added, *, may_have_table: bool = True) -> int:
+        """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
         self._absorb()
         self._pending.append(change)
         self._waiting += len(change)
-        if self._state.resolution is not None and self._waiting > max(
-            _LEAST, len(self._state.counts) // _FEW
+        if (
+            may_have_table
+            and self._state.resolution is not None
+            and self._waiting > max(_LEAST, len(self._state.counts) // _FEW, self._refused)
         ):
             self._count()
         return self.memory_bytes - before
@@ -133,21 +136,27 @@ class Cells:
     def _count(self) -> None:
         """Count what waits in the table, if one is the thing for it."""
         cases = [each for each in self._pending if isinstance(each, Loose)]
-        tally = self._tally
-        if len(cases) < len(self._pending):
+        tally = self._tally or Tally(self._state)
+        together = Loose.concat(cases) if len(cases) == len(self._pending) else None
+        layout = None if together is None else tally.layout_for(together)
+        if together is None or layout is None:
+            # Not again at once: to find out takes as long as what waits is long.
+            self._refused = 2 * self._waiting
             return
-        if tally is None:
-            tally = Tally(self._state)
-        elif self._is_shared:
+        if self._is_shared:
             tally = tally.copy()
-        if tally.add(cases):
-            self._tally = tally
-            self._is_shared = False
-            self._pending = []
-            self._waiting = 0
+        tally.add(together, layout)
+        self._tally = tally
+        self._is_shared = False
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget what waited: it has been counted."""
+        self._pending = []
+        self._waiting = self._refused = 0
 
     @property
-    def is_tallied(self) -> bool:
+    def has_table(self) -> bool:
         """Whether there is a table. O(1)."""
         return self._tally is not None
 
@@ -165,8 +174,7 @@ class Cells:
             self._state = frozen.evaluator._view()
             self._tally = None
             self._is_shared = False
-            self._pending = []
-            self._waiting = 0
+            self._let_go()
 
     @property
     def is_due(self) -> bool:

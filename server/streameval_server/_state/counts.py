@@ -24,7 +24,8 @@ from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
 from streameval_server._state.slice_table import SliceTable
-from streameval_server._state.store import Store
+from streameval_server._state.store import MOST_OPEN, Store
+from streameval_server._state.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,9 +46,6 @@ _NUMBER_BITS = 32
 
 _LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
 """So many rows are collected before they are counted unasked: more in large streams."""
-
-_MOST_TABLES = 3
-"""So many of a stream's states may be tables at a time: the whole, and panes that are filled."""
 
 _EFFECT_COST = 2
 """An effect is like so many cases, and again for each segment key."""
@@ -87,8 +85,8 @@ class StreamCounts:
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
         self._due: dict[Cells, None] = {}
-        # Those that are tables, the one used last at the end.
-        self._tallied: dict[Cells, None] = {}
+        self._tables = Tables()
+        self._leaving: list[Cells] = []
 
     @property
     def memory_bytes(self) -> int:
@@ -137,7 +135,11 @@ class StreamCounts:
 
     def take_due(self) -> list[Frozen]:
         """Return what should be merged before more is added, once: ask for the evaluators."""
-        due, self._due = self._due, {}
+        # Merged since the last time, so that to let go of them is all that is left.
+        self._release(self._leaving)
+        self._leaving = self._tables.leaving()
+        due = dict.fromkeys([*self._due, *self._leaving])
+        self._due = {}
         return [cells.frozen() for cells in due]
 
     # -- counting
@@ -186,17 +188,27 @@ class StreamCounts:
         starts = np.where(
             times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_GONE)
         )
-        for start, places in rows_by_group(starts):
+        groups = list(rows_by_group(starts))
+        kept = [start for start, _ in groups if start != _GONE]
+        panes = dict(zip(kept, store.panes_at(kept), strict=True))
+        all_at_once = len(kept) > MOST_OPEN
+        if codes is not None and all_at_once:
+            self._add_to_slices(None, ordered(columns, codes, store.bits, store.scale))
+        for start, places in groups:
             some = columns.at(places)
-            pane = None
-            if start == _GONE:
+            pane = panes.get(start)
+            if pane is None:
                 self.beyond_retention += places.size
             else:
-                pane = store.pane(start)
                 self._add((pane.part(WHOLE),), some.loose())
-            if codes is not None:
-                rows = ordered(some, codes[:, places], store.bits, store.scale)
+            if codes is None or (pane is None and all_at_once):
+                continue
+            rows = ordered(some, codes[:, places], store.bits, store.scale)
+            if pane is None or not all_at_once:
                 self._add_to_slices(pane, rows)
+            else:
+                for number, change in slices_of(rows):
+                    self._add((pane.part(number),), change)
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -234,27 +246,17 @@ class StreamCounts:
     def _add(self, parts: Iterable[Part], added: Added) -> None:
         for part in parts:
             cells = part.cells
-            self.store.memory_bytes += cells.add(added)
-            if cells.is_tallied:
-                self._keep_table(cells)
+            may_have_table = self._tables.admits(cells)
+            self.store.memory_bytes += cells.add(added, may_have_table=may_have_table)
+            if cells.has_table:
+                self._tables.note(cells)
             if cells.is_due:
                 self._due[cells] = None
 
-    def _keep_table(self, cells: Cells) -> None:
-        """Note that a table is used; the one that nobody used for longest may have to go."""
-        self._tallied.pop(cells, None)
-        self._tallied[cells] = None
-        if len(self._tallied) > _MOST_TABLES:
-            self._release(next(iter(self._tallied)))
-
-    def _release(self, cells: Cells) -> None:
-        del self._tallied[cells]
-        self.store.memory_bytes += cells.release()
-
-    def _release_all(self) -> None:
-        """Do without tables: the states may be others soon, or nobody may add to them again."""
-        for cells in list(self._tallied):
-            self._release(cells)
+    def _release(self, cells: Iterable[Cells]) -> None:
+        """Let cells do without a table."""
+        for each in cells:
+            self.store.memory_bytes += each.release()
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -263,20 +265,26 @@ class StreamCounts:
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_GONE))
         found, places = np.unique(starts, return_inverse=True)
-        panes = [None if start == _GONE else store.pane(start) for start in found.tolist()]
+        kept_panes = store.panes_at([start for start in found.tolist() if start != _GONE])
+        all_at_once = len(kept_panes) > MOST_OPEN
+        # What is in none comes first.
+        panes = [*([None] * (found.size - len(kept_panes))), *kept_panes]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
             self._take((store.whole,), change, delays)
         for numbers, rows in _numbered(effects):
             some, at = (effects, places) if rows is None else (effects[rows], places[rows])
+            if all_at_once and numbers[0] != WHOLE:
+                for number, change, delays in self._changes(some, numbers):
+                    self._take(store.parts(None, number), change, delays)
             groups = at.astype(np.int64) << _NUMBER_BITS | numbers
             for group, change, delays in self._changes(some, groups):
                 content = panes[group >> _NUMBER_BITS]
                 number = group & ((1 << _NUMBER_BITS) - 1)
-                if number != WHOLE:
+                if number != WHOLE and not all_at_once:
                     parts = store.parts(content, number)
                 elif content is not None:
-                    parts = [content.part(WHOLE)]
+                    parts = [content.part(number)]
                 else:
                     continue
                 self._take(parts, change, delays)
@@ -289,7 +297,8 @@ class StreamCounts:
     def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Count what happened to one group."""
         store = self.store
-        added = None if change.added is None else Loose(*change.added)
+        # Copies: a view would keep the columns of all groups in memory while it waits.
+        added = None if change.added is None else Loose(*change.added).own()
         removed = None if change.removed is None else Loose(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
@@ -316,7 +325,7 @@ class StreamCounts:
     def advance(self, now_us: int) -> None:
         """Let panes coarsen and go. O(panes that change)."""
         self.flush()
-        self._release_all()
+        self._release(self._tables.take(but=self.store.whole.cells))
         if self.store.advance(now_us):
             self._frozen = None
 
@@ -324,7 +333,7 @@ class StreamCounts:
         """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
         # What was collected has the keys and the panes of before.
         self.flush()
-        self._release_all()
+        self._release(self._tables.take(but=self.store.whole.cells))
         if self.store.keep(settings):
             self._frozen = None
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
+
 from streameval._counts.layout import Span, cell_keys
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
@@ -56,8 +58,31 @@ class Loose:
     counts: IntArray | None
     _keys: dict[Scale, tuple[IntArray, Span]] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def concat(cls, parts: Sequence[Loose]) -> Loose:
+        """Join cases, at least one part; the same object where it is one. O(n)."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = None
+        if any(part.counts is not None for part in parts):
+            counts = np.concatenate([part.multiplicities() for part in parts])
+        return cls(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            counts,
+        )
+
+    def own(self) -> Loose:
+        """Return the same in memory of its own: a view keeps all that it is a part of. O(n)."""
+        counts = None if self.counts is None else self.counts.copy()
+        return Loose(self.labels.copy(), self.scores.copy(), counts)
+
     def __len__(self) -> int:
         return self.scores.size
+
+    def multiplicities(self) -> IntArray:
+        """Return how many cases each row stands for. O(n)."""
+        return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
 
     @property
     def positives(self) -> Scores:

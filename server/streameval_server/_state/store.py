@@ -23,12 +23,13 @@ from streameval_server._state.segments import WHOLE, key_of
 from streameval_server._state.views import FrozenStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval_server._core.limits import Limits
     from streameval_server._state.stream_settings import StreamSettings
 
-_MOST_OPEN = 2
+MOST_OPEN = 2
+"""So many panes of a stream are open at a time."""
 
 
 class Store:
@@ -94,15 +95,32 @@ class Store:
 
     def pane(self, start_us: int) -> PaneContent:
         """Return the pane that starts there, to change it."""
-        content = self.panes.get(start_us)
-        if content is None:
-            content = self.panes.at(start_us)
-            content.is_open = True
-            self._open.append(content)
-            if len(self._open) > _MOST_OPEN:
-                self._close(self._open.pop(0))
-        content.touch()
-        return content
+        return self.panes_at([start_us])[0]
+
+    def panes_at(self, starts_us: Sequence[int]) -> list[PaneContent]:
+        """Return the panes that start there, to change them.
+
+        Where there are many all are closed, so that what a slice has in each is not merged
+        into its all-time counts pane by pane: count that there for all of them at once.
+        """
+        if len(starts_us) > MOST_OPEN:
+            self.settle()
+        found = []
+        for start_us in starts_us:
+            content = self.panes.get(start_us)
+            if content is None:
+                content = self.panes.at(start_us)
+                if len(starts_us) <= MOST_OPEN:
+                    self._opened(content)
+            content.touch()
+            found.append(content)
+        return found
+
+    def _opened(self, content: PaneContent) -> None:
+        content.is_open = True
+        self._open.append(content)
+        if len(self._open) > MOST_OPEN:
+            self._close(self._open.pop(0))
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
         """Return what has to change when a slice does: in a pane, or in all time alone."""
@@ -129,7 +147,10 @@ class Store:
         content.is_open = False
         for number, part in content.parts.items():
             if number != WHOLE:
+                before = part.cells.memory_bytes
                 self.memory_bytes += self._settled(number).merge([part])
+                # To be read it was merged.
+                self.memory_bytes += part.cells.memory_bytes - before
 
     # -- time
 

@@ -4,7 +4,8 @@ The table covers the cells of the state and of what came, and grows with them; w
 be out of proportion it is refused. To have the state again is a pass over the table, when
 somebody asks.
 
-Cost: 4 to 8 ns a case. Memory: 8 B a place, of which there are about two for each cell.
+Cost: 4 to 8 ns a case. Memory: 8 B a place; where few cells lie far apart there may be 2^17
+of these, else about two for each cell.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.scatter import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from streameval._counts.resolution import Scale
@@ -64,28 +63,26 @@ class Tally:
         """Return the same, to be changed apart. O(width)."""
         return deepcopy(self)
 
-    def add(self, cases: Sequence[Loose]) -> bool:
-        """Add cases; or say no, and change nothing, where a table is not the thing. O(cases)."""
+    def layout_for(self, cases: Loose) -> Layout | None:
+        """Return what the table must cover to add cases; None where it is not the thing. O(n)."""
         bits, scale = self._layout.bits, self._layout.scale
-        num_cases = sum(map(len, cases))
-        if bits < 1 or self._num_cases + num_cases > _MOST_CASES:
-            return False
-        if any(each.counts is not None for each in cases):
-            return False
-        span = reduce(Span.union, (each.keys(scale)[1] for each in cases), self._span)
-        layout = Layout.of(span, bits, scale)
+        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MOST_CASES:
+            return None
+        layout = Layout.of(self._span.union(cases.keys(scale)[1]), bits, scale)
+        if layout != self._layout and layout.is_sparse(self._num_cells + len(cases)):
+            return None
+        return layout
+
+    def add(self, cases: Loose, layout: Layout) -> None:
+        """Add cases to the table, which is to be as `layout_for` said. O(cases)."""
+        keys, span = cases.keys(layout.scale)
         if layout != self._layout:
-            if layout.is_sparse(self._num_cells + num_cases):
-                return False
             self._widen(layout)
-        self._span = span
-        self._num_cases += num_cases
-        sums = self._sums.reshape(-1)
-        for each in cases:
-            places = layout.places(each.keys(scale)[0])
-            places += np.multiply(each.labels, layout.width, dtype=np.int64)
-            np.add.at(sums, places, np.int32(1))
-        return True
+        self._span = self._span.union(span)
+        self._num_cases += len(cases)
+        places = layout.places(keys)
+        places += np.multiply(cases.labels, layout.width, dtype=np.int64)
+        np.add.at(self._sums.reshape(-1), places, np.int32(1))
 
     def _widen(self, layout: Layout) -> None:
         sums = np.zeros((2, layout.width), dtype=np.int32)
