@@ -231,6 +231,12 @@ def test_limits_of_merges():
     data = encoded(pb.PaneState(evaluator=SMALL.to_bytes()))
     core = open_core(MemoryStorage(), Limits(max_merge_bytes=10))
     assert refused(core, data).code == Code.RESOURCE_EXHAUSTED
+    core = open_core(MemoryStorage(), Limits(max_merge_states=2))
+    state = pb.PaneState(evaluator=SMALL.to_bytes())
+    many = refused(core, encoded(state, state, state))
+    merged(core, encoded(state, state))
+    assert many.code == Code.RESOURCE_EXHAUSTED
+    assert many.message.startswith("a merge must have at most 2 states, got 3: merge in parts")
     core = open_core(MemoryStorage(), Limits(max_merge_sources=1))
     merged(core, data)
     with pytest.raises(RequestError, match="1 sources merged into stream s, and no more may"):

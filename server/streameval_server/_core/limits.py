@@ -37,6 +37,8 @@ class Limits:
         streams together keep more ids than this.
     max_merge_bytes : int
         A merge larger than this is refused.
+    max_merge_states : int
+        A merge of more states than this is refused: each takes its time, however small.
     max_merge_sources : int
         How many sources may merge into one stream.
     max_import_bytes : int
@@ -88,6 +90,7 @@ class Limits:
     max_segment_values: int = 100
     max_pending_total: int = 20_000_000
     max_merge_bytes: int = 64 * MIB
+    max_merge_states: int = 16_384
     max_merge_sources: int = 1_000
     max_import_bytes: int = 256 * MIB
     max_inflight_bytes: int = 8 * MIB

@@ -87,15 +87,8 @@ class MergeInbox:
         if not 0 < header.epoch <= MAX_UINT:
             raise _invalid("header.epoch", f"epoch must be from 1 to 2**63 - 1, got {header.epoch}")
         if header.total_bytes > limits.max_merge_bytes:
-            message = (
-                f"a merge must be at most {limits.max_merge_bytes} bytes, "
-                f"got {header.total_bytes}: merge in parts, each with an epoch of its own"
-            )
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                message,
-                reason="MERGE_TOO_LARGE",
-                violations=(("header.total_bytes", message),),
+            raise _too_large(
+                "header.total_bytes", "bytes", limits.max_merge_bytes, header.total_bytes
             )
 
     def is_duplicate(self, catalog: Catalog) -> bool:
@@ -132,7 +125,7 @@ class MergeInbox:
         data = self._pieces.whole()
         if zlib.crc32(data) != header.crc32:
             raise _invalid("header.crc32", "the pieces are not what was sent: their CRC-32 differs")
-        rows = _read(header, data)
+        rows = _read(header, data, self._limits.max_merge_states)
         for place, state in enumerate(rows.states):
             self._check_state(state, f"states[{place}]", now_us, settings)
         encoded = header.SerializeToString()
@@ -177,11 +170,13 @@ def stored_merge(payload: bytes) -> MergeRows:
         raise CorruptLogError(f"not a merge that this version accepts: {error}") from error
 
 
-def _read(header: ingest_pb2.MergeHeader, data: bytes) -> MergeRows:
+def _read(header: ingest_pb2.MergeHeader, data: bytes, most_states: int | None = None) -> MergeRows:
     try:
         message = ingest_pb2.MergeStates.FromString(data)
     except DecodeError:
         raise _invalid("data", "the pieces are not an encoded MergeStates") from None
+    if most_states is not None and len(message.states) > most_states:
+        raise _too_large("states", "states", most_states, len(message.states))
     states = []
     for place, each in enumerate(message.states):
         try:
@@ -192,6 +187,19 @@ def _read(header: ingest_pb2.MergeHeader, data: bytes) -> MergeRows:
         states.append(MergedState(each.event_time_us, segments, evaluator))
     total = sum(each.evaluator._view().total for each in states)
     return MergeRows(header.source, header.epoch, states, 1 + len(data) // _BYTES_PER_ROW, total)
+
+
+def _too_large(field: str, what: str, most: int, got: int) -> RequestError:
+    message = (
+        f"a merge must have at most {most} {what}, got {got}: "
+        "merge in parts, each with an epoch of its own"
+    )
+    return RequestError(
+        Code.RESOURCE_EXHAUSTED,
+        message,
+        reason="MERGE_TOO_LARGE",
+        violations=((field, message),),
+    )
 
 
 def _invalid(field: str, message: str, reason: str = "INVALID_MERGE") -> RequestError:
