@@ -223,7 +223,9 @@ class CoverageCell:
             self.first = first
         before, after = max(0, self.first - first), max(0, end - self.first - width)
         if before or after:
-            self.bands = np.pad(self.bands, ((0, 0), (before, after)))
+            wider = np.zeros((len(self.bands), before + width + after), dtype=self.bands.dtype)
+            wider[:, before : before + width] = self.bands
+            self.bands = wider
             self.first -= before
 
     def holds(self) -> bool:
