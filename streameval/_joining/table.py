@@ -49,6 +49,8 @@ _FORGOTTEN_FOR_EACH = 4
 _EMPTY_BYTES = sys.getsizeof(b"")
 _ROUNDS_UP = 16
 """The allocator hands out so many bytes at a time."""
+_BUCKET_BYTES = 160
+"""What a bucket takes beside its array: itself, its number, its place in the index; measured."""
 
 
 def _route() -> bytes:
@@ -74,6 +76,10 @@ class _Bucket:
         slots = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
         distinct: SlotArray = slots[np.diff(slots, prepend=-1) != 0]
         return distinct
+
+    @property
+    def memory_bytes(self) -> int:
+        return _BUCKET_BYTES + sys.getsizeof(self.slots)
 
 
 class JoinTable:
@@ -103,6 +109,8 @@ class JoinTable:
         # Slots that were dropped, and whose ids are still in the dict.
         self._dropped = array("i")
         self._buckets: SortedDict[int, _Bucket] = SortedDict()
+        # What they take, kept up by whatever changes one: there may be as many as ids.
+        self._bucket_bytes = 0
         # How many slots have left the buckets that still list them, at most.
         self._left = 0
         self._left_before_sweep = 0
@@ -118,7 +126,7 @@ class JoinTable:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes, to within a few percent. O(buckets)."""
+        """Memory that it takes, to within a few percent. O(1)."""
         int_bytes = 32
         columns = (self.state, self.score, self.event_us, self.due, self.codes)
         return (
@@ -128,7 +136,7 @@ class JoinTable:
             + sys.getsizeof(self._free)
             + self._id_bytes
             + int_bytes * (len(self) + len(self._dropped))
-            + sum(sys.getsizeof(each.slots) for each in self._buckets.values())
+            + self._bucket_bytes
         )
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
@@ -186,7 +194,10 @@ class JoinTable:
         if self.due[slot] != _UNLISTED:
             self._left += 1
         self.due[slot] = due
-        self._bucket(due).slots.append(slot)
+        bucket = self._bucket(due)
+        self._bucket_bytes -= bucket.memory_bytes
+        bucket.slots.append(slot)
+        self._bucket_bytes += bucket.memory_bytes
         if self._left > len(self) + _FIRST_CAPACITY:
             self._sweep(_SWEPT_FOR_EACH)
 
@@ -227,7 +238,7 @@ class JoinTable:
         Each slot comes once, ascending. The caller drops them.
         """
         while self._buckets and self._buckets.peekitem(0)[0] < before:
-            due, bucket = self._buckets.popitem(0)
+            due, bucket = self._pop_bucket()
             slots = bucket.distinct()
             slots = slots[self.due[slots] == due]
             self.due[slots] = _UNLISTED
@@ -257,16 +268,27 @@ class JoinTable:
         for due, bucket in self._buckets.items():
             twin = other._buckets[due] = _Bucket()
             twin.slots = bucket.slots[:]
+            other._bucket_bytes += twin.memory_bytes
         return other
 
     def _bucket(self, due: int) -> _Bucket:
         bucket = self._buckets.get(due)
         if bucket is None:
             bucket = self._buckets[due] = _Bucket()
+            self._bucket_bytes += bucket.memory_bytes
         return bucket
 
+    def _pop_bucket(self, at: int = 0) -> tuple[int, _Bucket]:
+        """Take the bucket out that stands at a place in their order. O(log buckets)."""
+        due, bucket = self._buckets.popitem(at)
+        self._bucket_bytes -= bucket.memory_bytes
+        return due, bucket
+
     def _list(self, due: int, slots: npt.NDArray[np.intc]) -> None:
-        self._bucket(due).slots.frombytes(slots.tobytes())
+        bucket = self._bucket(due)
+        self._bucket_bytes -= bucket.memory_bytes
+        bucket.slots.frombytes(slots.tobytes())
+        self._bucket_bytes += bucket.memory_bytes
 
     def _leave(self, slots: SlotArray) -> None:
         """Note that slots leave their buckets; sweep some when most entries are such."""
@@ -289,9 +311,11 @@ class JoinTable:
             slots = bucket.distinct()
             slots = slots[self.due[slots] == due]
             if slots.size:
+                self._bucket_bytes -= bucket.memory_bytes
                 bucket.slots = array("i", slots.astype(np.intc).tobytes())
+                self._bucket_bytes += bucket.memory_bytes
             else:
-                del self._buckets[due]
+                self._pop_bucket(at)
             self._swept_to = due + 1
 
     def _take_slots(self, count: int) -> SlotArray:
@@ -334,6 +358,8 @@ class JoinTable:
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:
             assert slot in listed[int(self.due[slot])], (slot, self.due[slot])
+        bucket_bytes = sum(bucket.memory_bytes for bucket in self._buckets.values())
+        assert self._bucket_bytes == bucket_bytes, (self._bucket_bytes, bucket_bytes)
         entries = sum(len(bucket.slots) for bucket in self._buckets.values())
         assert entries <= len(used) + self._left, (entries, len(used), self._left)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 
 from streameval._joining.joiner import Joiner
@@ -118,3 +120,17 @@ def test_an_id_that_goes_twice_before_it_is_forgotten() -> None:
         table.state[table.add([b"new %d" % (start + each) for each in range(1_000)])] = 1
     assert len(table) == 30_000
     assert table.find_one(ids[0]) == -1
+
+
+def test_what_buckets_take_is_known_without_going_round_them() -> None:
+    """After every batch somebody asks, and there may be as many buckets as ids."""
+    table = JoinTable(keys=1)
+    slots = table.add([b"%d" % number for number in range(5_000)])
+    table.state[slots] = 1
+    empty = table.memory_bytes
+    table.schedule(slots, np.arange(5_000, dtype=np.uint32))
+    table._check()
+    grown = table.memory_bytes - empty
+    assert 200 * 5_000 < grown < 300 * 5_000, "a bucket of one slot takes 240 B"
+    with patch.object(table, "_buckets", None):
+        assert table.memory_bytes == empty + grown

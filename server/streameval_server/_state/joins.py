@@ -91,7 +91,7 @@ class TrackedTable(JoinTable):
             return
         left = self.budget
         while left and self._buckets and self._buckets.peekitem(0)[0] < before:
-            due, bucket = self._buckets.popitem(0)
+            due, bucket = self._pop_bucket()
             slots = bucket.distinct()
             slots = slots[self.due[slots] == due]
             if slots.size > left:
@@ -126,6 +126,7 @@ class TrackedTable(JoinTable):
         slots = self.used()
         due_us = (self.due[slots].astype(np.int64) + 1) * old_us - 1
         self._buckets.clear()
+        self._bucket_bytes = 0
         self.due[slots] = _UNLISTED
         self.schedule(slots, np.clip(due_us // new_us, 0, LAST_BUCKET).astype(np.uint32))
 
@@ -168,7 +169,7 @@ class Joins:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the ids take. O(buckets)."""
+        """Memory that the ids take. O(1)."""
         return self.table.memory_bytes
 
     @property
