@@ -157,7 +157,7 @@ class Joiner:
         oldest = self.table.oldest_bucket()
         if oldest is None or oldest >= due:
             return NO_EFFECTS
-        return Effects.concat([self._expire(slots) for slots in self.table.pop_due(due)])
+        return self._expire(self.table.pop_due(due))
 
     def one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[Happened]:
         """Do one operation now, and return its effects; `advance` before and `settle` after it."""
@@ -318,17 +318,12 @@ class Joiner:
         return effects
 
     def _make_room(self) -> Effects:
-        """Let what is due first go early, while there are too many ids."""
-        parts = []
-        while len(self.table) > self.settings.max_pending:
-            oldest = self.table.oldest_bucket()
-            assert oldest is not None, "ids are kept that never fall due"
-            for slots in self.table.pop_due(oldest + 1):
-                pending = int((self.table.state[slots] == PENDING).sum())
-                self.tally[_EXPIRED_EARLY] += pending
-                self.tally[_FORGOTTEN_EARLY] += slots.size - pending
-                parts.append(self._expire(slots))
-        return Effects.concat(parts)
+        """Let what is due first go early, in whole buckets, until there are not too many ids."""
+        slots = self.table.pop_due(LAST_BUCKET + 1, len(self.table) - self.settings.max_pending)
+        pending = int((self.table.state[slots] == PENDING).sum())
+        self.tally[_EXPIRED_EARLY] += pending
+        self.tally[_FORGOTTEN_EARLY] += slots.size - pending
+        return self._expire(slots)
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""

@@ -17,20 +17,21 @@ import sys
 from array import array
 from collections import Counter
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from sortedcontainers import SortedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streameval._counts.groups import FloatArray, IntArray
     from streameval._time.effects import CodeArray, KindArray
 
 SlotArray = npt.NDArray[np.int64]
 BucketArray = npt.NDArray[np.uint32]
+IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
 FREE = 255
 """The state of a slot that no id uses; other states are the joiner's."""
@@ -39,6 +40,7 @@ LAST_BUCKET = 2**32 - 2
 """What falls due later than this falls due then."""
 
 _UNLISTED = LAST_BUCKET + 1
+_SLOT_BITS = 32
 _FIRST_CAPACITY = 1024
 _SHARDS = 64
 _SWEPT_FOR_EACH = 8
@@ -73,9 +75,7 @@ class _Bucket:
         self.slots = array("i")
 
     def distinct(self) -> SlotArray:
-        slots = np.sort(np.frombuffer(self.slots, dtype=np.intc)).astype(np.int64)
-        distinct: SlotArray = slots[np.diff(slots, prepend=-1) != 0]
-        return distinct
+        return _once(np.sort(np.frombuffer(self.slots, dtype=np.intc))).astype(np.int64)
 
     @property
     def memory_bytes(self) -> int:
@@ -232,17 +232,49 @@ class JoinTable:
         self._id_bytes -= _sizes(ids)
         self._free.extend(slots)
 
-    def pop_due(self, before: int) -> Iterator[SlotArray]:
-        """Take what falls due in buckets below `before`, bucket by bucket, oldest first.
+    def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
+        """Take what falls due in buckets below `before`: the oldest first, ascending in each.
 
-        Each slot comes once, ascending. The caller drops them.
+        Whole buckets, until there are `most` slots or more. Each slot comes once; the
+        caller drops them. O(n log n), in a few calls of numpy for all buckets together.
         """
-        while self._buckets and self._buckets.peekitem(0)[0] < before:
-            due, bucket = self._pop_bucket()
-            slots = bucket.distinct()
-            slots = slots[self.due[slots] == due]
-            self.due[slots] = _UNLISTED
-            yield slots
+        parts = [np.empty(0, dtype=np.int64)]
+        while most > 0 and self._buckets and self._buckets.peekitem(0)[0] < before:
+            parts.append(self._pop_listed(before, most))
+            most -= parts[-1].size
+        return np.concatenate(parts)
+
+    def _pop_listed(self, before: int, most: int) -> SlotArray:
+        """Take buckets until they list `most` slots; return those of them that are due.
+
+        That is never a bucket too many: no more slots are due than are listed.
+        """
+        listed, dues, sizes = array("i"), array("q"), array("q")
+        while len(listed) < most and self._buckets:
+            due = self._buckets.peekitem(0)[0]
+            if due >= before:
+                break
+            slots = self._take_listed(most - len(listed))
+            listed.extend(slots)
+            dues.append(due)
+            sizes.append(len(slots))
+        at = np.array(listed, dtype=np.int64)
+        if len(dues) == len(listed) == 1:
+            # As where ids come one by one: a tenth of the time.
+            popped = at if self.due[listed[0]] == dues[0] else at[:0]
+            self.due[popped] = _UNLISTED
+            return popped
+        counts = np.array(sizes, dtype=np.int64)
+        still_there = self.due[at] == np.repeat(np.array(dues, dtype=np.int64), counts)
+        # The place of its bucket and the slot in one number: sorted in one go.
+        keys = np.repeat(np.arange(len(dues)) << _SLOT_BITS, counts) | at
+        popped = _once(np.sort(keys[still_there])) & ((1 << _SLOT_BITS) - 1)
+        self.due[popped] = _UNLISTED
+        return popped
+
+    def _take_listed(self, _most: int) -> array[int]:
+        """Take the first bucket; return what it lists, be it more than `most`."""
+        return self._pop_bucket()[1].slots
 
     def oldest_bucket(self) -> int | None:
         """Return the first bucket in which something falls due, or may. O(1)."""
@@ -362,6 +394,13 @@ class JoinTable:
         assert self._bucket_bytes == bucket_bytes, (self._bucket_bytes, bucket_bytes)
         entries = sum(len(bucket.slots) for bucket in self._buckets.values())
         assert entries <= len(used) + self._left, (entries, len(used), self._left)
+
+
+def _once(ordered: IntegerArray) -> IntegerArray:
+    """Return each of numbers that are in order once. O(n)."""
+    first = np.ones(ordered.size, dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 def _sizes(ids: Sequence[bytes]) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import JoinSettings
 from streameval._joining.table import JoinTable
+from streameval._time.effects import Effect
 
 DAY_US = 86_400_000_000
 
@@ -58,10 +59,11 @@ def test_seeded_actors() -> None:
         table.drop(table.find(gone))
         for id_ in gone:
             del dues[id_]
-        for slots in table.pop_due(step):
-            late = table.ids(slots)
-            assert all(dues.pop(id_) < step for id_ in late)
-            table.drop(slots)
+        slots = table.pop_due(step)
+        late = [dues.pop(id_) for id_ in table.ids(slots)]
+        assert late == sorted(late)
+        assert all(due < step for due in late)
+        table.drop(slots)
         if step % 10 == 0:
             table = table.copy()
             table._check()
@@ -79,7 +81,7 @@ def test_much_that_is_dropped_leaves_the_dict_later() -> None:
     slots = table.add(ids)
     table.state[slots] = 1
     table.schedule(slots, np.full(slots.size, 7, dtype=np.uint32))
-    (due,) = table.pop_due(8)
+    due = table.pop_due(8)
     table.drop(due)
     assert len(table) == 0
     assert len(table._dropped) > 5_000
@@ -134,3 +136,41 @@ def test_what_buckets_take_is_known_without_going_round_them() -> None:
     assert 200 * 5_000 < grown < 300 * 5_000, "a bucket of one slot takes 240 B"
     with patch.object(table, "_buckets", None):
         assert table.memory_bytes == empty + grown
+
+
+def test_many_buckets_that_are_due_are_taken_at_once() -> None:
+    """Predictions that are overdue when they come, or too many, may have a bucket each."""
+    rows = 5_000
+    ids = [b"%d" % number for number in range(rows)]
+    event_us = 10**15 + np.random.default_rng(6).permutation(rows) * 1_000_000
+    for now_us, most, left in ((10**16, 10**6, 0), (10**15, 10, 10)):
+        joiner = Joiner(JoinSettings(60_000_000, relabel_ttl_us=1_000_000, max_pending=most))
+        with (
+            patch.object(joiner.table, "drop", wraps=joiner.table.drop) as drop,
+            patch.object(joiner.table, "_pop_listed", wraps=joiner.table._pop_listed) as pop,
+        ):
+            effects = joiner.predict(ids, scores=np.zeros(rows), event_us=event_us, now_us=now_us)
+        assert drop.call_count + pop.call_count < 10
+        gone = effects.event_us[effects.kinds == Effect.EXPIRED]
+        assert gone.tolist() == sorted(event_us)[: rows - left], "the oldest first"
+        assert len(joiner) == left
+        assert joiner.counts.expired_early == (rows - left if left else 0)
+        joiner._check()
+
+
+def test_whole_buckets_are_taken_until_there_are_so_many() -> None:
+    """No bucket more than needed, though a part of what buckets list has left them."""
+    table = JoinTable(keys=1)
+    slots = table.add([b"%d" % number for number in range(300)])
+    table.state[slots] = 1
+    due = np.arange(300, dtype=np.uint32) // 3
+    table.schedule(slots, due)
+    table.schedule(slots[::3], np.full(100, 1_000, dtype=np.uint32))
+    popped = table.pop_due(10**6, most=5)
+    assert table.ids(popped) == [b"1", b"2", b"4", b"5", b"7", b"8"]
+    table.drop(popped)
+    table._check()
+    assert table.oldest_bucket() == 3
+    assert table.pop_due(3).size == 0
+    assert table.pop_due(10**6).size == 294
+    assert table.oldest_bucket() is None

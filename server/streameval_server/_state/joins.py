@@ -11,6 +11,8 @@ Cost: as the library's joiner, and 2 B an id; a segment costs O(ids that changed
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,7 @@ from streameval._joining.table import _UNLISTED, FREE, LAST_BUCKET, JoinTable
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -84,22 +86,20 @@ class TrackedTable(JoinTable):
         self._kept[slots] = self._touched[slots] = False
         super().drop(slots)
 
-    def pop_due(self, before: int) -> Iterator[SlotArray]:
-        """As the table's, but no more than `budget` ids."""
-        if self.budget is None:
-            yield from super().pop_due(before)
-            return
-        left = self.budget
-        while left and self._buckets and self._buckets.peekitem(0)[0] < before:
-            due, bucket = self._pop_bucket()
-            slots = bucket.distinct()
-            slots = slots[self.due[slots] == due]
-            if slots.size > left:
-                self._list(due, slots[left:].astype(np.intc))
-                slots = slots[:left]
-            self.due[slots] = _UNLISTED
-            left -= slots.size
-            yield slots
+    def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
+        """As the table's, but no more than `budget` ids: the last bucket may be cut."""
+        return super().pop_due(before, most if self.budget is None else self.budget)
+
+    def _take_listed(self, most: int) -> array[int]:
+        due, bucket = self._buckets.peekitem(0)
+        if self.budget is None or len(bucket.slots) <= most:
+            return super()._take_listed(most)
+        slots = bucket.distinct()
+        slots = slots[self.due[slots] == due].astype(np.intc)
+        self._pop_bucket()
+        if slots.size > most:
+            self._list(due, slots[most:])
+        return array("i", slots[:most].tobytes())
 
     def changed(self) -> SlotArray:
         """Return the slots that came or changed since `keep`. O(capacity)."""
