@@ -67,12 +67,17 @@ _ROUTE = _route()
 
 
 class _Bucket:
-    """Slots that fall due together, and some that no longer do."""
+    """Slots that fall due together, and some that no longer do.
 
-    __slots__ = ("slots",)
+    While there are `descending` of them, they are in that order, each once: what
+    is left of a bucket that was cut.
+    """
+
+    __slots__ = ("descending", "slots")
 
     def __init__(self) -> None:
         self.slots = array("i")
+        self.descending = 0
 
     def distinct(self) -> SlotArray:
         return _once(np.sort(np.frombuffer(self.slots, dtype=np.intc))).astype(np.int64)
@@ -322,6 +327,12 @@ class JoinTable:
         bucket.slots.frombytes(slots.tobytes())
         self._bucket_bytes += bucket.memory_bytes
 
+    def _relist(self, bucket: _Bucket, slots: SlotArray) -> None:
+        self._bucket_bytes -= bucket.memory_bytes
+        bucket.slots = array("i", slots.astype(np.intc).tobytes())
+        bucket.descending = 0
+        self._bucket_bytes += bucket.memory_bytes
+
     def _leave(self, slots: SlotArray) -> None:
         """Note that slots leave their buckets; sweep some when most entries are such."""
         self._left += int(np.count_nonzero(self.due[slots] != _UNLISTED))
@@ -343,9 +354,7 @@ class JoinTable:
             slots = bucket.distinct()
             slots = slots[self.due[slots] == due]
             if slots.size:
-                self._bucket_bytes -= bucket.memory_bytes
-                bucket.slots = array("i", slots.astype(np.intc).tobytes())
-                self._bucket_bytes += bucket.memory_bytes
+                self._relist(bucket, slots)
             else:
                 self._pop_bucket(at)
             self._swept_to = due + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from ddsketch import DDSketch
@@ -11,12 +13,13 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._errors import CorruptStateError
+from streameval._joining.table import _Bucket
 from streameval._time.effects import Effect, Effects
 from streameval_server._core.rows import SegmentCodes
 from streameval_server._state.cells import Cells
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.joins import FRAME, Joins, load_segment
+from streameval_server._state.joins import FRAME, Joins, TrackedTable, load_segment
 from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, Segments, codes_of
 from streameval_server._state.stream_settings import HOUR_US, SECOND_US, StreamSettings
@@ -300,6 +303,53 @@ def test_expiry_takes_no_more_than_its_budget():
         joins.table._check()
     assert sizes == [30, 30, 30, 10]
     assert len(joins) == 0
+
+
+def test_a_bucket_that_is_cut_is_sorted_once():
+    """However many steps its ids take to expire."""
+    joins = Joins(SETTINGS)
+    predict(joins, [b"%d" % n for n in range(1_000)])
+    due = joins.due_us
+    with patch.object(_Bucket, "distinct", autospec=True, side_effect=_Bucket.distinct) as distinct:
+        sizes = [len(joins.expire(due, 7)) for _ in range(143)]
+    assert sizes == [7] * 142 + [6]
+    assert distinct.call_count == 1
+    assert len(joins) == 0
+    assert joins.due_us is None
+
+
+def test_a_bucket_that_is_cut_may_change():
+    """Slots leave what is left of it, come back, are used again, are swept: each is due once."""
+    rng = np.random.default_rng(8)
+    table = TrackedTable()
+    dues, number = {}, 0
+    for step in range(600):
+        ids = [b"%d" % n for n in range(number, number + int(rng.integers(0, 40)))]
+        number += len(ids)
+        slots = table.add(ids)
+        table.state[slots] = 1
+        due = rng.integers(5, 9, len(ids)).astype(np.uint32)
+        table.schedule(slots, due)
+        dues |= dict(zip(ids, due.tolist(), strict=True))
+        there = sorted(dues)
+        moved = [there[at] for at in rng.integers(0, len(there), 6)] if there and step % 3 else []
+        for id_ in moved:
+            dues[id_] = int(rng.integers(5, 9))
+            table.schedule_one(table.find_one(id_), dues[id_])
+        gone = {there[at] for at in rng.integers(0, len(there), 6)} if there and step % 4 else set()
+        table.drop(table.find(sorted(gone)))
+        for id_ in gone:
+            del dues[id_]
+        table.budget = int(rng.choice([1, 5, 30]))
+        before = int(rng.integers(5, 10))
+        popped = table.pop_due(before)
+        expected = sorted(due for due in dues.values() if due < before)[: table.budget]
+        assert [dues.pop(id_) for id_ in table.ids(popped)] == expected
+        table.drop(popped)
+        table._check()
+        assert len(table) == len(dues)
+    table.budget = None
+    assert table.pop_due(9).size == len(dues)
 
 
 def test_damaged_segments_are_refused():

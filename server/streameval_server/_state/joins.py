@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from array import array
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from streameval._joining.table import _UNLISTED, FREE, LAST_BUCKET, JoinTable
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Sequence
 
     import numpy.typing as npt
@@ -87,19 +87,28 @@ class TrackedTable(JoinTable):
         super().drop(slots)
 
     def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
-        """As the table's, but no more than `budget` ids: the last bucket may be cut."""
+        """As the table's, but no more than `budget` ids: the last bucket may be cut.
+
+        That is sorted when it is cut first, and once; then a call is O(budget).
+        """
         return super().pop_due(before, most if self.budget is None else self.budget)
 
     def _take_listed(self, most: int) -> array[int]:
         due, bucket = self._buckets.peekitem(0)
         if self.budget is None or len(bucket.slots) <= most:
             return super()._take_listed(most)
-        slots = bucket.distinct()
-        slots = slots[self.due[slots] == due].astype(np.intc)
-        self._pop_bucket()
-        if slots.size > most:
-            self._list(due, slots[most:])
-        return array("i", slots[:most].tobytes())
+        if len(bucket.slots) != bucket.descending:
+            slots = bucket.distinct()
+            self._relist(bucket, slots[self.due[slots] == due][::-1])
+        # From its end: what is left need not be moved.
+        left = bucket.descending = max(0, len(bucket.slots) - most)
+        taken = bucket.slots[left:]
+        self._bucket_bytes -= bucket.memory_bytes
+        del bucket.slots[left:]
+        self._bucket_bytes += bucket.memory_bytes
+        if not left:
+            self._pop_bucket()
+        return taken
 
     def changed(self) -> SlotArray:
         """Return the slots that came or changed since `keep`. O(capacity)."""
