@@ -229,12 +229,13 @@ class StreamOracle:
         rows = [[""] * len(self.values) for _ in range(size)]
         for column in columns:
             key = self.settings.segment_keys.index(column.key)
-            used = set(column.codes)
+            codes = codes_of(column, size)
+            used = set(codes)
             shown = [
                 self.numbered(key, value) if place in used else ""
                 for place, value in enumerate(column.values)
             ]
-            for row, code in zip(rows, column.codes, strict=True):
+            for row, code in zip(rows, codes, strict=True):
                 row[key] = shown[code]
         return [tuple(row) for row in rows]
 
@@ -351,3 +352,12 @@ def cell(score: float, bits: int | None) -> float:
         return score
     mantissa, exponent = math.frexp(score)
     return math.ldexp(math.floor(math.ldexp(mantissa, bits)), exponent - bits)
+
+
+def codes_of(column: ingest_pb2.SegmentColumn, size: int) -> list[int]:
+    """Return the code of each row: as numbers or as bytes, one for each or one for all."""
+    packed = column.codes_u16le
+    codes = list(column.codes) or [
+        int.from_bytes(packed[at : at + 2], "little") for at in range(0, len(packed), 2)
+    ]
+    return codes * size if len(codes) == 1 else codes
