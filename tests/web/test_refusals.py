@@ -16,6 +16,7 @@ from streameval_server import Limits, Settings
 from streameval_server._core.errors import Code
 from streameval_server._web import intake, patience
 from streameval_server._web.refusals import HTTP_STATUS
+from streameval_server._web.transcoding import _distinct
 
 from .conftest import Site, reason, site
 
@@ -89,6 +90,26 @@ def test_bodies_that_are_wrong(served: Site, body: bytes, said: str) -> None:
     assert (answer.status_code, reason(answer)) == (400, said)
     assert len(answer.content) < 4000
     assert served.http.get("/v1/streams/wrong").status_code == 404
+
+
+class Name(str):
+    """A key that counts how often it is looked for."""
+
+    __slots__ = ()
+    looked = 0
+
+    def __hash__(self) -> int:
+        Name.looked += 1
+        return super().__hash__()
+
+
+def test_the_first_key_that_is_repeated_is_named() -> None:
+    """After a few looks at each, however many stand before it."""
+    Name.looked = 0
+    names = [Name(number) for number in range(2000)]
+    with pytest.raises(ValueError, match=r"^'1500' stands there twice$"):
+        _distinct([(name, 0) for name in (*names, names[1500], names[3])])
+    assert Name.looked < 4 * len(names)
 
 
 def test_a_refusal_names_the_row(served: Site) -> None:

@@ -64,11 +64,14 @@ def from_json(kind: type[M], text: bytes) -> M:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; what stands there twice is a mistake."""
+    """Return an object of JSON; what stands there twice is a mistake. O(pairs)."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        twice = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
-        raise ValueError(f"{_short(twice)!r} stands there twice")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"{_short(name)!r} stands there twice")
+            seen.add(name)
     return values
 
 
