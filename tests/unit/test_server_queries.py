@@ -59,6 +59,74 @@ def test_waiters_wake_when_their_revision_is_visible() -> None:
     asyncio.run(scenario())
 
 
+class Revision(int):
+    """A revision that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Revision.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_thousands_that_give_up_together_are_forgotten() -> None:
+    """Each is looked at a few times; none stays for long, and none wakes."""
+
+    async def scenario() -> None:
+        visible = Clock()
+        visibility = Visibility(visible)
+        count = 2000
+        waiting = [asyncio.create_task(visibility.wait(Revision(1))) for _ in range(count)]
+        await turns()
+        Revision.compared = 0
+        for each in waiting[5:]:
+            each.cancel()
+        await asyncio.gather(*waiting[5:], return_exceptions=True)
+        assert Revision.compared < 50 * count
+        assert len(visibility._waiting) <= 10
+        visible.revision = 1
+        visibility.announce()
+        await turns()
+        assert all(each.done() and not each.cancelled() for each in waiting[:5])
+        assert all(each.cancelled() for each in waiting[5:])
+        assert not visibility._waiting
+
+    asyncio.run(scenario())
+
+
+def test_those_who_come_and_go_leave_nothing() -> None:
+    """While others stay, the places of thousands that have gone are not kept."""
+
+    async def scenario() -> None:
+        visible = Clock()
+        visibility = Visibility(visible)
+        staying = {r: asyncio.create_task(visibility.wait(r)) for r in (1, 2, 2**62)}
+        for _ in range(1000):
+            passing = [asyncio.create_task(visibility.wait(r)) for r in (1, 2, 2**61)]
+            await turns(1)
+            for each in passing:
+                each.cancel()
+            await asyncio.gather(*passing, return_exceptions=True)
+            assert len(visibility._waiting) <= 2 * (len(staying) + len(passing))
+        visible.revision = 1
+        visibility.announce()
+        await turns()
+        assert {r: each.done() for r, each in staying.items()} == {1: True, 2: False, 2**62: False}
+        # Whoever gives up while being woken takes no place either.
+        visible.revision = 2
+        visibility.announce()
+        staying[2].cancel()
+        await turns()
+        staying[2**62].cancel()
+        await turns()
+        assert not visibility._waiting
+        assert not visibility.wanted(2**62)
+
+    asyncio.run(scenario())
+
+
 def test_a_question_that_waits_for_its_turn_is_computed_once() -> None:
     """Ten callers that ask before the computation begins get one answer."""
 

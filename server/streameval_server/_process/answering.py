@@ -47,6 +47,7 @@ class Visibility:
     def __init__(self, visible: Callable[[], int]) -> None:
         self._visible = visible
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._given_up = 0  # since all that had were taken out
         self._order = itertools.count()
         self._first_wanted = _NEVER
         self._failed = False
@@ -62,20 +63,25 @@ class Visibility:
         # Announce the wish before looking: the applier does it the other way
         # round, so that one of the two sees the other.
         future = asyncio.get_running_loop().create_future()
-        waiting = (revision, next(self._order), future)
-        heapq.heappush(self._waiting, waiting)
+        heapq.heappush(self._waiting, (revision, next(self._order), future))
         self._first_wanted = self._waiting[0][0]
         self.announce()
         try:
             await future
         except asyncio.CancelledError:
-            self._forget(waiting)
+            self._forget()
             raise
 
-    def _forget(self, waiting: tuple[int, int, asyncio.Future[None]]) -> None:
-        """Forget somebody who has given up. O(waiting)."""
-        if waiting in self._waiting:
-            self._waiting.remove(waiting)
+    def _forget(self) -> None:
+        """Forget somebody who has given up, whose future is done. O(1) in the mean.
+
+        Thousands may end together: they are taken out at once, when they may be more
+        than half of all.
+        """
+        self._given_up += 1
+        if 2 * self._given_up > len(self._waiting):
+            self._given_up = 0
+            self._waiting = [each for each in self._waiting if not each[2].done()]
             heapq.heapify(self._waiting)
             self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
 
