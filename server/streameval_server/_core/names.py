@@ -5,7 +5,7 @@ from __future__ import annotations
 from streameval._names import MAX_STREAM_NAME, id_problem, stream_name_problem
 from streameval_server._core.errors import invalid
 
-__all__ = ["MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]
+__all__ = ["MAX_STREAM_NAME", "MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]
 
 MAX_UINT = (1 << 63) - 1
 """Largest epoch or sequence: SQLite's integers are signed."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
 from streameval_server._core.errors import Code, RequestError, invalid
-from streameval_server._core.names import check_stream_name
+from streameval_server._core.names import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._queries.figures import Wanted, wanted
 from streameval_server._queries.selection import AllTime, Last, Selected, micros
 from streameval_server._queries.series import part_of, spans
@@ -64,8 +64,10 @@ def overview_asked(
     streams = tuple(dict.fromkeys(request.streams))
     if len(streams) > MOST_STREAMS:
         raise invalid("streams", f"ask for at most {MOST_STREAMS} streams, got {len(streams)}")
-    for index, name in enumerate(request.streams):
-        check_stream_name(name, f"streams[{index}]")
+    for name in streams:
+        problem = stream_name_problem(name, MAX_STREAM_NAME)
+        if problem is not None:
+            raise invalid(f"streams[{list(request.streams).index(name)}]", problem)
     span: AllTime | Last = AllTime()
     if request.HasField("last"):
         span_us = micros(request.last, "last")

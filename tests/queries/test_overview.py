@@ -1,0 +1,41 @@
+"""Many streams at a glance: which names are looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from streameval import _names
+from streameval.v1 import query_pb2
+from streameval_server._queries.overview import MOST_STREAMS, overview_asked
+
+from .conftest import invalid_field
+
+
+class Pattern:
+    """Stands in for the pattern of names and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._pattern = _names._STREAM
+
+    def match(self, name: str) -> object:
+        self.asked.append(name)
+        return self._pattern.match(name)
+
+
+def test_a_name_that_is_repeated_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only distinct names count for the limit, so there may be any number of them."""
+    pattern = Pattern()
+    monkeypatch.setattr(_names, "_STREAM", pattern)
+    names = ["b", *["a"] * 10 * MOST_STREAMS, "b"]
+    assert overview_asked(query_pb2.WatchSnapshotsRequest(streams=names)).streams == ("b", "a")
+    assert pattern.asked == ["b", "a"]
+
+
+def test_a_bad_name_is_found_where_it_stands_first() -> None:
+    """The field counts the names as they were sent."""
+    request = query_pb2.BatchGetSnapshotsRequest(streams=["a", "a", "b//", "a", "b//"])
+    assert invalid_field(lambda: overview_asked(request)) == (
+        "streams[2]",
+        "stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got 'b//'",
+    )
