@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import re
 
+from streameval._values import quoted
+
 _STREAM = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*\Z")
 
 MAX_STREAM_NAME = 128
 """Characters that a stream's name may have."""
+
+MAX_KEY_LENGTH = 64
+"""Characters that a segment key may have."""
 
 MAX_ID_BYTES = 128
 """Bytes of UTF-8 that an id, a producer or a segment value may have."""
@@ -36,7 +41,7 @@ def stream_name_problem(name: str, max_length: int) -> str | None:
     if len(name) > max_length:
         return f"stream name must be at most {max_length} characters, got {len(name)}"
     if _STREAM.match(name) is None:
-        return f"stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {name!r}"
+        return f"stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {quoted(name)}"
     return None
 
 

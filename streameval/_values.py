@@ -98,6 +98,11 @@ def short(text: str, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def quoted(text: str, most: int = 150) -> str:
+    """Return a text in quotes, or the beginning of that."""
+    return short(repr(text[:most]), most)
+
+
 def unreadable(what: str, error: Exception, field: str, index: int | None) -> InvalidInputError:
     """Return the refusal of a value whose own methods failed."""
     message = f"{what} cannot be read{at_row(index)}: {short(str(error))}"

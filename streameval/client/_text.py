@@ -14,13 +14,19 @@ import numpy as np
 
 from streameval._counts.columns import check_length
 from streameval._errors import InvalidInputError
-from streameval._names import MAX_ID_BYTES, MAX_STREAM_NAME, id_problem, stream_name_problem
+from streameval._names import (
+    MAX_ID_BYTES,
+    MAX_KEY_LENGTH,
+    MAX_STREAM_NAME,
+    id_problem,
+    stream_name_problem,
+)
 from streameval.client._segments import SegmentCodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_KEY = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 _RESERVED = "__other__"
 
 
@@ -162,7 +168,8 @@ def check_key(key: Any) -> str:
     """Return a segment key, or refuse it."""
     if not isinstance(key, str) or _KEY.match(key) is None:
         raise InvalidInputError(
-            f"a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got {key!r:.80}",
+            f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
+            f"got {key!r:.80}",
             field="segments",
         )
     return str(key)

@@ -120,6 +120,15 @@ BAD = {
         "segment_keys",
         "a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got 'a key'",
     ),
+    "long key": (
+        message(segment_keys=["k" * 200]),
+        "segment_keys",
+        (
+            "a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got '"
+            + "k" * 146
+            + "..."
+        ),
+    ),
     "key twice": (
         message(segment_keys=["a", "a"]),
         "segment_keys",
@@ -212,6 +221,12 @@ def test_what_cannot_change_says_why(field, fields, text):
         ([], "update_mask must name the settings to change, got none"),
         (["name"], "update_mask must name settings, as settings.label_ttl, got 'name'"),
         (["settings.x"], "update_mask must name settings, as settings.label_ttl, got 'settings.x'"),
+        (
+            ["\0" * 200],
+            "update_mask must name settings, as settings.label_ttl, got '"
+            + "\\x00" * 36
+            + "\\x...",
+        ),
     ],
 )
 def test_masks_that_name_nothing(paths, text):
@@ -313,6 +328,27 @@ def test_rules_hold_for_what_an_update_makes():
     with pytest.raises(RequestError, match="label_ttl must be at most retention"):
         called(core, lambda call: call.update_stream(frame))
     assert core.committer.revision == 1
+
+
+def test_a_mask_has_few_paths(monkeypatch):
+    """One of more is not logged; one that was logged before is replayed."""
+    storage = MemoryStorage()
+    core = open_core(storage, Limits())
+    created(core)
+    few, many = (
+        update(["settings.max_pending"] * paths, max_pending=5).SerializeToString()
+        for paths in (32, 33)
+    )
+    with pytest.raises(RequestError) as caught:
+        called(core, lambda call: call.update_stream(many))
+    message = "update_mask must have at most 32 paths, got 33"
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    assert caught.value.violations == (("update_mask", message),)
+    assert core.committer.revision == 1
+    assert called(core, lambda call: call.update_stream(few)).revision == 2
+    monkeypatch.setattr("streameval_server._grpc.calls.check_mask", lambda _: None)
+    assert called(core, lambda call: call.update_stream(many)).revision == 3
+    assert open_core(storage, Limits()).engine.stream("s").settings.max_pending == 5
 
 
 def test_retention_can_shrink_and_grow():

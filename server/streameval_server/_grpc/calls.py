@@ -13,7 +13,7 @@ from streameval_server._core.entries import Format, Item, Kind, Status
 from streameval_server._core.errors import invalid
 from streameval_server._core.names import MAX_UINT, check_stream_name
 from streameval_server._state.stream_info import StreamCounters, StreamInfo
-from streameval_server._state.stream_settings import check, settings_of
+from streameval_server._state.stream_settings import check, check_mask, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +144,7 @@ class UnaryCall:
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.UpdateStreamRequest, frame)
+        check_mask(request)
         settings_of(request.stream.settings)
         self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, request)
 

@@ -15,7 +15,9 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval._counts.resolution import MAX_BITS
 from streameval._errors import InvalidInputError
+from streameval._names import MAX_KEY_LENGTH
 from streameval._time.panes import tiers_of
+from streameval._values import quoted
 from streameval.v1 import stream_pb2
 from streameval_server._core.errors import Code, RequestError, invalid
 
@@ -32,7 +34,9 @@ DAY_US = 24 * HOUR_US
 
 _LABEL_TTL_US = 14 * DAY_US
 _LONGEST_US = 3_660 * DAY_US
-_KEY = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_MOST_PATHS = 32
+"""Paths of an update's mask: it is logged, and each replay follows all of them."""
+_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 CHOICES: Mapping[str, Mapping[int, str]] = {
     "scale": {
@@ -213,10 +217,28 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
         if _KEY.match(key) is None:
             _refuse(
                 "segment_keys",
-                f"a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got {key!r}",
+                f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
+                f"got {quoted(key)}",
             )
         if keys.count(key) > 1:
             _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
+
+
+def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
+    """Refuse a mask of more paths than there is use for.
+
+    Not asked of what is in the log: such masks were once accepted.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT.
+    """
+    paths = len(request.update_mask.paths)
+    if paths > _MOST_PATHS:
+        raise invalid(
+            "update_mask", f"update_mask must have at most {_MOST_PATHS} paths, got {paths}"
+        )
 
 
 def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
@@ -241,7 +263,7 @@ def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -
         else:
             raise invalid(
                 "update_mask",
-                f"update_mask must name settings, as settings.label_ttl, got {path!r}",
+                f"update_mask must name settings, as settings.label_ttl, got {quoted(path)}",
             )
     after = replace(settings, **changes)  # type: ignore[arg-type]  # each has the type of its field
     for name, why in _CANNOT_CHANGE.items():
