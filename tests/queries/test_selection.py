@@ -76,6 +76,16 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
             "segment.key",
             "segment.key must not be empty",
         ),
+        (
+            {"segment": types_pb2.Segment(key="k" * 65, value="US")},
+            "segment.key",
+            "segment.key must be at most 64 characters, got 65",
+        ),
+        (
+            {"segment": types_pb2.Segment(key="country", value="é" * 64 + "x")},
+            "segment.value",
+            "segment.value must be at most 128 bytes of UTF-8, got 129",
+        ),
     ],
 )
 def test_bad_selections(fields: dict, at: str, text: str) -> None:
@@ -83,6 +93,13 @@ def test_bad_selections(fields: dict, at: str, text: str) -> None:
     message = types_pb2.Selection(stream="s", **fields)
     assert invalid_field(lambda: selected(message)) == (f"selection.{at}", text)
     assert invalid_field(lambda: selected(message, "a"))[0] == f"a.{at}"
+
+
+@pytest.mark.parametrize(("key", "value"), [("k" * 64, ""), ("country", "é" * 64)])
+def test_any_slice_that_there_can_be_is_asked_for(key: str, value: str) -> None:
+    """Its key and its value may be as long as a batch may say them."""
+    segment = types_pb2.Segment(key=key, value=value)
+    assert selected(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
 
 
 def test_an_undeclared_key_is_refused_by_name() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._names import MAX_ID_BYTES, MAX_KEY_LENGTH
 from streameval._time.times import LAST_US, to_datetime
 from streameval_server._core.errors import invalid
-from streameval_server._core.names import check_stream_name
+from streameval_server._core.names import check_stream_name, id_problem
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -114,10 +115,24 @@ def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
             )
     segment = None
     if message.HasField("segment"):
-        segment = (message.segment.key, message.segment.value)
-        if not segment[0]:
-            raise invalid(f"{path}.segment.key", "segment.key must not be empty")
+        segment = _segment(message.segment, f"{path}.segment")
     return Selected(message.stream, span, segment, mature_after_us)
+
+
+def _segment(segment: types_pb2.Segment, path: str) -> tuple[str, str]:
+    """Return a key and a value that a slice can have: answers are kept under them."""
+    key, value = segment.key, segment.value
+    if not key:
+        raise invalid(f"{path}.key", "segment.key must not be empty")
+    if len(key) > MAX_KEY_LENGTH:
+        raise invalid(
+            f"{path}.key",
+            f"segment.key must be at most {MAX_KEY_LENGTH} characters, got {len(key)}",
+        )
+    problem = id_problem("segment.value", value, MAX_ID_BYTES)
+    if value and problem is not None:
+        raise invalid(f"{path}.value", problem)
+    return key, value
 
 
 def _span(message: types_pb2.Selection, path: str) -> Span:
