@@ -12,6 +12,7 @@ from streameval._counts import columns
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
+from streameval_server._core import marks
 from streameval_server._core.batch import decode, stored
 from streameval_server._core.entries import Format
 from streameval_server._core.errors import Code, CorruptLogError, Refused, RefusedError
@@ -517,6 +518,39 @@ def test_probabilities_must_be_such(rows):
     message = "score must be between 0 and 1 on the probability scale, got 1.5 at index 1"
     expected = Refused(Code.INVALID_ARGUMENT, message, ((f"{kind}.scores[1]", message),))
     assert refusal(pb.Batch(stream="s", **rows), settings=settings) == expected
+
+
+WORST = "\U000e0001"
+"""A character that takes ten in quotes."""
+MANY_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
+
+
+@pytest.mark.parametrize("key", [WORST * 40_000, "\"'" * 40_000, "k" * 40_000])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_refusal_is_short_whatever_it_quotes(key, times):
+    """It is logged, sent and kept: its size must not be the batch's."""
+    kinds = [
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(key)] * times)},
+        {"misses": pb.Misses(positives=1, segments=[types_pb2.Segment(key=key)] * times)},
+        {"predictions": pb.Predictions(ids=["a"], scores=[1], segments=[column(key)] * times)},
+        {"cases": pb.Cases(segments=[pb.SegmentColumn(key=key)] * 2)},
+    ]
+    for kind in kinds:
+        refused = refusal(pb.Batch(stream="s", **kind), settings=MANY_KEYS)
+        ((field, text),) = refused.violations
+        assert field.endswith("].key")
+        assert text == refused.message
+        assert repr(key)[:100] in text
+        assert len(text) <= 512
+        # Nothing of it is cut where it is kept for those who ask later.
+        assert marks.advanced(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
+
+
+def test_a_bad_stream_name_is_cut():
+    """Each of its characters may take ten."""
+    refused = refusal(pb.Batch(stream=WORST * 128))
+    assert refused.violations == (("stream", refused.message),)
+    assert len(refused.message) <= 512
 
 
 def test_limits_on_size():

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from streameval._counts.columns import check_scores
 from streameval._errors import InvalidInputError
+from streameval._values import quoted, short
 from streameval.v1 import ingest_pb2
 from streameval_server._core.batch_columns import (
     case_rows,
@@ -203,10 +204,10 @@ def check_segments(
 
 def _check_key(key: str, path: str, settings: StreamSettings) -> None:
     if key not in settings.segment_keys:
-        declared = ", ".join(settings.segment_keys) or "none"
+        declared = short(", ".join(settings.segment_keys) or "none")
         refuse(
             Code.INVALID_ARGUMENT,
-            f"segment key {key!r} is not declared: the stream has {declared}; "
+            f"segment key {quoted(key)} is not declared: the stream has {declared}; "
             "add it with UpdateStream",
             f"{path}.key",
         )

@@ -18,6 +18,7 @@ from streameval._counts.columns import (
     check_scores,
 )
 from streameval._errors import InvalidInputError
+from streameval._values import quoted
 from streameval_server._core.errors import Code, Refused, RefusedError, refused_input
 from streameval_server._core.rows import (
     CaseRows,
@@ -275,7 +276,7 @@ def check_distinct(keys: list[str], path: str) -> None:
         if key in seen:
             refuse(
                 Code.INVALID_ARGUMENT,
-                f"segment key {key!r} must be given once",
+                f"segment key {quoted(key)} must be given once",
                 f"{path}[{place}].key",
             )
         seen.add(key)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval._time.window import PaneState, newest_panes
+from streameval._values import quoted
 from streameval_server._core.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,
@@ -212,4 +213,4 @@ def check_key(key: str, view: StreamView, field: str) -> None:
     declared = view.info.settings.segment_keys
     if key not in declared:
         known = f"it declares {', '.join(declared)}" if declared else "it declares none"
-        raise invalid(field, f"stream {view.info.name} has no segment key {key!r}: {known}")
+        raise invalid(field, f"stream {view.info.name} has no segment key {quoted(key)}: {known}")
