@@ -342,7 +342,7 @@ def test_no_ids_are_no_rows(kind):
 def test_codes_are_one_for_each_row_or_one_for_all(given, codes):
     """As numbers or as bytes."""
     cases = pb.Cases(scores=[1, 2, 3], positives=[True] * 3, segments=[given])
-    rows = decoded(pb.Batch(stream="s", cases=cases), settings=SETTINGS)
+    rows = decode(pb.Batch(stream="s", cases=cases), 100, NOW, Limits(), SETTINGS)
     assert rows.segments[0].codes.tolist() == codes
     assert rows.segments[0].codes.dtype == np.uint32
 
@@ -377,6 +377,16 @@ BAD_BY_SETTINGS = {
         },
         "batch must have at most 8 segment keys, got 9",
         "misses.segments",
+    ),
+    "many values": (
+        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(values=["US"] * 9)])},
+        "a segment column must have at most 8 values, got 9",
+        "cases.segments[0].values",
+    ),
+    "many values of no row": (
+        {"predictions": pb.Predictions(segments=[column("a"), column(values=[""] * 9)])},
+        "a segment column must have at most 8 values, got 9",
+        "predictions.segments[1].values",
     ),
     "few codes": (
         {
@@ -553,6 +563,12 @@ def test_a_bad_stream_name_is_cut():
     assert len(refused.message) <= 512
 
 
+def test_a_column_has_as_many_values_as_a_batch_has_rows():
+    """So that each row of the largest batch may have its own; values may be of no row."""
+    batch = case_batch([0.5], [True], segments=[column(values=list("abcdefgh"), codes=[7])])
+    assert decoded(batch, settings=SETTINGS).segments[0].values == tuple("abcdefgh")
+
+
 def test_limits_on_size():
     """RESOURCE_EXHAUSTED says the limit and what to do."""
     assert decoded(case_batch([0.5] * 8, [True] * 8)).size == 8
@@ -580,6 +596,9 @@ def test_stored_batches_are_read_without_todays_limits():
     assert stored(Format.INGEST_REQUEST, frame).total == 9
     frame = pb.IngestBatchRequest(batch=batch).SerializeToString()
     assert stored(Format.INGEST_BATCH_REQUEST, frame).total == 9
+    batch = case_batch([0.5], [True], segments=[column(values=["US"] * 9)])
+    frame = pb.IngestRequest(batch=batch).SerializeToString()
+    assert stored(Format.INGEST_REQUEST, frame).segments[0].values == ("US",) * 9
     assert stored(Format.INGEST_REQUEST, b"") is None
     batch = pb.Batch(stream="s", cases=pb.Cases(event_times_us=[1]))
     frame = pb.IngestRequest(batch=batch).SerializeToString()

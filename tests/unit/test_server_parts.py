@@ -198,6 +198,16 @@ def test_codes_of_many_batches_are_those_of_each():
         assert together == np.concatenate([codes_of([each]) for each in read], axis=1).tolist()
 
 
+def test_a_long_column_is_not_kept():
+    """The values of the last batch are, if they are few; the codes are right all the same."""
+    segments = Segments(["plan", "country"], max_values=3)
+    short, long = (column(["US", "DE", *[""] * more], [1, 0]) for more in (8, 9))
+    for each in (long, short, long, short):
+        assert codes_of([segments.read((each,), 2)])[1].tolist() == [3, 2]
+        assert max(len(values) for values, _ in segments._tables) <= 10
+    assert segments._tables[1][0] == short.values
+
+
 def test_names_of_slices():
     """Each value that there is has a number of its own."""
     segments = Segments(["a"], max_values=2)

@@ -87,14 +87,8 @@ def decode(
             Code.RESOURCE_EXHAUSTED,
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
-    # Before they are read. A stream may have declared more when more were allowed.
-    keys, most = _num_segment_keys(batch), max(limits.max_segment_keys, len(settings.segment_keys))
-    if keys > most:
-        refuse(
-            Code.INVALID_ARGUMENT,
-            f"batch must have at most {most} segment keys, got {keys}",
-            f"{batch.WhichOneof('rows')}.segments",
-        )
+    # Before they are read: a row has one value.
+    _check_sizes(batch, limits, settings)
     rows = _rows(batch)
     if rows is None:
         check_uncounted(batch)
@@ -137,13 +131,30 @@ def _size(batch: ingest_pb2.Batch) -> int:
     return len(batch.retractions.ids) if kind == "retractions" else 1
 
 
-def _num_segment_keys(batch: ingest_pb2.Batch) -> int:
+def _check_sizes(batch: ingest_pb2.Batch, limits: Limits, settings: StreamSettings) -> None:
+    """Refuse more segment keys than a stream has, and more values than rows fit. O(keys)."""
     kind = batch.WhichOneof("rows")
-    if kind == "cases":
-        return len(batch.cases.segments)
-    if kind == "predictions":
-        return len(batch.predictions.segments)
-    return len(batch.misses.segments) if kind == "misses" else 0
+    if kind not in ("cases", "predictions", "misses"):
+        return
+    segments = getattr(batch, kind).segments
+    # A stream may have declared more when more were allowed.
+    most = max(limits.max_segment_keys, len(settings.segment_keys))
+    if len(segments) > most:
+        refuse(
+            Code.INVALID_ARGUMENT,
+            f"batch must have at most {most} segment keys, got {len(segments)}",
+            f"{kind}.segments",
+        )
+    if kind == "misses":  # one value for each key
+        return
+    for place, column in enumerate(segments):
+        if len(column.values) > limits.max_batch_rows:
+            refuse(
+                Code.INVALID_ARGUMENT,
+                f"a segment column must have at most {limits.max_batch_rows} values, "
+                f"got {len(column.values)}",
+                f"{kind}.segments[{place}].values",
+            )
 
 
 def _rows(batch: ingest_pb2.Batch) -> Rows | None:

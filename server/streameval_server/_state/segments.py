@@ -159,8 +159,9 @@ class Segments:
                     if numbers[place] == _OTHER:
                         self.overflowed += used[place]
         table = np.array(numbers, dtype=np.uint16)
-        # Most batches have the values of the last one; a place, once taken, is kept.
-        if _OTHER not in numbers:
+        # Most batches have the values of the last one; a place, once taken, is kept. A
+        # column may say values twice: one of any length is not kept.
+        if _OTHER not in numbers and len(numbers) <= 2 * self._most:
             self._tables[key] = column.values, table
         return table
 
