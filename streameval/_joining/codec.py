@@ -49,8 +49,15 @@ def encode(joiner: Joiner) -> bytes:
     return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
 
 
-def decode(data: bytes | bytearray | memoryview) -> Joiner:
+def decode(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
     """Return the joiner that `encode` wrote. O(n).
+
+    Parameters
+    ----------
+    data
+        The bytes.
+    keys
+        How many segment keys it has: each takes memory for ids that are not there yet.
 
     Raises
     ------
@@ -58,7 +65,7 @@ def decode(data: bytes | bytearray | memoryview) -> Joiner:
         When the bytes are not exactly that.
     """
     reader = FRAME.reader(data)
-    ttl_us, relabel_us, most, misses, negatives, now_us, keys, count, *tally = reader.fields(
+    ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
     if not {misses, negatives} <= {0, 1} or min(tally) < 0 or not 0 <= now_us <= LAST_US:
@@ -73,6 +80,8 @@ def decode(data: bytes | bytearray | memoryview) -> Joiner:
         )
     except InvalidInputError as error:
         refuse(f"the joiner has unknown settings: {error}")
+    if stored_keys != keys:
+        refuse(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
         refuse(f"the joiner announces {count} ids of at most {most}")
     joiner = Joiner(settings, keys)

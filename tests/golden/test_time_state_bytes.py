@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,7 @@ def plain_label_joiner() -> LabelJoiner:
 
 FORMS = {
     "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
-    "joiner": (joiner, codec.encode, codec.decode),
+    "joiner": (joiner, codec.encode, partial(codec.decode, keys=2)),
     "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
     "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
 }

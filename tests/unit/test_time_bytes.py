@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 import zlib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ FORMS = {
         WindowedEvaluator.to_bytes,
         WindowedEvaluator.from_bytes,
     ),
-    "joiner": (joiner, codec.encode, codec.decode),
+    "joiner": (joiner, codec.encode, partial(codec.decode, keys=2)),
     "empty joiner": (lambda: Joiner(JoinSettings(1)), codec.encode, codec.decode),
     "label joiner": (
         lambda: label_joiner(Evaluator()),
@@ -165,6 +166,36 @@ def test_messages() -> None:
         LabelJoiner.from_bytes(b"")
     with pytest.raises(CorruptStateError, match="joiner format 2 is unknown"):
         codec.decode(sealed(b"SEVJ\x02\x00" + bytes(200)))
+
+
+def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
+    """A label joiner has none; one that announces many is refused before it has a table."""
+    keys = 2**16 - 1
+    made = Joiner(JoinSettings(3_600_000_000), keys)
+    made.predict(
+        [b"a"],
+        scores=np.array([0.5]),
+        event_us=np.array([10**15]),
+        now_us=10**15,
+        codes=np.zeros((1, keys), dtype=np.uint16),
+    )
+    inner = codec.encode(made)
+    whole = label_joiner(Evaluator()).to_bytes()
+    # Behind the head of the outer form: how long the joiner is, and the joiner.
+    head = 6
+    (size,) = struct.unpack_from("<q", whole, head)
+    rest = whole[head + 8 + size : -4]
+    data = sealed(whole[:head] + struct.pack("<q", len(inner)) + inner + rest)
+    del made
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptStateError, match=f"the joiner has {keys} segment keys, not 0"):
+            LabelJoiner.from_bytes(data)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(CorruptStateError, match="the joiner has 2 segment keys, not 3"):
+        codec.decode(codec.encode(joiner()), keys=3)
 
 
 def test_equal_joiners_have_equal_bytes() -> None:
