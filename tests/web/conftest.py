@@ -51,6 +51,13 @@ class Site:
         assert answer.status_code == 200, answer.text
         return int(answer.json()["revision"])
 
+    def show(self, stream: str, labels: str, **more: Any) -> int:
+        """Send cases, and wait until answers include them: acknowledged says durable only."""
+        revision = self.push(stream, labels, **more)
+        wait = {"selection.minRevision": revision}
+        self.http.get(f"/v1/streams/{stream}:snapshot", params=wait).raise_for_status()
+        return revision
+
 
 @contextmanager
 def site(settings: Settings = IN_MEMORY, **client: Any) -> Iterator[Site]:

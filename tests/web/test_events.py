@@ -36,7 +36,7 @@ def positives(event: Event) -> int:
 
 def test_at_once_and_whenever_it_moves(served: Site) -> None:
     """The first event is there without anything happening; each has its revision."""
-    first = served.push("sse/a", "+-")
+    first = served.show("sse/a", "+-")
     wait = {"selection.minRevision": first, "metrics": "auc_pr"}
     with served.http.stream("GET", WATCH.format("sse/a"), params=wait) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -53,7 +53,7 @@ def test_at_once_and_whenever_it_moves(served: Site) -> None:
 
 def test_no_more_than_five_a_second(served: Site) -> None:
     """Whatever moves in between is in the next one."""
-    served.push("sse/b", "+")
+    served.show("sse/b", "+")
     with served.http.stream("GET", WATCH.format("sse/b")) as answer:
         coming = only(events(answer))
         seen = [positives(next(coming))]
@@ -71,7 +71,7 @@ def test_no_more_than_five_a_second(served: Site) -> None:
 
 def test_a_slow_reader_gets_the_newest(served: Site) -> None:
     """What it did not read in time was never made: no queue of old ones."""
-    served.push("sse/slow", "+")
+    served.show("sse/slow", "+")
     url = served.http.base_url
     with socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -93,8 +93,8 @@ def test_a_slow_reader_gets_the_newest(served: Site) -> None:
 
 def test_many_streams(served: Site) -> None:
     """All of them first, then those that moved, and what is gone."""
-    served.push("sse/m1", "+-")
-    served.push("sse/m2", "++-")
+    served.show("sse/m1", "+-")
+    served.show("sse/m2", "++-")
     names = {"streams": ["sse/m1", "sse/m2", "sse/m3"], "metrics": "auc_pr"}
     with served.http.stream("GET", "/v1/streams:watch", params=names) as answer:
         coming = only(events(answer))
@@ -115,7 +115,7 @@ def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Comments tell a reader that the server is there."""
     monkeypatch.setattr(events_module, "HEARTBEAT_S", 0.05)
     with site() as one:
-        one.push("a", "+")
+        one.show("a", "+")
         with one.http.stream("GET", WATCH.format("a")) as answer:
             coming = events(answer)
             assert isinstance(next(coming), Event)
@@ -127,7 +127,7 @@ def test_what_cannot_begin_is_an_ordinary_refusal(served: Site) -> None:
     answer = served.http.get(WATCH.format("no/such"))
     assert (answer.status_code, reason(answer)) == (404, "NO_STREAM")
     wrong = {"minInterval": "-1s"}
-    served.push("sse/c", "+")
+    served.show("sse/c", "+")
     answer = served.http.get(WATCH.format("sse/c"), params=wrong)
     assert answer.status_code == 400
     assert answer.json()["message"].startswith("min_interval must not be negative")
@@ -135,7 +135,7 @@ def test_what_cannot_begin_is_an_ordinary_refusal(served: Site) -> None:
 
 def test_it_ends_with_the_stream(served: Site) -> None:
     """The last event says why."""
-    served.push("sse/d", "+")
+    served.show("sse/d", "+")
     with served.http.stream("GET", WATCH.format("sse/d")) as answer:
         coming = only(events(answer))
         next(coming)
@@ -152,7 +152,7 @@ def test_it_ends_with_the_token(tmp_path: Path) -> None:
     settings = Settings(listen="127.0.0.1:0", memory=True, tokens=path)
     headers = {"authorization": f"Bearer {token}"}
     with site(settings, headers=headers) as one:
-        one.push("a", "+")
+        one.show("a", "+")
         with one.http.stream("GET", WATCH.format("a")) as answer:
             coming = only(events(answer))
             next(coming)
@@ -179,7 +179,7 @@ def test_a_stop_ends_it_and_a_new_server_resumes() -> None:
     with running_service() as addresses:
         http = httpx.Client(base_url=addresses.http, timeout=20)
         one = Site(addresses, http, None)
-        one.push("a", "+")
+        one.show("a", "+")
         stream = http.stream("GET", WATCH.format("a"))
         answer = stream.__enter__()
         coming = only(events(answer))
@@ -200,7 +200,7 @@ def test_readers_that_leave_hold_nothing() -> None:
     """Connections that were cut are forgotten: a stop waits for none of them."""
     with running_service() as addresses:
         with httpx.Client(base_url=addresses.http, timeout=20) as http:
-            Site(addresses, http, None).push("a", "+")
+            Site(addresses, http, None).show("a", "+")
             for _ in range(5):
                 with http.stream("GET", WATCH.format("a")) as answer:
                     next(events(answer))
@@ -212,7 +212,7 @@ def test_too_many_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are bounded; those that are there go on."""
     monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 3)
     with site() as one:
-        one.push("a", "+")
+        one.show("a", "+")
         with (
             one.http.stream("GET", WATCH.format("a")) as first,
             one.http.stream("GET", WATCH.format("a")) as second,

@@ -47,12 +47,6 @@ def at(series: Series, name: str, **labels: str) -> float | None:
     return series.get((f"streameval_{name}", frozenset(labels.items())))
 
 
-def push(one: Site, stream: str, labels: str, **more: Any) -> None:
-    """Send cases, and wait until answers include them: acknowledged says durable only."""
-    wait = {"selection.minRevision": one.push(stream, labels, **more)}
-    one.http.get(f"/v1/streams/{stream}:snapshot", params=wait).raise_for_status()
-
-
 def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> None:
     """Send predictions and most of their labels, and wait until answers include them."""
     rng = random.Random(seed)
@@ -75,7 +69,7 @@ def test_figures_are_the_snapshots() -> None:
     with site(ALWAYS_ANEW) as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
-        push(one, "fraud/v3", "+-+--+---+" * 20, **old)
+        one.show("fraud/v3", "+-+--+---+" * 20, **old)
         series = scraped(one)
         for window, selection, anytime in (
             ("recent", types_pb2.Selection(stream="fraud/v3", last=Duration(seconds=3600)), False),
@@ -124,7 +118,7 @@ def hours_ago(hours: int) -> int:
 def test_what_is_undefined_has_no_series() -> None:
     """Neither a value nor limits: not 0, not NaN."""
     with site(ALWAYS_ANEW) as one:
-        push(one, "a", "++")
+        one.show("a", "++")
         series = scraped(one)
         labels = {"stream": "a", "window": "all"}
         assert at(series, "figure", figure="auc_pr", **labels) == 1.0
@@ -182,7 +176,7 @@ def test_batches_that_were_refused_are_counted() -> None:
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
     """Its size, what is free beside it, and how long commits take."""
     with site(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as one:
-        push(one, "a", "+-")
+        one.show("a", "+-")
         series = scraped(one)
         assert at(series, "log_bytes") > 0
         assert at(series, "disk_free_bytes") > 0
@@ -219,7 +213,7 @@ def test_figures_are_found_once_an_interval(clock: Clock) -> None:
     with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
         for at_s, found in scrapes:
             clock.now_s = at_s
-            push(one, "a", "+-")
+            one.show("a", "+-")
             assert at(scraped(one), "references", **labels) == found, at_s
 
 
@@ -265,12 +259,12 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(stream_metrics.StreamMetrics, "_difference", counted)
     with site(ALWAYS_ANEW) as one:
         for name in ("a", "b"):
-            push(one, name, "+-+-")
+            one.show(name, "+-+-")
         scraped(one)
         assert compared == ["a", "b"]
         scraped(one)
         assert compared == ["a", "b"]
-        push(one, "b", "-")
+        one.show("b", "-")
         scraped(one)
         assert compared == ["a", "b", "b"]
 
@@ -282,7 +276,7 @@ def test_series_are_limited() -> None:
     with site(replace(ALWAYS_ANEW, limits=limits)) as one:
         for seed, name in enumerate(("c", "a", "d", "b")):
             fill(one, name, seed=seed)
-            push(one, name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
+            one.show(name, "+-+--+---+" * 5, eventTimesUs=[str(hours_ago(5))])
         series = scraped(one)
         of_streams = [dict(labels)["stream"] for _, labels in series if "stream" in dict(labels)]
         assert sorted(set(of_streams)) == ["a", "b"]
@@ -329,7 +323,7 @@ def test_names_of_streams_are_labels_whatever_they_are() -> None:
     names = ("a", "A.b-c_d/1", "x" * 128)
     with site() as one:
         for name in names:
-            push(one, name, "+-")
+            one.show(name, "+-")
         series = scraped(one)
         shown = {dict(labels).get("stream") for _, labels in series} - {None}
         assert shown == set(names)
