@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = pytest.mark.heavy
 
@@ -113,6 +113,7 @@ def test_a_lost_connection_says_so_and_recovers(
         page.goto(f"{addresses.http}/#/stream/s?window=all")
         expect(page.locator("#figure-counts")).to_have_text("6")
         expect(page.locator("#banner")).to_be_hidden()
+        expect(page.locator("#histogram-plot svg path").first).to_be_attached()
     banner = page.locator("#banner")
     expect(banner).to_contain_text("The connection to the server is lost")
     expect(banner).to_contain_text("Figures are those of")
@@ -125,6 +126,36 @@ def test_a_lost_connection_says_so_and_recovers(
         client.flush()
         expect(page.locator("#figure-counts")).to_have_text("12")
         page.goto("about:blank")
+
+
+def test_charts_that_could_not_be_loaded_are_drawn_later(
+    page: Page, complaints: list[str], served: Served, fresh: str
+) -> None:
+    """The server goes while the charts' library is on its way: the next figures draw them."""
+    complaints += ["net::ERR_"]
+    stopped: list[str] = []
+
+    def stop_the_first(route: Route) -> None:
+        if stopped:
+            route.continue_()
+        else:
+            stopped.append(route.request.url)
+            route.abort()
+
+    page.route("**/echarts.esm.min.js*", stop_the_first)
+    stream = served.client.stream(fresh)
+    stream.add_cases(**CASES)
+    stream.flush()
+    page.goto(served.url(f"stream/{fresh}?window=all"))
+    expect(page.locator("#figure-counts")).to_have_text("6")
+    page.wait_for_function(
+        "() => performance.getEntriesByType('resource').some(({name}) => name.includes('echarts'))"
+    )
+    assert stopped
+    expect(page.locator("#histogram-plot svg")).to_have_count(0)
+    stream.add_cases(**CASES)
+    stream.flush()
+    expect(page.locator("#histogram-plot svg path").first).to_be_attached()
 
 
 def test_the_list_recovers(

@@ -1,6 +1,17 @@
 // One ECharts instance in an element: SVG, sized with it, drawn anew when the theme changes.
 
-let library;
+let library = null;
+let failures = 0;
+
+/** ECharts, loaded once. Browsers may remember that a module could not be loaded, by its URL. */
+function echarts() {
+  library ??= import(`./vendor/echarts/echarts.esm.min.js${failures ? `?${failures}` : ""}`).catch((error) => {
+    library = null;
+    failures += 1;
+    throw error;
+  });
+  return library;
+}
 
 const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark"];
 
@@ -36,10 +47,14 @@ export class Plot {
     this.build = build;
     this.element.setAttribute("role", "img");
     this.element.setAttribute("aria-label", label);
-    library ??= import("./vendor/echarts/echarts.esm.min.js");
-    const { init } = await library;
+    let loaded;
+    try {
+      loaded = await echarts();
+    } catch {
+      return; // the server is away, as the banner says; the next figures try again
+    }
     if (!this.build) return; // ended meanwhile
-    this.chart ??= init(this.element, null, { renderer: "svg" });
+    this.chart ??= loaded.init(this.element, null, { renderer: "svg" });
     this.paint();
   }
 
