@@ -8,8 +8,7 @@ PY     := $(VENV)/bin/python
 # Imports come from the installed wheel, never from the checkout.
 export PYTHONSAFEPATH := 1
 
-SOURCES := $(shell find streameval server -name '*.py' -o -name '*.pyi' -o -name py.typed) \
-           pyproject.toml README.md
+SOURCES := $(shell find streameval server -type f -not -name '*.pyc') pyproject.toml README.md
 PYTEST  := $(PY) -m pytest -p no:cacheprovider
 
 .PHONY: demo test test-heavy check docs stubs bench fuzz wheel clean
