@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page, Route
 
+    from streameval.client import Stream
+
 pytestmark = pytest.mark.heavy
 
 CASES = {"labels": [1, 0, 1, 0, 0, 1], "scores": [0.9, 0.8, 0.7, 0.6, 0.3, 0.2]}
@@ -32,13 +34,19 @@ def fresh() -> str:
     return f"live/{next(_numbers)}"
 
 
-def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
-    """New cases move every part of the page that shows them, without a reload."""
-    stream = served.client.stream(fresh)
+def opened(page: Page, served: Served, name: str) -> Stream:
+    """Open a stream's page with its first cases."""
+    stream = served.client.stream(name)
     stream.add_cases(**CASES)
     stream.flush()
-    page.goto(served.url(f"stream/{fresh}?window=all"))
+    page.goto(served.url(f"stream/{name}?window=all"))
     expect(page.locator("#figure-counts")).to_have_text("6")
+    return stream
+
+
+def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
+    """New cases move every part of the page that shows them, without a reload."""
+    stream = opened(page, served, fresh)
     expect(page.locator("#connection")).to_have_text("Live")
     page.evaluate("window.notReloaded = true")
     stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)
@@ -73,11 +81,7 @@ def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
 
 def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -> None:
     """However often the stream moves; and the last update is the newest state."""
-    stream = served.client.stream(fresh)
-    stream.add_cases(**CASES)
-    stream.flush()
-    page.goto(served.url(f"stream/{fresh}?window=all"))
-    expect(page.locator("#figure-counts")).to_have_text("6")
+    stream = opened(page, served, fresh)
     page.evaluate(
         """() => {
             window.times = [];
@@ -143,11 +147,7 @@ def test_charts_that_could_not_be_loaded_are_drawn_later(
             route.abort()
 
     page.route("**/echarts.esm.min.js*", stop_the_first)
-    stream = served.client.stream(fresh)
-    stream.add_cases(**CASES)
-    stream.flush()
-    page.goto(served.url(f"stream/{fresh}?window=all"))
-    expect(page.locator("#figure-counts")).to_have_text("6")
+    stream = opened(page, served, fresh)
     page.wait_for_function(
         "() => performance.getEntriesByType('resource').some(({name}) => name.includes('echarts'))"
     )

@@ -246,7 +246,7 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
     rng = np.random.default_rng(2)
     for step in range(60):
         labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(Columns(labels, scores, None, minutes(step % in_turn)))
+        counts.add_cases(Columns(Loose(labels, scores, None), minutes(step % in_turn)))
         counts.flush()
         for frozen in counts.take_due():
             frozen.merge()
@@ -273,7 +273,7 @@ def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -
     for minute in range(6, -1, -1):
         for _ in range(10):
             labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-            counts.add_cases(Columns(labels, scores, None, minutes(minute)))
+            counts.add_cases(Columns(Loose(labels, scores, None), minutes(minute)))
             counts.flush()
             due.append(counts.take_due())
             for frozen in due[-1]:

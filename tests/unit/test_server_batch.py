@@ -12,11 +12,9 @@ from streameval._counts import columns
 from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
-from streameval_server._core import marks
-from streameval_server._core.batch import decode, stored
+from streameval_server._core.batch import stored
 from streameval_server._core.entries import Format
-from streameval_server._core.errors import Code, CorruptLogError, Refused, RefusedError
-from streameval_server._core.limits import Limits
+from streameval_server._core.errors import Code, CorruptLogError, Refused
 from streameval_server._core.rows import (
     CaseRows,
     LabelRows,
@@ -24,37 +22,10 @@ from streameval_server._core.rows import (
     PredictionRows,
     RetractionRows,
 )
-from streameval_server._state.stream_settings import DEFAULTS, StreamSettings
-from streameval_server._state.views import OTHER
 
-LIMITS = Limits(max_batch_rows=8, max_batch_bytes=1000)
-NOW = 1_800_000_000_000_000
-SETTINGS = StreamSettings(segment_keys=("country",))
+from .batches import LIMITS, NOW, SETTINGS, case_batch, column, decoded, refusal
+
 SEGMENT = types_pb2.Segment(key="country", value="US")
-
-
-def case_batch(scores=(0.9, 0.1, 0.1), positives=(True, False, False), **columns):
-    cases = pb.Cases(scores=scores, positives=positives, **columns)
-    return pb.Batch(sequence=1, stream="fraud/v3", cases=cases)
-
-
-def column(key="country", values=("US",), codes=(0,)):
-    return pb.SegmentColumn(key=key, values=values, codes=codes)
-
-
-def packed(codes, values=("US",)):
-    data = np.array(codes, dtype="<u2").tobytes()
-    return pb.SegmentColumn(key="country", values=values, codes_u16le=data)
-
-
-def decoded(batch, nbytes=100, settings=DEFAULTS):
-    return decode(batch, nbytes, NOW, LIMITS, settings)
-
-
-def refusal(batch, nbytes=100, settings=DEFAULTS) -> Refused:
-    with pytest.raises(RefusedError) as caught:
-        decoded(batch, nbytes, settings)
-    return caught.value.refused
 
 
 def test_plain_and_packed_columns_say_the_same():
@@ -329,131 +300,8 @@ def test_no_ids_are_no_rows(kind):
     assert decoded(pb.Batch(stream="s", **{kind: {}})) is None
 
 
-@pytest.mark.parametrize(
-    ("given", "codes"),
-    [
-        (column(values=["US", "DE"], codes=[1, 0, 1]), [1, 0, 1]),
-        (packed([1, 0, 1], ["US", "DE"]), [1, 0, 1]),
-        (packed([300] * 3, map(str, range(301))), [300] * 3),
-        (column(values=["US", "DE"], codes=[1]), [1, 1, 1]),
-        (packed([1], ["US", "DE"]), [1, 1, 1]),
-    ],
-)
-def test_codes_are_one_for_each_row_or_one_for_all(given, codes):
-    """As numbers or as bytes."""
-    cases = pb.Cases(scores=[1, 2, 3], positives=[True] * 3, segments=[given])
-    rows = decode(pb.Batch(stream="s", cases=cases), 100, NOW, Limits(), SETTINGS)
-    assert rows.segments[0].codes.tolist() == codes
-    assert rows.segments[0].codes.dtype == np.uint32
-
-
 OLD = NOW - SETTINGS.retention_us - 1
 BAD_BY_SETTINGS = {
-    "undeclared": (
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column("plan", ["x"])])},
-        "segment key 'plan' is not declared: the stream has country; add it with UpdateStream",
-        "cases.segments[0].key",
-    ),
-    "twice": (
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(), column()])},
-        "segment key 'country' must be given once",
-        "cases.segments[1].key",
-    ),
-    "many keys": (
-        {
-            "cases": pb.Cases(
-                scores=[1], positives=[True], segments=[column(f"key {i}") for i in range(9)]
-            )
-        },
-        "batch must have at most 8 segment keys, got 9",
-        "cases.segments",
-    ),
-    "many keys of a miss": (
-        {
-            "misses": pb.Misses(
-                positives=1,
-                segments=[types_pb2.Segment(key=f"key {i}", value="x") for i in range(9)],
-            )
-        },
-        "batch must have at most 8 segment keys, got 9",
-        "misses.segments",
-    ),
-    "many values": (
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(values=["US"] * 9)])},
-        "a segment column must have at most 8 values, got 9",
-        "cases.segments[0].values",
-    ),
-    "many values of no row": (
-        {"predictions": pb.Predictions(segments=[column("a"), column(values=[""] * 9)])},
-        "a segment column must have at most 8 values, got 9",
-        "predictions.segments[1].values",
-    ),
-    "few codes": (
-        {
-            "predictions": pb.Predictions(
-                ids=["a", "b", "c"], scores=[1, 1, 1], segments=[column(codes=[0, 0])]
-            )
-        },
-        "codes must have one row, or one for each of ids, got 2 rows and 3",
-        "predictions.segments[0].codes",
-    ),
-    "few packed codes": (
-        {"cases": pb.Cases(scores=[1] * 3, positives=[True] * 3, segments=[packed([0, 0])])},
-        "codes_u16le must have one row, or one for each of scores, got 2 rows and 3",
-        "cases.segments[0].codes_u16le",
-    ),
-    "half a packed code": (
-        {
-            "cases": pb.Cases(
-                scores=[1],
-                positives=[True],
-                segments=[pb.SegmentColumn(key="country", values=["US"], codes_u16le=b"\0")],
-            )
-        },
-        "codes_u16le must have 2 bytes for each code, got 1 bytes",
-        "cases.segments[0].codes_u16le",
-    ),
-    "codes twice": (
-        {
-            "cases": pb.Cases(
-                scores=[1],
-                positives=[True],
-                segments=[
-                    pb.SegmentColumn(key="country", values=["US"], codes=[0], codes_u16le=b"\0\0")
-                ],
-            )
-        },
-        "codes and codes_u16le must not both be given",
-        "cases.segments[0].codes_u16le",
-    ),
-    "high packed code": (
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[packed([513])])},
-        "code must be below 1, the number of values, got 513 at index 0",
-        "cases.segments[0].codes[0]",
-    ),
-    "high code": (
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(codes=[1])])},
-        "code must be below 1, the number of values, got 1 at index 0",
-        "cases.segments[0].codes[0]",
-    ),
-    "long value": (
-        {
-            "cases": pb.Cases(
-                scores=[1], positives=[True], segments=[column(values=["\u00e9" * 65])]
-            )
-        },
-        "segment value must be at most 128 bytes of UTF-8, got 130",
-        "cases.segments[0].values[0]",
-    ),
-    "reserved value": (
-        {
-            "misses": pb.Misses(
-                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER)]
-            )
-        },
-        "segment value __other__ is reserved for values beyond the most that a key may have",
-        "misses.segments[0].value",
-    ),
     "old": (
         {"cases": pb.Cases(scores=[1, 1], positives=[True, True], event_times_us=[NOW, OLD])},
         (
@@ -530,43 +378,11 @@ def test_probabilities_must_be_such(rows):
     assert refusal(pb.Batch(stream="s", **rows), settings=settings) == expected
 
 
-WORST = "\U000e0001"
-"""A character that takes ten in quotes."""
-MANY_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
-
-
-@pytest.mark.parametrize("key", [WORST * 40_000, "\"'" * 40_000, "k" * 40_000])
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_refusal_is_short_whatever_it_quotes(key, times):
-    """It is logged, sent and kept: its size must not be the batch's."""
-    kinds = [
-        {"cases": pb.Cases(scores=[1], positives=[True], segments=[column(key)] * times)},
-        {"misses": pb.Misses(positives=1, segments=[types_pb2.Segment(key=key)] * times)},
-        {"predictions": pb.Predictions(ids=["a"], scores=[1], segments=[column(key)] * times)},
-        {"cases": pb.Cases(segments=[pb.SegmentColumn(key=key)] * 2)},
-    ]
-    for kind in kinds:
-        refused = refusal(pb.Batch(stream="s", **kind), settings=MANY_KEYS)
-        ((field, text),) = refused.violations
-        assert field.endswith("].key")
-        assert text == refused.message
-        assert repr(key)[:100] in text
-        assert len(text) <= 512
-        # Nothing of it is cut where it is kept for those who ask later.
-        assert marks.advanced(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
-
-
 def test_a_bad_stream_name_is_cut():
     """Each of its characters may take ten."""
-    refused = refusal(pb.Batch(stream=WORST * 128))
+    refused = refusal(pb.Batch(stream="\U000e0001" * 128))
     assert refused.violations == (("stream", refused.message),)
     assert len(refused.message) <= 512
-
-
-def test_a_column_has_as_many_values_as_a_batch_has_rows():
-    """So that each row of the largest batch may have its own; values may be of no row."""
-    batch = case_batch([0.5], [True], segments=[column(values=list("abcdefgh"), codes=[7])])
-    assert decoded(batch, settings=SETTINGS).segments[0].values == tuple("abcdefgh")
 
 
 def test_limits_on_size():

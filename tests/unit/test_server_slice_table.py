@@ -9,7 +9,8 @@ from streameval import Evaluator
 from streameval_server._core.limits import Limits
 from streameval_server._core.rows import CaseRows, SegmentCodes
 from streameval_server._state import slice_table
-from streameval_server._state.binning import Columns, Ordered, ordered, slices_of
+from streameval_server._state.binning import Ordered, ordered, slices_of
+from streameval_server._state.pending import Loose
 from streameval_server._state.slice_table import SliceTable
 from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import StreamSettings
@@ -21,11 +22,11 @@ VALUES = ("US", "DE", "FR")
 SEED = 20_261_121
 
 
-def columns(rng: np.random.Generator, size: int, counts=None) -> Columns:
-    return Columns(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts, NOW)
+def loose(rng: np.random.Generator, size: int, counts=None) -> Loose:
+    return Loose(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts)
 
 
-def in_order(some: Columns, rng: np.random.Generator, values: int = 5) -> Ordered:
+def in_order(some: Loose, rng: np.random.Generator, values: int = 5) -> Ordered:
     codes = rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
     return ordered(some, codes, 12, "plain")
 
@@ -46,7 +47,7 @@ def test_it_counts_what_sorting_counts():
     rng = np.random.default_rng(SEED)
     table, sorted_slices = SliceTable(), []
     for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
-        some = columns(rng, 20_000)
+        some = loose(rng, 20_000)
         some.scores[:] = (some.scores * spread).round(3)
         rows = in_order(some, rng, values)
         assert table.add(rows)
@@ -61,7 +62,7 @@ def test_it_counts_what_sorting_counts():
 @pytest.mark.parametrize("label", [True, False])
 def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
     """The last row is no cell of its own, where the other class has none."""
-    some = Columns(np.full(3, label), np.array([0.5, 0.25, 0.5]), None, NOW)
+    some = Loose(np.full(3, label), np.array([0.5, 0.25, 0.5]), None)
     codes = np.zeros((1, 3), dtype=np.uint16)
     ((_, change),) = slices_of(ordered(some, codes, 12, "plain"))
     run = change.positives if label else change.negatives
@@ -72,15 +73,15 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
 def test_it_refuses_what_it_is_not_for(monkeypatch):
     """Few rows, rows with counts, and a table that would be large; nothing changes then."""
     rng = np.random.default_rng(SEED)
-    assert not SliceTable().add(in_order(columns(rng, 1_000), rng))
+    assert not SliceTable().add(in_order(loose(rng, 1_000), rng))
     size = 20_000
-    counted = columns(rng, size, np.full(size, 3))
+    counted = loose(rng, size, np.full(size, 3))
     assert not SliceTable().add(in_order(counted, rng))
     table = SliceTable()
-    assert table.add(in_order(columns(rng, size), rng))
+    assert table.add(in_order(loose(rng, size), rng))
     before = table.nbytes
     monkeypatch.setattr(slice_table, "_MOST_BYTES", before)
-    wide = columns(rng, size)
+    wide = loose(rng, size)
     wide.scores[:] = rng.normal(size=size) * 1e6
     assert not table.add(in_order(wide, rng))
     assert table.nbytes == before
@@ -93,7 +94,7 @@ def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
     table = SliceTable()
     taken = []
     for round_ in range(12):
-        rows = columns(rng, 20_000)
+        rows = loose(rng, 20_000)
         rows.scores[:] = rng.normal(size=20_000).round(1 if round_ % 3 else 4)
         taken.append(table.add(in_order(rows, rng, 1 if round_ % 2 else 5)))
         assert table.nbytes <= 1 << 20

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._counts.groups import FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.effects import CodeArray
     from streameval_server._state.segments import Coded
@@ -35,21 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Cases to be counted.
+    """Cases to be counted, with their times and segments.
 
     Attributes
     ----------
-    labels : bool[n]
-    scores : float64[n]
-    counts : int64[n] or None
+    cases : Loose
     event_us : int or int64[n]
     coded : tuple of Coded
         Their segments, of one batch after the other; empty without keys.
     """
 
-    labels: BoolArray
-    scores: FloatArray
-    counts: IntArray | None
+    cases: Loose
     event_us: int | IntArray
     coded: tuple[Coded, ...] = ()
 
@@ -58,46 +54,24 @@ class Columns:
         """Join columns. O(n)."""
         if len(parts) == 1:
             return parts[0]
-        counts = None
-        if any(part.counts is not None for part in parts):
-            counts = np.concatenate(
-                [
-                    np.ones(part.scores.size, np.int64) if part.counts is None else part.counts
-                    for part in parts
-                ]
-            )
-        first = parts[0]
-        event_us: int | IntArray = first.event_us
+        event_us = parts[0].event_us
         if any(part.event_us is not event_us for part in parts):
             event_us = _event_times(parts)
         return cls(
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.scores for part in parts]),
-            counts,
+            Loose.concat([part.cases for part in parts]),
             event_us,
             tuple(chain.from_iterable(part.coded for part in parts)),
         )
 
-    def at(self, rows: IntArray) -> Columns:
-        """Return some of the rows, without their event times and segments."""
-        return Columns(
-            self.labels[rows],
-            self.scores[rows],
-            None if self.counts is None else self.counts[rows],
-            0,
-        )
-
-    def loose(self) -> Loose:
-        """Return the cases without their times and segments."""
-        return Loose(self.labels, self.scores, self.counts)
-
 
 def _event_times(parts: Sequence[Columns]) -> int | IntArray:
     """Return the times of all rows: many columns have one for all of theirs."""
+    sizes = [len(part.cases) for part in parts]
     if all(isinstance(part.event_us, int) for part in parts):
-        times = np.array([part.event_us for part in parts], dtype=np.int64)
-        return np.repeat(times, [part.scores.size for part in parts])
-    return np.concatenate([np.broadcast_to(part.event_us, part.scores.shape) for part in parts])
+        return np.repeat(np.array([part.event_us for part in parts], dtype=np.int64), sizes)
+    return np.concatenate(
+        [np.broadcast_to(part.event_us, size) for part, size in zip(parts, sizes, strict=True)]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,19 +97,19 @@ class Ordered:
     counts: IntArray | None
 
 
-def ordered(columns: Columns, codes: CodeArray, bits: int, scale: Scale) -> Ordered:
+def ordered(cases: Loose, codes: CodeArray, bits: int, scale: Scale) -> Ordered:
     """Put cases in the order of their cells once, for all their slices. O(n), mostly.
 
     Parameters
     ----------
-    columns, codes
+    cases, codes
         The cases, and their segments.
     bits, scale
         Of the cells.
     """
-    negatives, positives = np.flatnonzero(~columns.labels), np.flatnonzero(columns.labels)
-    lower, low_ranks = rank_cells(columns.scores[negatives], bits, scale)
-    upper, high_ranks = rank_cells(columns.scores[positives], bits, scale)
+    negatives, positives = np.flatnonzero(~cases.labels), np.flatnonzero(cases.labels)
+    lower, low_ranks = rank_cells(cases.scores[negatives], bits, scale)
+    upper, high_ranks = rank_cells(cases.scores[positives], bits, scale)
     edges = np.concatenate((lower, upper))
     cells = np.concatenate((low_ranks, high_ranks + np.int32(lower.size)))
     # Of 16-bit numbers it is a radix sort.
@@ -148,7 +122,7 @@ def ordered(columns: Columns, codes: CodeArray, bits: int, scale: Scale) -> Orde
         negatives.size,
         lower.size,
         codes.take(rows, axis=1),
-        None if columns.counts is None else columns.counts[rows],
+        None if cases.counts is None else cases.counts[rows],
     )
 
 

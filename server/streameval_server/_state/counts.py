@@ -24,7 +24,7 @@ from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
 from streameval_server._state.slice_table import SliceTable
-from streameval_server._state.store import MOST_OPEN, Store
+from streameval_server._state.store import Store
 from streameval_server._state.tables import Tables
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class StreamCounts:
     def add_cases(self, columns: Columns) -> None:
         """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
         self._cases.append(columns)
-        self._collected(columns.scores.size)
+        self._collected(len(columns.cases))
 
     def add_effects(self, effects: Effects) -> None:
         """Collect what the joiner did; where it takes away, count it at once."""
@@ -176,14 +176,14 @@ class StreamCounts:
         start = self._one_start(columns.event_us)
         if start is not None:
             content = store.pane(start)
-            self._add((store.whole, content.part(WHOLE)), columns.loose())
+            self._add((store.whole, content.part(WHOLE)), columns.cases)
             if codes is not None:
-                rows = ordered(columns, codes, store.bits, store.scale)
+                rows = ordered(columns.cases, codes, store.bits, store.scale)
                 if not self._tabled(content, rows):
                     self._add_to_slices(content, rows)
             return
-        self._add((store.whole,), columns.loose())
-        times = np.broadcast_to(np.asarray(columns.event_us), columns.scores.shape)
+        self._add((store.whole,), columns.cases)
+        times = np.broadcast_to(np.asarray(columns.event_us), len(columns.cases))
         # Rows whose pane is gone come first, as if they had one pane: none.
         starts = np.where(
             times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_GONE)
@@ -191,24 +191,20 @@ class StreamCounts:
         groups = list(rows_by_group(starts))
         kept = [start for start, _ in groups if start != _GONE]
         panes = dict(zip(kept, store.panes_at(kept), strict=True))
-        all_at_once = len(kept) > MOST_OPEN
-        if codes is not None and all_at_once:
-            self._add_to_slices(None, ordered(columns, codes, store.bits, store.scale))
+        parts_of = store.parts
+        if codes is not None and not any(pane.is_open for pane in panes.values()):
+            # What slices count for all time, of all panes at once.
+            self._add_to_slices(None, ordered(columns.cases, codes, store.bits, store.scale))
+            parts_of = store.in_pane
         for start, places in groups:
-            some = columns.at(places)
-            pane = panes.get(start)
+            some, pane = columns.cases.at(places), panes.get(start)
             if pane is None:
                 self.beyond_retention += places.size
-            else:
-                self._add((pane.part(WHOLE),), some.loose())
-            if codes is None or (pane is None and all_at_once):
-                continue
-            rows = ordered(some, codes[:, places], store.bits, store.scale)
-            if pane is None or not all_at_once:
-                self._add_to_slices(pane, rows)
-            else:
+            self._add(store.in_pane(pane, WHOLE), some)
+            if codes is not None:
+                rows = ordered(some, codes[:, places], store.bits, store.scale)
                 for number, change in slices_of(rows):
-                    self._add((pane.part(number),), change)
+                    self._add(parts_of(pane, number), change)
 
     def _one_start(self, event_us: int | IntArray) -> int | None:
         """Return the pane's start when all rows are in one pane that is kept."""
@@ -265,10 +261,10 @@ class StreamCounts:
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_GONE))
         found, places = np.unique(starts, return_inverse=True)
-        kept_panes = store.panes_at([start for start in found.tolist() if start != _GONE])
-        all_at_once = len(kept_panes) > MOST_OPEN
+        there = store.panes_at([start for start in found.tolist() if start != _GONE])
+        all_at_once = not any(pane.is_open for pane in there)
         # What is in none comes first.
-        panes = [*([None] * (found.size - len(kept_panes))), *kept_panes]
+        panes = [*([None] * (found.size - len(there))), *there]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
             self._take((store.whole,), change, delays)
@@ -281,12 +277,8 @@ class StreamCounts:
             for group, change, delays in self._changes(some, groups):
                 content = panes[group >> _NUMBER_BITS]
                 number = group & ((1 << _NUMBER_BITS) - 1)
-                if number != WHOLE and not all_at_once:
-                    parts = store.parts(content, number)
-                elif content is not None:
-                    parts = [content.part(number)]
-                else:
-                    continue
+                in_all = number != WHOLE and not all_at_once
+                parts = (store.parts if in_all else store.in_pane)(content, number)
                 self._take(parts, change, delays)
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:

@@ -72,6 +72,11 @@ class Loose:
             counts,
         )
 
+    def at(self, rows: IntArray) -> Loose:
+        """Return some of the rows. O(rows)."""
+        counts = None if self.counts is None else self.counts[rows]
+        return Loose(self.labels[rows], self.scores[rows], counts)
+
     def own(self) -> Loose:
         """Return the same in memory of its own: a view keeps all that it is a part of. O(n)."""
         counts = None if self.counts is None else self.counts.copy()

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from streameval_server._core.limits import Limits
     from streameval_server._state.stream_settings import StreamSettings
 
-MOST_OPEN = 2
-"""So many panes of a stream are open at a time."""
+_MOST_OPEN = 2
 
 
 class Store:
@@ -100,17 +99,17 @@ class Store:
     def panes_at(self, starts_us: Sequence[int]) -> list[PaneContent]:
         """Return the panes that start there, to change them.
 
-        Where there are many all are closed, so that what a slice has in each is not merged
-        into its all-time counts pane by pane: count that there for all of them at once.
+        Where there are many all are closed: what slices have in them can be counted for all
+        time at once, and need not be merged into that pane by pane.
         """
-        if len(starts_us) > MOST_OPEN:
+        if len(starts_us) > _MOST_OPEN:
             self.settle()
         found = []
         for start_us in starts_us:
             content = self.panes.get(start_us)
             if content is None:
                 content = self.panes.at(start_us)
-                if len(starts_us) <= MOST_OPEN:
+                if len(starts_us) <= _MOST_OPEN:
                     self._opened(content)
             content.touch()
             found.append(content)
@@ -119,7 +118,7 @@ class Store:
     def _opened(self, content: PaneContent) -> None:
         content.is_open = True
         self._open.append(content)
-        if len(self._open) > MOST_OPEN:
+        if len(self._open) > _MOST_OPEN:
             self._close(self._open.pop(0))
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
@@ -130,6 +129,11 @@ class Store:
         if content.is_open:
             return [content.part(number)]
         return [self._settled(number), content.part(number)]
+
+    @staticmethod
+    def in_pane(content: PaneContent | None, number: int) -> list[Part]:
+        """Return what has to change in a pane alone, when the rest has."""
+        return [] if content is None else [content.part(number)]
 
     def _settled(self, number: int) -> Part:
         part = self.settled.get(number)

@@ -22,6 +22,7 @@ from streameval_server._state.binning import Columns
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.joins import Joins, segment
 from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
+from streameval_server._state.pending import Loose
 from streameval_server._state.segments import WHOLE, Segments, codes_of, key_of
 from streameval_server._state.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.stream_settings import StreamSettings
@@ -103,9 +104,7 @@ class StreamState:
             coded = self.segments.read(rows.segments, rows.size)
             self.counts.add_cases(
                 Columns(
-                    rows.labels,
-                    rows.scores,
-                    rows.counts,
+                    Loose(rows.labels, rows.scores, rows.counts),
                     received_us if rows.event_us is None else rows.event_us,
                     () if coded is None else (coded,),
                 )
