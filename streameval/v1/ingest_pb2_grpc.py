@@ -31,9 +31,9 @@ class IngestServiceStub(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     def __init__(self, channel):
@@ -65,9 +65,9 @@ class IngestServiceServicer(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     def Ingest(self, request_iterator, context):
@@ -125,9 +125,9 @@ class IngestService(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     @staticmethod

@@ -32,9 +32,9 @@ class IngestServiceStub:
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     @_typing.overload
@@ -59,9 +59,9 @@ class IngestServiceAsyncStub(IngestServiceStub):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -82,9 +82,9 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 refusals remembered
-    of its producer. A gap is answered with OUT_OF_RANGE and the sequence that
-    was expected.
+    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
+    the sequence that was expected.
     """
 
     @_abc_1.abstractmethod

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from streameval_server._core import marks as module
 from streameval_server._core.errors import Code, CorruptLogError, Refused
 from streameval_server._core.marks import KEPT_REFUSALS, Mark, Marks, Refusal, Verdict, judge
 
@@ -90,6 +91,52 @@ def test_a_remembered_refusal_is_bounded():
     (refusal,) = marks.get("a").refusals
     assert refusal.refused.message == "ü" * 512
     assert refusal.to_message().ByteSize() * KEPT_REFUSALS < 1 << 20
+
+
+def test_of_all_producers_refusals_the_newest_are_remembered(monkeypatch):
+    """Whoever they are of; those of an older epoch, or of who was forgotten, make room."""
+    monkeypatch.setattr(module, "KEPT_IN_ALL", 4)
+    marks = Marks(ttl_us=100)
+
+    def refuse(producer, epoch, sequence, revision, at_us=0):
+        marks.record(producer, epoch, sequence, at_us, revision=revision, refused=REFUSED)
+
+    def kept():
+        names = ("a", "b", "c")
+        found = {name: marks.get(name) for name in names}
+        return {
+            name: [each.revision for each in mark.refusals]
+            for name, mark in found.items()
+            if mark is not None
+        }
+
+    for revision, producer in enumerate("aabba", start=1):
+        refuse(producer, 1, revision, revision)
+    assert kept() == {"a": [2, 5], "b": [3, 4]}
+    assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
+    refuse("a", 2, 1, 6, at_us=90)  # the epoch before is over: two of it go
+    refuse("c", 1, 1, 7, at_us=90)
+    assert kept() == {"a": [6], "b": [3, 4], "c": [7]}
+    refuse("c", 1, 2, 8, at_us=90)
+    assert kept() == {"a": [6], "b": [4], "c": [7, 8]}
+    other = marks.copy()
+    marks.record("c", 1, 3, at_us=101)  # b was idle: one of it goes
+    refuse("c", 1, 4, 9, at_us=101)
+    assert kept() == {"a": [6], "c": [7, 8, 9]}
+    assert len(other.get("b").refusals) == 1
+    assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
+
+
+def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest(monkeypatch):
+    """As an older version may have written them."""
+    marks = Marks(ttl_us=100)
+    for revision, producer in enumerate("abab", start=1):
+        marks.record(producer, 1, revision, at_us=0, revision=revision, refused=REFUSED)
+    data = marks.to_bytes()
+    monkeypatch.setattr(module, "KEPT_IN_ALL", 1)
+    again = Marks.from_bytes(data, 100)
+    assert again.get("a").refusals == ()
+    assert [each.revision for each in again.get("b").refusals] == [4]
 
 
 def test_bytes_keep_refusals():

@@ -327,6 +327,23 @@ def test_a_full_queue_asks_to_come_back_later():
     assert counted(core) == 6
 
 
+def test_one_producer_too_many_asks_to_come_back_later():
+    """Those that are known go on."""
+    core = open_core(MemoryStorage(), Limits(max_producers=1))
+    session, _ = opened(core)
+    session.feed(frame(1), NOW)
+    commit(core)
+    other, _ = opened(core, producer="other")
+    with pytest.raises(RequestError) as caught:
+        other.feed(frame(1), NOW)
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    assert caught.value.reason == "TOO_MANY_PRODUCERS"
+    assert caught.value.retry_after_s > 0
+    session.feed(frame(2), NOW)
+    commit(core)
+    assert counted(core) == 4
+
+
 def test_full_memory_asks_to_come_back_later():
     """Above the limit on state nothing more is taken in."""
     core = open_core(MemoryStorage(), Limits(max_state_bytes=1))

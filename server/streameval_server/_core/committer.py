@@ -205,8 +205,8 @@ class Committer:
         ------
         RequestError
             RESOURCE_EXHAUSTED when the queue is full, the state too large, or
-            there are too many ids; UNAVAILABLE when not serving. Each has a
-            delay to retry after.
+            there are too many producers or ids; UNAVAILABLE when not serving.
+            Each has a delay to retry after.
         """
         limits = self._limits
         self.check_serving()
@@ -216,6 +216,18 @@ class Committer:
                 Code.RESOURCE_EXHAUSTED,
                 f"{queued} bytes wait for the disk already: send it again later",
                 reason="QUEUE_FULL",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if (
+            item.producer
+            and len(self.marks) >= limits.max_producers
+            and self.marks.get(item.producer) is None
+        ):
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"there are {limits.max_producers} producers, and no more may be until some have "
+                "been idle for days: let clients keep their names",
+                reason="TOO_MANY_PRODUCERS",
                 retry_after_s=RETRY_AFTER_S,
             )
         engine = self._applier.engine

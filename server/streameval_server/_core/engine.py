@@ -314,12 +314,12 @@ class Engine:
             Copies it, in O(bytes that changed). It may run at the same time as
             `view`, and must have run before anything else is applied.
         """
-        (revision, received_us), marks = self._reached, self.marks.to_bytes()
+        revision, received_us = self._reached
         states = list(self._streams.values())
         noted = [each for state in states for each in state.parts(since)]
 
         def copy() -> Checkpoint:
-            parts: dict[str, bytes | None] = {MARKS_PART: marks}
+            parts: dict[str, bytes | None] = {MARKS_PART: self.marks.to_bytes()}
             parts |= {part: None if data is None else data() for part, data in noted}
             for state in states:
                 parts.update(state.join_parts(revision, since))

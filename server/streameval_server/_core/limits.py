@@ -27,6 +27,9 @@ class Limits:
         Longest stream name, in characters.
     max_streams : int
         A batch for one more stream than this is refused.
+    max_producers : int
+        A batch of one more producer than this is refused, until others have been idle
+        for `marks_ttl_us`. Each takes some 300 B.
     max_segment_keys : int
         How many segment keys a stream may declare.
     max_segment_values : int
@@ -86,6 +89,7 @@ class Limits:
     max_id_bytes: int = 128
     max_stream_name: int = 128
     max_streams: int = 10_000
+    max_producers: int = 1_000_000
     max_segment_keys: int = 8
     max_segment_values: int = 100
     max_pending_total: int = 20_000_000

@@ -2,7 +2,8 @@
 
 One mark for each producer: its highest epoch, the last sequence of that
 epoch, the log's time of it, and that epoch's newest refusals, for a producer
-whose connection broke before it read them. A producer that has been idle for
+whose connection broke before it read them. Few are refused much: of all
+producers' refusals only the newest are kept, whoever they are of. A producer that has been idle for
 the time to live is forgotten, when a later entry is recorded; so marks are a
 function of the log alone, and the committer's and the engine's copies agree
 at equal revisions. Every operation is O(1) amortised, if not said otherwise.
@@ -22,6 +23,9 @@ from streameval_server._core.errors import CorruptLogError, Refused
 
 KEPT_REFUSALS = 64
 """So many refusals are remembered for each producer: the newest."""
+
+KEPT_IN_ALL = 16_384
+"""So many are remembered for all producers together: the newest."""
 
 _TEXT = 512
 """So many characters of each text of a refusal are remembered."""
@@ -137,6 +141,8 @@ class Marks:
     def __init__(self, ttl_us: int) -> None:
         self._ttl_us = ttl_us
         self._marks: OrderedDict[str, Mark] = OrderedDict()
+        # The producer of each refusal that is remembered, by its revision, oldest first.
+        self._refused: OrderedDict[int, str] = OrderedDict()
 
     def get(self, producer: str) -> Mark | None:
         """Return a producer's mark. Safe to call from another thread than `record`."""
@@ -163,22 +169,43 @@ class Marks:
         """
         marks = self._marks
         if producer:
+            before = marks.get(producer)
+            mark = advanced(before, epoch, sequence, at_us, revision=revision, refused=refused)
             # Never deleted and set anew: a reader in between would not find it.
-            marks[producer] = advanced(
-                marks.get(producer), epoch, sequence, at_us, revision=revision, refused=refused
-            )
+            marks[producer] = mark
             marks.move_to_end(producer)
+            if before is not None and before.refusals is not mark.refusals:
+                self._forget(before.refusals, mark.refusals)
+            if refused is not None:
+                self._refused[revision] = producer
+                self._limit()
         idle_since = at_us - self._ttl_us
         while marks:
             oldest = next(iter(marks))
             if marks[oldest].seen_us >= idle_since:
                 break
-            del marks[oldest]
+            self._forget(marks.pop(oldest).refusals, ())
+
+    def _forget(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
+        """Note that of a producer's refusals only the newest are remembered. O(forgotten)."""
+        for each in refusals:
+            if kept and each.revision >= kept[0].revision:
+                break
+            del self._refused[each.revision]
+
+    def _limit(self) -> None:
+        """Forget the oldest refusals of all, as long as there are too many."""
+        while len(self._refused) > KEPT_IN_ALL:
+            _, producer = self._refused.popitem(last=False)
+            mark = self._marks[producer]
+            # It is the oldest of its producer's too.
+            self._marks[producer] = mark._replace(refusals=mark.refusals[1:])
 
     def copy(self) -> Marks:
         """Return marks that go their own way. O(producers)."""
         other = Marks(self._ttl_us)
         other._marks = self._marks.copy()
+        other._refused = self._refused.copy()
         return other
 
     def to_bytes(self) -> bytes:
@@ -230,6 +257,14 @@ class Marks:
             raise CorruptLogError(f"the producers' marks cannot be read: {error}") from error
         if at != len(data):
             raise CorruptLogError("the producers' marks cannot be read: they end too soon")
+        self._refused.update(
+            sorted(
+                (each.revision, producer)
+                for producer, mark in self._marks.items()
+                for each in mark.refusals
+            )
+        )
+        self._limit()
         return self
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from streameval._values import quoted
 from streameval.v1 import stream_pb2
 from streameval_server._core.errors import invalid
 from streameval_server._core.names import check_stream_name
@@ -166,5 +167,5 @@ def _read_token(token: str) -> str:
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        message = f"page_token must be the next_page_token of a page before, got {token!r}"
+        message = f"page_token must be the next_page_token of a page before, got {quoted(token)}"
         raise invalid("page_token", message) from None

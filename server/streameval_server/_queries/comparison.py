@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from streameval._certainty.compare import compare, share_of_positives
 from streameval._certainty.intervals import PR_NAMES
+from streameval._values import quoted
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._core.errors import Code, RequestError, invalid
 from streameval_server._queries.answers import range_message
@@ -98,7 +99,9 @@ def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
 def checked_metric(metric: str) -> str:
     """Return a figure that can be compared, auc_pr for none; refuse another."""
     if metric and metric not in COMPARED:
-        raise invalid("metric", f"metric must be one of {', '.join(COMPARED)}, got {metric!r}")
+        raise invalid(
+            "metric", f"metric must be one of {', '.join(COMPARED)}, got {quoted(metric)}"
+        )
     return metric or DEFAULT_METRIC
 
 

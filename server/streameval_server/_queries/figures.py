@@ -15,6 +15,7 @@ from streameval._certainty.intervals import NAMES as WITH_INTERVAL
 from streameval._errors import InvalidInputError
 from streameval._named import COMPUTE, METRICS
 from streameval._snapshot import FIGURES, reason_of
+from streameval._values import quoted
 from streameval.v1 import types_pb2
 from streameval_server._core.errors import invalid
 
@@ -65,7 +66,7 @@ def wanted(
         if name not in COMPUTE:
             raise invalid(
                 f"metrics[{index}]",
-                f"no figure is called {name!r}: choose from {', '.join(METRICS)}",
+                f"no figure is called {quoted(name)}: choose from {', '.join(METRICS)}",
             )
     return Wanted(chosen or tuple(default), checked_level(level), anytime)
 

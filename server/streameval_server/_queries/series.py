@@ -19,6 +19,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from streameval._values import quoted
 from streameval.v1 import query_pb2
 from streameval_server._core.errors import invalid
 from streameval_server._queries.applied import grid_of
@@ -155,7 +156,7 @@ def _read_token(token: str, fingerprint: int) -> int:
     except (binascii.Error, struct.error, ValueError):
         version = of = next_us = 0
     if version != _TOKEN_VERSION:
-        raise invalid("page_token", f"page_token is not one of this server's: {token!r}")
+        raise invalid("page_token", f"page_token is not one of this server's: {quoted(token)}")
     if of != fingerprint:
         raise invalid(
             "page_token", "page_token belongs to another selection or step: begin without one"

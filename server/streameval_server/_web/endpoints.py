@@ -13,7 +13,7 @@ from streameval_server._security.rules import rule_of
 from streameval_server._web.events import events
 from streameval_server._web.refusals import JSON, HttpError
 from streameval_server._web.routes import Answer
-from streameval_server._web.transcoding import bind, from_json, from_query, to_json
+from streameval_server._web.transcoding import bind, from_query, to_json
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -81,8 +81,7 @@ class Endpoint:
                     f"a {route.verb} takes all that it asks for in its body, and no parameters",
                     reason="MALFORMED_MESSAGE",
                 )
-            body = await self._intake.json(request)
-            message = await asyncio.to_thread(from_json, kind, body)
+            message = await self._intake.message(kind, request)
         else:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:

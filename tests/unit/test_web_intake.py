@@ -1,0 +1,78 @@
+"""Bodies: how many are held and parsed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from starlette.requests import Request
+
+from streameval.v1 import ingest_pb2
+from streameval_server._core.errors import RequestError
+from streameval_server._core.limits import Limits
+from streameval_server._web import intake as module
+from streameval_server._web.intake import Intake
+
+BODY = b'{"producer": "p"}'
+KIND = ingest_pb2.IngestBatchRequest
+
+
+def request(body: bytes) -> Request:
+    """Return a request whose body has come."""
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    head = [(b"content-type", b"application/json")]
+    return Request({"type": "http", "method": "POST", "headers": head}, receive)
+
+
+async def until(holds) -> None:
+    """Give other tasks their turn until something holds."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("few", [1, 9])
+def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, few):
+    """However many wait, threads are left for others; what waits counts as held."""
+    parsing: list[bytes] = []
+    go_on = threading.Event()
+
+    def slowly(kind, body):
+        parsing.append(body)
+        assert go_on.wait(20)
+        return kind(producer="p")
+
+    monkeypatch.setattr(module, "from_json", slowly)
+    intake = Intake(Limits(max_queue_bytes=few * len(BODY)))
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(intake.message(KIND, request(BODY))) for _ in range(few)]
+        await until(lambda: len(parsing) == min(few, 2))
+        # Others have their turn while all that are parsed stand still.
+        assert await asyncio.to_thread(lambda: "a thread") == "a thread"
+        assert len(parsing) == min(few, 2)
+        with pytest.raises(RequestError, match="too many requests are being read"):
+            await intake.message(KIND, request(BODY))
+        go_on.set()
+        answers = await asyncio.gather(*tasks)
+        assert [answer.producer for answer in answers] == ["p"] * few
+        assert (await intake.message(KIND, request(BODY))).producer == "p"
+
+    asyncio.run(run())
+
+
+def test_a_body_that_is_no_message_is_not_held():
+    """A refused body makes room again."""
+    intake = Intake(Limits(max_queue_bytes=len(BODY)))
+
+    async def run() -> None:
+        for _ in range(3):
+            with pytest.raises(RequestError, match="body"):
+                await intake.message(KIND, request(b"{"))
+        assert (await intake.message(KIND, request(BODY))).producer == "p"
+
+    asyncio.run(run())
