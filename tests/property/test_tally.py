@@ -23,6 +23,7 @@ from streameval_server._state import cells, tables
 from streameval_server._state.binning import Columns
 from streameval_server._state.cells import Cells
 from streameval_server._state.counts import StreamCounts
+from streameval_server._state.ledger import Ledger
 from streameval_server._state.pending import Loose
 from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import DEFAULTS
@@ -241,7 +242,8 @@ def minutes(number: int) -> int:
 @pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
 def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
     """However many panes are filled in turn, and whoever merges what is due."""
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), lambda: 1)
+    ledger = Ledger(revision=1)
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), ledger)
     counts.advance(NOW)
     rng = np.random.default_rng(2)
     for step in range(60):
@@ -252,9 +254,9 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
             frozen.merge()
         tables = [each for each in _all_cells(counts) if each.has_table]
         assert 1 <= len(tables) <= 3
-        known = counts.store.memory_bytes
+        known = ledger.memory_bytes
         counts.store.measure()
-        assert counts.store.memory_bytes == known
+        assert ledger.memory_bytes == known
     counts.advance(NOW + MINUTE)
     whole = counts.store.whole.cells
     assert [each for each in _all_cells(counts) if each.has_table] in ([], [whole])
@@ -266,7 +268,7 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
 def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its table is merged without the lock, and gone the time after."""
     monkeypatch.setattr(tables, "_IDLE", 10)
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), lambda: 1)
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), Ledger(revision=1))
     counts.advance(NOW)
     rng = np.random.default_rng(3)
     due = []

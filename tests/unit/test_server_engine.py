@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry, Kind
 from streameval_server._core.errors import CorruptLogError
 from streameval_server._core.limits import Limits
-from streameval_server._core.rows import CaseRows, MissRows, PredictionRows
+from streameval_server._core.rows import CaseRows, LabelRows, MissRows, PredictionRows
 from streameval_server._state.cells import OVERHEAD_BYTES
 
 LIMITS = Limits(max_cells=64)
@@ -288,3 +290,50 @@ def test_damaged_parts_are_refused(parts):
     """A checkpoint that cannot be read is no empty state."""
     with pytest.raises(CorruptLogError):
         Engine.restore(LIMITS, 1, 1, parts)
+
+
+def test_a_deleted_stream_leaves_memory_at_once():
+    """Counts, panes and ids: nothing waits for Python to look for cycles."""
+    rng = random.Random(4)
+    ids = [b"%d" % i for i in range(300)]
+    predictions = PredictionRows(ids, np.linspace(0, 1, 300), 300, 300)
+    labels = LabelRows(ids[:200], np.arange(200) % 3 == 0, 200, 200)
+    rows = [case_rows(rng), MissRows(1, 1, 1, 2), predictions, labels, case_rows(rng)]
+    day_us = 24 * 3600 * 1_000_000
+    entries = [
+        Entry(revision, revision * day_us, Kind.BATCH, "a", "", 0, 0, each)
+        for revision, each in enumerate(rows, start=1)
+    ]
+    engine = Engine(LIMITS)
+    engine.apply(entries)
+    assert engine.view("a").whole.panes
+    engine.checkpoint(0)
+    state = engine._streams["a"]
+    parts = state, state.counts, state.counts.store, state.joins, state.joins.table
+    left = [weakref.ref(each) for each in parts]
+    del state, parts
+    gc.disable()
+    try:
+        engine.apply([Entry(6, 6 * day_us, Kind.DELETE_STREAM, "a", "", 0, 0, None)])
+        assert [each() for each in left] == [None] * 5
+    finally:
+        gc.enable()
+    assert engine.memory_bytes == engine.kept_ids == 0
+    engine.apply([Entry(7, 40 * day_us, Kind.TICK, "", "", 0, 0, None)])
+
+
+def test_a_stream_may_be_deleted_and_made_again_at_once():
+    """In one call: what the first one had planned is not done to the second."""
+    rng = random.Random(5)
+    kinds = [Kind.BATCH, Kind.DELETE_STREAM, Kind.BATCH, Kind.DELETE_STREAM]
+    rows = [case_rows(rng) if kind is Kind.BATCH else None for kind in kinds]
+    entries = [
+        Entry(revision, revision, kind, "a", "", 0, 0, each)
+        for revision, (kind, each) in enumerate(zip(kinds, rows, strict=True), start=1)
+    ]
+    for size in (3, 4):
+        engine = Engine(LIMITS)
+        engine.apply(entries[:size])
+        engine.apply([Entry(size + 1, 10**15, Kind.TICK, "", "", 0, 0, None)])
+        assert (engine.stream("a") is None) == (size == 4)
+        assert (engine.memory_bytes == 0) == (size == 4)

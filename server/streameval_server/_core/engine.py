@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import itertools
 from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
@@ -57,10 +56,10 @@ class Engine:
         self._streams: SortedDict[str, StreamState] = SortedDict()
         self._memory_bytes = 0
         self._kept_ids = 0
-        self._sizes: dict[StreamState, tuple[int, int]] = {}
-        self._agenda: list[tuple[int, int, StreamState]] = []
-        self._due: dict[StreamState, int] = {}
-        self._order = itertools.count()
+        # By the names of streams: one that is deleted is held by nothing.
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._agenda: list[tuple[int, str]] = []
+        self._due: dict[str, int] = {}
         self._unmerged: list[Frozen] = []
         self.marks = Marks(limits.marks_ttl_us)
 
@@ -103,7 +102,7 @@ class Engine:
         are many, or when somebody looks.
         """
         self.merge()
-        touched: dict[StreamState, None] = {}
+        touched: dict[str, None] = {}
         for entry in entries:
             if entry.revision != self.revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
@@ -113,7 +112,7 @@ class Engine:
                     pass
             state = self._applied(entry)
             if state is not None:
-                touched[state] = None
+                touched[entry.stream] = None
                 self._plan(state)
             self.marks.record(
                 entry.producer,
@@ -151,8 +150,8 @@ class Engine:
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
             state.seen = None  # for whoever has found it just now
-            self._due.pop(state, None)
-            memory_bytes, kept_ids = self._sizes.pop(state, (0, 0))
+            self._due.pop(entry.stream, None)
+            memory_bytes, kept_ids = self._sizes.pop(entry.stream, (0, 0))
             self._memory_bytes -= memory_bytes
             self._kept_ids -= kept_ids
         return None
@@ -165,11 +164,13 @@ class Engine:
         state = self._streams[entry.stream] = StreamState(info, self._limits)
         return state
 
-    def _settle(self, touched: dict[StreamState, None]) -> None:
-        """Note what streams that changed will need, and what they take."""
-        for state in touched:
-            self._plan(state)
-            self._measure(state)
+    def _settle(self, touched: dict[str, None]) -> None:
+        """Note what streams that changed, and are still there, will need and take."""
+        for name in touched:
+            state = self._streams.get(name)
+            if state is not None:
+                self._plan(state)
+                self._measure(state)
         touched.clear()
 
     def merge(self) -> None:
@@ -183,12 +184,11 @@ class Engine:
             frozen.merge()
 
     def _measure(self, state: StreamState) -> None:
-        """Note what a stream takes, and what should be merged; nothing for one that is gone."""
-        if self._streams.get(state.info.name) is not state:
-            return
+        """Note what a stream takes, and what should be merged."""
+        name = state.info.name
         self._unmerged += state.counts.take_due()
-        memory_bytes, kept_ids = self._sizes.get(state, (0, 0))
-        self._sizes[state] = now = (state.memory_bytes, state.kept_ids)
+        memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
+        self._sizes[name] = now = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += now[0] - memory_bytes
         self._kept_ids += now[1] - kept_ids
 
@@ -196,10 +196,10 @@ class Engine:
 
     def _plan(self, state: StreamState) -> None:
         """Note when a stream has to be looked at next."""
-        due_us = state.due_us
-        if due_us < self._due.get(state, NEVER):
-            self._due[state] = due_us
-            heapq.heappush(self._agenda, (due_us, next(self._order), state))
+        name, due_us = state.info.name, state.due_us
+        if due_us < self._due.get(name, NEVER):
+            self._due[name] = due_us
+            heapq.heappush(self._agenda, (due_us, name))
 
     def pass_time(self, now_us: int, budget: int) -> bool:
         """Let some of what is due by a time happen; return whether there is more.
@@ -212,17 +212,18 @@ class Engine:
         while agenda and agenda[0][0] <= now_us:
             if budget <= 0:
                 return True
-            due_us, _, state = agenda[0]
-            if self._due.get(state) != due_us:  # it was planned anew, or is gone
+            due_us, name = agenda[0]
+            if self._due.get(name) != due_us:  # it was planned anew, or is gone
                 heapq.heappop(agenda)
                 continue
+            state = self._streams[name]
             if state.due_us <= now_us:
                 budget -= state.pass_time(now_us, self.revision + 1, budget)
                 self._measure(state)
                 if state.due_us <= now_us:
                     continue
             heapq.heappop(agenda)
-            del self._due[state]
+            del self._due[name]
             self._plan(state)
         return False
 

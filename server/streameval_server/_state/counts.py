@@ -28,7 +28,7 @@ from streameval_server._state.store import Store
 from streameval_server._state.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval._counts.groups import IntArray
     from streameval._counts.state import State
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streameval_server._core.limits import Limits
     from streameval_server._state.binning import Ordered
     from streameval_server._state.cells import Cells, Frozen
+    from streameval_server._state.ledger import Ledger
     from streameval_server._state.pane_content import PaneContent, Part
     from streameval_server._state.pending import Added
     from streameval_server._state.stream_settings import StreamSettings
@@ -61,8 +62,8 @@ class StreamCounts:
     ----------
     settings, limits
         The stream's and the server's.
-    revision : callable
-        Returns the log revision that is being applied.
+    ledger : Ledger
+        The stream's.
 
     Attributes
     ----------
@@ -72,10 +73,9 @@ class StreamCounts:
         Rows that came into no pane.
     """
 
-    def __init__(
-        self, settings: StreamSettings, limits: Limits, revision: Callable[[], int]
-    ) -> None:
-        self.store = Store(settings, limits, revision)
+    def __init__(self, settings: StreamSettings, limits: Limits, ledger: Ledger) -> None:
+        self.store = Store(settings, limits, ledger)
+        self._ledger = ledger
         self.beyond_retention = 0
         self._cases: list[Columns] = []
         self._effects: list[Effects] = []
@@ -91,7 +91,7 @@ class StreamCounts:
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, at most about."""
-        return self.store.memory_bytes + _ROW_BYTES * self._waiting + self._table.nbytes
+        return self._ledger.memory_bytes + _ROW_BYTES * self._waiting + self._table.nbytes
 
     # -- collecting
 
@@ -147,12 +147,12 @@ class StreamCounts:
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
         for part in self._parts_at(event_us, codes):
-            self.store.memory_bytes += part.cells.miss(positives, negatives)
+            self._ledger.memory_bytes += part.cells.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
         """Add what somebody else counted; at 0 in all time only. O(cells)."""
         for part in self._parts_at(event_us, codes):
-            self.store.memory_bytes += part.cells.merge([state])
+            self._ledger.memory_bytes += part.cells.merge([state])
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return what one reference at one time counts in."""
@@ -243,7 +243,7 @@ class StreamCounts:
         for part in parts:
             cells = part.cells
             may_have_table = self._tables.admits(cells)
-            self.store.memory_bytes += cells.add(added, may_have_table=may_have_table)
+            self._ledger.memory_bytes += cells.add(added, may_have_table=may_have_table)
             if cells.has_table:
                 self._tables.note(cells)
             if cells.is_due:
@@ -252,7 +252,7 @@ class StreamCounts:
     def _release(self, cells: Iterable[Cells]) -> None:
         """Let cells do without a table."""
         for each in cells:
-            self.store.memory_bytes += each.release()
+            self._ledger.memory_bytes += each.release()
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
@@ -288,7 +288,6 @@ class StreamCounts:
 
     def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Count what happened to one group."""
-        store = self.store
         # Copies: a view would keep the columns of all groups in memory while it waits.
         added = None if change.added is None else Loose(*change.added).own()
         removed = None if change.removed is None else Loose(*change.removed).sorted()
@@ -297,9 +296,9 @@ class StreamCounts:
             if added is not None:
                 self._add((part,), added)
             if removed is not None:
-                store.memory_bytes += part.cells.remove(removed)
+                self._ledger.memory_bytes += part.cells.remove(removed)
             if change.missed_positives or change.missed_negatives:
-                store.memory_bytes += part.cells.miss(
+                self._ledger.memory_bytes += part.cells.miss(
                     change.missed_positives, change.missed_negatives
                 )
             part.cover(coverage)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._counts.state import State
     from streameval_server._state.cells import Frozen
+    from streameval_server._state.ledger import Ledger
 
     FrozenParts = list[tuple[int, Frozen, PaneCoverage]]
     """Slices by number, ascending."""
@@ -57,8 +58,8 @@ class PaneContent:
     ----------
     make : callable
         Makes an empty part.
-    revision : callable
-        Returns the revision that is being applied.
+    ledger : Ledger
+        The stream's.
 
     Attributes
     ----------
@@ -70,19 +71,19 @@ class PaneContent:
         Whether the slices' all-time counts lack what it has.
     """
 
-    __slots__ = ("_frozen", "_make", "_now", "is_open", "parts", "revision")
+    __slots__ = ("_frozen", "_ledger", "_make", "is_open", "parts", "revision")
 
-    def __init__(self, make: Callable[[], Part], revision: Callable[[], int]) -> None:
+    def __init__(self, make: Callable[[], Part], ledger: Ledger) -> None:
         self._make = make
-        self._now = revision
+        self._ledger = ledger
         self._frozen: dict[int, PaneView] | None = None
         self.parts: dict[int, Part] = {}
-        self.revision = revision()
+        self.revision = ledger.revision
         self.is_open = False
 
     def touch(self) -> None:
         """Note a change."""
-        self.revision = self._now()
+        self.revision = self._ledger.revision
         self._frozen = None
 
     def part(self, number: int) -> Part:

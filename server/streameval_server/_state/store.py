@@ -23,9 +23,11 @@ from streameval_server._state.segments import WHOLE, key_of
 from streameval_server._state.views import FrozenStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from streameval._counts.state import State
     from streameval_server._core.limits import Limits
+    from streameval_server._state.ledger import Ledger
     from streameval_server._state.stream_settings import StreamSettings
 
 _MOST_OPEN = 2
@@ -38,8 +40,8 @@ class Store:
     ----------
     settings, limits
         The stream's and the server's.
-    revision : callable
-        Returns the log revision that is being applied.
+    ledger : Ledger
+        The stream's.
 
     Attributes
     ----------
@@ -53,37 +55,25 @@ class Store:
         What happened before this is in no pane, whatever is kept.
     key_revisions : dict of int to int
         The revision at which a key's slices changed last.
-    memory_bytes : int
-        Memory that it takes, at most about; whoever changes a part adds to it.
     """
 
-    def __init__(
-        self, settings: StreamSettings, limits: Limits, revision: Callable[[], int]
-    ) -> None:
+    def __init__(self, settings: StreamSettings, limits: Limits, ledger: Ledger) -> None:
         self.bits = settings.resolution
         self.scale = settings.scale
         self.floor_us = 0
         self.key_revisions: dict[int, int] = {}
-        self.memory_bytes = OVERHEAD_BYTES
-        self._revision = revision
-        self._bounded = empty_state(
-            resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells
-        )
+        self._ledger = ledger
+        ledger.memory_bytes = OVERHEAD_BYTES
+        bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
+        self._new_part = partial(_new_part, bounded, ledger)
         whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
-        self.settled = {WHOLE: Part(Cells(whole), self._no_coverage())}
+        self.settled = {WHOLE: _part(whole)}
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
 
-    def _no_coverage(self) -> PaneCoverage:
-        return PaneCoverage(CoverageCell(self.scale))
-
-    def _new_part(self) -> Part:
-        self.memory_bytes += OVERHEAD_BYTES
-        return Part(Cells(self._bounded), self._no_coverage())
-
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
-        return Panes(tiers, partial(PaneContent, self._new_part, self._revision))
+        return Panes(tiers, partial(PaneContent, self._new_part, self._ledger))
 
     # -- changing
 
@@ -123,7 +113,7 @@ class Store:
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
         """Return what has to change when a slice does: in a pane, or in all time alone."""
-        self.key_revisions[key_of(number)] = self._revision()
+        self.key_revisions[key_of(number)] = self._ledger.revision
         if content is None:
             return [self._settled(number)]
         if content.is_open:
@@ -152,9 +142,9 @@ class Store:
         for number, part in content.parts.items():
             if number != WHOLE:
                 before = part.cells.memory_bytes
-                self.memory_bytes += self._settled(number).merge([part])
+                self._ledger.memory_bytes += self._settled(number).merge([part])
                 # To be read it was merged.
-                self.memory_bytes += part.cells.memory_bytes - before
+                self._ledger.memory_bytes += part.cells.memory_bytes - before
 
     # -- time
 
@@ -199,7 +189,7 @@ class Store:
         parts = list(self.settled.values())
         for pane in self.panes:
             parts += pane.content.parts.values()
-        self.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+        self._ledger.memory_bytes = sum(part.cells.memory_bytes for part in parts)
 
     # -- reading
 
@@ -235,3 +225,12 @@ class Store:
             tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
             names,
         )
+
+
+def _new_part(bounded: State, ledger: Ledger) -> Part:
+    ledger.memory_bytes += OVERHEAD_BYTES
+    return _part(bounded)
+
+
+def _part(state: State) -> Part:
+    return Part(Cells(state), PaneCoverage(CoverageCell(state.scale)))

@@ -21,6 +21,7 @@ from streameval_server._core.rows import CaseRows, LabelRows, MergeRows, MissRow
 from streameval_server._state.binning import Columns
 from streameval_server._state.counts import StreamCounts
 from streameval_server._state.joins import Joins, segment
+from streameval_server._state.ledger import Ledger
 from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
 from streameval_server._state.pending import Loose
 from streameval_server._state.segments import WHOLE, Segments, codes_of, key_of
@@ -87,8 +88,8 @@ class StreamState:
         self.total = 0
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
-        self._applying = self.revision
-        self.counts = StreamCounts(info.settings, limits, lambda: self._applying)
+        self._ledger = Ledger(self.revision)
+        self.counts = StreamCounts(info.settings, limits, self._ledger)
         self.counts.advance(info.create_us)
         self.joins: Joins | None = None
         self._names: Mapping[tuple[str, str], int] = self.segments.names()
@@ -98,7 +99,7 @@ class StreamState:
     def take(self, rows: Rows, revision: int, received_us: int) -> None:
         """Take the rows of one entry."""
         self.seen = None
-        self.revision = self._applying = revision
+        self.revision = self._ledger.revision = revision
         self.total += rows.total
         if isinstance(rows, CaseRows):
             coded = self.segments.read(rows.segments, rows.size)
@@ -153,7 +154,7 @@ class StreamState:
     def update(self, settings: StreamSettings, revision: int) -> None:
         """Go on under other settings. O(panes) when retention changes."""
         self.seen = None
-        self._applying = revision
+        self._ledger.revision = revision
         self.counts.reconfigure(settings)
         self.revision = revision
         self.info = replace(self.info, settings=settings)
@@ -176,7 +177,7 @@ class StreamState:
         All of it has happened once `due_us` lies in the future.
         """
         self.seen = None
-        self._applying = revision
+        self._ledger.revision = revision
         joins = self.joins
         if joins is not None and joins.due_us is not None and joins.due_us <= now_us:
             ids = len(joins)
@@ -284,7 +285,7 @@ class StreamState:
 
     def adopt(self, name: str, revision: int) -> None:
         """Go on as a stream of that name, made at a revision; when it began stays."""
-        self.revision = self._applying = revision
+        self.revision = self._ledger.revision = revision
         self.info = replace(self.info, name=name, create_revision=revision)
 
     def content(self) -> Iterator[tuple[str, bytes]]:
@@ -352,7 +353,7 @@ class StreamState:
         settings = StreamSettings(**fields["settings"])
         info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
         self = cls(info, limits)
-        self.revision = self._applying = fields["revision"]
+        self.revision = self._ledger.revision = fields["revision"]
         self.total = fields["total"]
         self.sources = fields["sources"]
         self.segments.restore(fields["values"])
