@@ -3,7 +3,7 @@
 Panes are immutable, so the same objects are the same counts, and what was
 computed from them still holds. Parts are held weakly: an answer does not keep
 in memory what it was made of, and goes itself, some time after one of them did:
-nobody can ask for it any more.
+nobody can ask for it any more. What is made of nothing would stay, and is not kept.
 
 Cost: O(parts) to find out that none changed, and amortised to keep a new value. Any
 thread may ask; two that ask for the same at once may both compute it.
@@ -67,6 +67,8 @@ class PartsCache(Generic[K, V]):
         """Return the value of a name; made anew unless its parts are the same objects."""
         # An object has one such reference as long as it lives, so references can be compared.
         now = tuple(map(weakref.ref, parts))
+        if not now:
+            return make()
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and _same(entry.parts, now):

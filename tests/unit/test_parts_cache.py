@@ -42,3 +42,10 @@ def test_kept_parts_are_those_that_are_the_same_objects() -> None:
     cache.get("x", [a, b, Part()], lambda: 0)
     assert cache.kept("x", [c, b, a]) == [b, a]
     assert cache.kept("y", [a, b]) == []
+
+
+def test_what_is_made_of_nothing_is_not_kept() -> None:
+    """Nothing that goes would take it along."""
+    cache: PartsCache[int, int] = PartsCache(100, lambda _: 1)
+    assert [cache.get(0, [], lambda each=each: each) for each in range(3)] == [0, 1, 2]
+    assert len(cache) == 0

@@ -39,7 +39,11 @@ MAX_WINDOW_CELLS = 1 << 21
 change of them: 240 MB at most."""
 
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""Encoded snapshots that are kept for the next question."""
+"""Memory of the snapshots that are kept for the next question: some 25,000 small ones."""
+
+_ENTRY_BYTES = 1_024
+_BYTES_A_BYTE = 6
+"""What a snapshot takes beside its message, and its message for each byte that is encoded."""
 
 MAX_COVERAGES = 4096
 """Coverages that are kept for the next question, at about 1 KB."""
@@ -74,7 +78,7 @@ class Answers:
         self._check = check
         self._windows: WindowCache[Hashable] = WindowCache(MAX_WINDOW_CELLS)
         self._snapshots: PartsCache[Hashable, types_pb2.Snapshot] = PartsCache(
-            MAX_SNAPSHOT_BYTES, types_pb2.Snapshot.ByteSize
+            MAX_SNAPSHOT_BYTES, _memory_bytes
         )
         self._coverages: PartsCache[Hashable, types_pb2.Coverage | None] = PartsCache(
             MAX_COVERAGES, lambda _: 1
@@ -167,6 +171,11 @@ class Answers:
                 lambda: of.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
             )
         return warnings_of(of, resolution, typical_us)
+
+
+def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
+    """Return what it takes in memory, about."""
+    return _ENTRY_BYTES + _BYTES_A_BYTE * snapshot.ByteSize()
 
 
 def _many_wait(coverage: types_pb2.Coverage) -> bool:
