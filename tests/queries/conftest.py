@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -60,6 +59,16 @@ class Slice:
         return self.counts
 
 
+@dataclass(eq=False)
+class Info:
+    """Stands in for a StreamInfo."""
+
+    name: str
+    create_us: int
+    create_revision: int
+    settings: StreamSettings
+
+
 class View:
     """Stands in for a StreamView: everything counted anew from a list of events."""
 
@@ -67,9 +76,7 @@ class View:
         self.events = list(events)
         self.revision = revision
         self.now_us = now_us
-        self.info = SimpleNamespace(
-            name=stream, create_us=now_us - 40 * DAY, create_revision=1, settings=settings
-        )
+        self.info = Info(stream, now_us - 40 * DAY, 1, settings)
         self.grid = Grid.at(tiers_of(settings.pane_us, settings.retention_us), now_us)
         named = {None, *(("country", e.country) for e in events)}
         named |= {("device", e.device) for e in events}

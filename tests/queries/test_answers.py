@@ -303,6 +303,21 @@ def test_answers_hold_no_panes() -> None:
     assert not any(pane() for pane in panes)
 
 
+def test_answers_of_empty_windows_go_with_their_stream() -> None:
+    """They are kept, as others are; and no longer than there is somebody to ask for them."""
+    views: dict[str, View] = {}
+    answers = Answers(views.__getitem__, lambda: NOW)
+    for revision in range(1, 200):
+        views["s"] = View([])
+        views["s"].info.create_revision = revision
+        snapshot_of(answers)
+        assert len(answers._snapshots) <= 5
+    for _ in range(2):
+        before = len(answers._snapshots)
+        snapshot_of(answers, metrics=["auc_roc"])
+    assert len(answers._snapshots) == before
+
+
 def test_a_stream_made_again_is_another(monkeypatch) -> None:
     """Its windows are empty like those of the one before, at another resolution."""
     before = View([], settings=type(SETTINGS)(resolution=12))

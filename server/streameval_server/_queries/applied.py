@@ -88,6 +88,8 @@ class Applied:
         """Immutable parts that the answer is made of, and of nothing else."""
         if self.span_us is None:
             return (self.slice.all_time._view(), self.slice.coverage)
+        if not self.panes:  # it goes with the stream
+            return (self.view.info,)
         return (*(each.state for each in self.states), *(pane.coverage for pane in self.panes))
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streameval_server._state.stream_settings import DEFAULTS, StreamSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class StreamInfo:
     """A stream's description.
 
