@@ -6,7 +6,6 @@ rules, and appended to the buffer; whoever sends does the rest.
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from streameval.client._buffer import Buffer
     from streameval.client._clock import Times
     from streameval.client._segments import Segments
-
-LARGEST = sys.float_info.max
 
 
 class Adding:

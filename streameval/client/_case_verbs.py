@@ -8,7 +8,7 @@ import numpy as np
 
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._time.times import to_us
-from streameval.client._adding import LARGEST, Adding, own
+from streameval.client._adding import Adding, own
 from streameval.client._rows import CaseRows, MissRows
 from streameval.client._text import check_segments
 
@@ -59,8 +59,8 @@ class CaseVerbs(Adding):
         Traceback (most recent call last):
         streameval._errors.InvalidInputError: score must be finite, got nan
         """
-        # NaN fails the comparison, and so do the infinities.
-        if type(score) is not float or not -LARGEST <= score <= LARGEST:
+        # What NaN and the infinities differ from themselves by is NaN.
+        if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if positive is not True and positive is not False:
             positive = check_label(positive)

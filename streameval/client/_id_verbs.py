@@ -13,7 +13,7 @@ from streameval._counts.columns import (
 )
 from streameval._names import MAX_ID_BYTES
 from streameval._time.times import to_us
-from streameval.client._adding import LARGEST, Adding, own, times_of
+from streameval.client._adding import Adding, own, times_of
 from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
 from streameval.client._runs import PREDICTED, RETRACTED, labelled
 from streameval.client._text import check_id, check_ids, check_segments
@@ -71,7 +71,7 @@ class IdVerbs(Adding):
         """
         if type(id) is not str or not id.isascii() or not 0 < len(id) <= MAX_ID_BYTES:
             id = check_id(id)  # noqa: A001 - checked
-        if type(score) is not float or not -LARGEST <= score <= LARGEST:
+        if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None:
             self._buffer.add_prediction(self._lane, id, score)
