@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,21 @@ from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry, Kind
 from streameval_server._core.errors import CorruptLogError
 from streameval_server._core.limits import Limits
-from streameval_server._core.rows import CaseRows, LabelRows, MissRows, PredictionRows
+from streameval_server._core.rows import (
+    CaseRows,
+    LabelRows,
+    MissRows,
+    PredictionRows,
+    SegmentCodes,
+)
 from streameval_server._state.cells import OVERHEAD_BYTES
+from streameval_server._state.stream_info import StreamInfo
+from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits(max_cells=64)
+NOW = 1_800_000_000_000_000
+HOUR = 3600 * 1_000_000
 
 
 def case_rows(rng: random.Random) -> CaseRows:
@@ -337,3 +349,43 @@ def test_a_stream_may_be_deleted_and_made_again_at_once():
         engine.apply([Entry(size + 1, 10**15, Kind.TICK, "", "", 0, 0, None)])
         assert (engine.stream("a") is None) == (size == 4)
         assert (engine.memory_bytes == 0) == (size == 4)
+
+
+@pytest.mark.parametrize("looks", [(3,), (2, 3), (1,)])
+def test_whoever_looks_changes_nothing(looks):
+    """Rows that come into no pane, of before a longer retention, seem to need time until then."""
+
+    def lived(looks) -> dict[str, bytes]:
+        short = StreamSettings(retention_us=3 * HOUR)
+        state = StreamState(StreamInfo("s", NOW, 1, short), LIMITS)
+        state.update(replace(short, retention_us=720 * HOUR), 2)
+        scores = np.linspace(0, 1, 5)
+        for revision in (3, 4):
+            rows = CaseRows(scores > 0.5, scores, None, 5, 5, NOW - 24 * HOUR)
+            state.take(rows, revision, NOW + revision)
+            if revision - 2 in looks:
+                state.look()
+        for hours in (6, 12):
+            if state.due_us <= NOW + hours * HOUR:
+                state.pass_time(NOW + hours * HOUR, 5, 1 << 40)
+            if 3 in looks:
+                state.look()
+        assert state.counts.beyond_retention == 10
+        return dict(state.content())
+
+    assert lived(looks) == lived(())
+
+
+def test_memory_is_known_when_panes_close():
+    """Slices whose first pane is closed are new in all time."""
+    values = tuple(map(str, range(30)))
+    state = StreamState(StreamInfo("s", NOW, 1, StreamSettings(segment_keys=("c",))), LIMITS)
+    scores = np.linspace(0, 1, 30)
+    for minute in range(4):
+        at_us = NOW + minute * 60 * 1_000_000
+        codes = (SegmentCodes("c", values, np.arange(30, dtype=np.uint32)),)
+        state.take(CaseRows(scores > 0.5, scores, None, 30, 30, at_us, codes), 2 + minute, at_us)
+        state.counts.flush()
+        known = state.memory_bytes
+        state.counts.store.measure()
+        assert state.memory_bytes == known

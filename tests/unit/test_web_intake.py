@@ -15,6 +15,7 @@ from streameval_server._web import intake as module
 from streameval_server._web.intake import Intake
 
 BODY = b'{"producer": "p"}'
+SHORT = b"{}"
 KIND = ingest_pb2.IngestBatchRequest
 
 
@@ -42,18 +43,21 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
     go_on = threading.Event()
 
     def slowly(kind, body):
-        parsing.append(body)
-        assert go_on.wait(20)
+        if body == BODY:
+            parsing.append(body)
+            assert go_on.wait(20)
         return kind(producer="p")
 
     monkeypatch.setattr(module, "from_json", slowly)
-    intake = Intake(Limits(max_queue_bytes=few * len(BODY)))
+    monkeypatch.setattr(module, "_SHORT", len(SHORT))
+    intake = Intake(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
 
     async def run() -> None:
         tasks = [asyncio.create_task(intake.message(KIND, request(BODY))) for _ in range(few)]
         await until(lambda: len(parsing) == min(few, 2))
         # Others have their turn while all that are parsed stand still.
         assert await asyncio.to_thread(lambda: "a thread") == "a thread"
+        assert (await intake.message(KIND, request(SHORT))).producer == "p"
         assert len(parsing) == min(few, 2)
         with pytest.raises(RequestError, match="too many requests are being read"):
             await intake.message(KIND, request(BODY))

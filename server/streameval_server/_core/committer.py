@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 RETRY_AFTER_S = 1.0
 """What a producer is asked to wait when the server cannot take more."""
 
+_NOT_SOON_S = 60.0
+"""The same where it takes days."""
+
+_DAY_US = 24 * 3600 * 1_000_000
+
 
 class State(enum.Enum):
     """Whether the committer serves."""
@@ -226,9 +231,10 @@ class Committer:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
                 f"there are {limits.max_producers} producers, and no more may be until some have "
-                "been idle for days: let clients keep their names",
+                f"been idle for {limits.marks_ttl_us / _DAY_US:g} days: let clients keep their "
+                "names",
                 reason="TOO_MANY_PRODUCERS",
-                retry_after_s=RETRY_AFTER_S,
+                retry_after_s=_NOT_SOON_S,
             )
         engine = self._applier.engine
         if (
@@ -283,11 +289,15 @@ class Committer:
     def _wants_tick(self, now_us: int) -> bool:
         """Whether something is due, and no entry has come for a while to let it happen."""
         applier = self._applier
-        return (
-            now_us - self._received_us >= self._limits.tick_us
-            and applier.lag_rows == 0
-            and applier.engine.due_us <= now_us
-        )
+        if now_us - self._received_us < self._limits.tick_us or applier.lag_rows:
+            return False
+        return applier.engine.due_us <= now_us or self._wants_room(now_us)
+
+    def _wants_room(self, now_us: int) -> bool:
+        """Whether producers that are idle keep others out, which no entry may ever end."""
+        due_us = self.marks.due_us
+        is_full = len(self.marks) >= self._limits.max_producers
+        return is_full and due_us is not None and due_us <= now_us
 
     def _commit(self, now_us: int, result: StepResult) -> None:
         draft = Draft(

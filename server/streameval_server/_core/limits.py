@@ -28,8 +28,8 @@ class Limits:
     max_streams : int
         A batch for one more stream than this is refused.
     max_producers : int
-        A batch of one more producer than this is refused, until others have been idle
-        for `marks_ttl_us`. Each takes some 300 B.
+        A batch of one more producer than about this is refused, to be retried, until
+        others have been idle for `marks_ttl_us`. Each takes some 600 B.
     max_segment_keys : int
         How many segment keys a stream may declare.
     max_segment_values : int

@@ -3,10 +3,11 @@
 One mark for each producer: its highest epoch, the last sequence of that
 epoch, the log's time of it, and that epoch's newest refusals, for a producer
 whose connection broke before it read them. Few are refused much: of all
-producers' refusals only the newest are kept, whoever they are of. A producer that has been idle for
-the time to live is forgotten, when a later entry is recorded; so marks are a
-function of the log alone, and the committer's and the engine's copies agree
-at equal revisions. Every operation is O(1) amortised, if not said otherwise.
+producers' refusals only the newest are kept, whoever they are of. A producer
+that has been idle for the time to live is forgotten, when a later entry is
+recorded; so marks are a function of the log alone, and the committer's and the
+engine's copies agree at equal revisions. Every operation is O(1) amortised but
+for refusals, O(those kept of the producer), and if not said otherwise.
 """
 
 from __future__ import annotations
@@ -152,6 +153,12 @@ class Marks:
         """Return the last durable sequence of (producer, epoch); 0 when there is none."""
         mark = self._marks.get(producer)
         return mark.last_sequence if mark is not None and mark.epoch == epoch else 0
+
+    @property
+    def due_us(self) -> int | None:
+        """When an entry would make the next producer be forgotten; None without any."""
+        oldest = next(iter(self._marks.values()), None)
+        return None if oldest is None else oldest.seen_us + self._ttl_us + 1
 
     def record(
         self,

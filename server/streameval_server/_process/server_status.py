@@ -115,6 +115,7 @@ def _warnings(
         ("state", status.state_bytes, limits.max_state_bytes, "max_state_bytes"),
         ("waiting ids", status.pending, limits.max_pending_total, "max_pending_total"),
         ("streams", status.streams, limits.max_streams, "max_streams"),
+        ("producers", len(runtime.core.committer.marks), limits.max_producers, "max_producers"),
         ("queue", status.queued_bytes, limits.max_queue_bytes, "max_queue_bytes"),
         ("lag", status.lag_rows, limits.max_lag_rows, "max_lag_rows"),
     ):

@@ -142,7 +142,9 @@ class Store:
         for number, part in content.parts.items():
             if number != WHOLE:
                 before = part.cells.memory_bytes
-                self._ledger.memory_bytes += self._settled(number).merge([part])
+                # Made first, if need be: that adds to the ledger too.
+                settled = self._settled(number)
+                self._ledger.memory_bytes += settled.merge([part])
                 # To be read it was merged.
                 self._ledger.memory_bytes += part.cells.memory_bytes - before
 

@@ -187,6 +187,10 @@ class StreamState:
             if spent:
                 self.revision = revision
             return spent + 1
+        # Whether what was collected comes into a pane: until then it seems so.
+        self.counts.flush()
+        if self.counts.due_us is None:
+            return 1
         store = self.counts.store
         panes = len(store.panes)
         self.counts.advance(now_us)

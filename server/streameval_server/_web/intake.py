@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """A body that has not come after so long is given up."""
 
+_SHORT = 1 << 16
+"""Longer bodies than these wait for one another..."""
+
 _PARSED_AT_ONCE = 2
-"""A megabyte of numbers takes a second: others need the threads too."""
+"""...so many have their turn: they may take seconds, and others need the threads too."""
 
 M = TypeVar("M", bound=Message)
 
@@ -56,6 +59,8 @@ class Intake:
         body = bytearray()
         try:
             await self._read(request, body)
+            if len(body) <= _SHORT:
+                return await asyncio.to_thread(from_json, kind, bytes(body))
             async with self._parsing:
                 return await asyncio.to_thread(from_json, kind, bytes(body))
         finally:
