@@ -173,6 +173,11 @@ class Committer:
         return self._submitted_bytes - self._drained_bytes
 
     @property
+    def queued(self) -> int:
+        """Items that wait to be drained. Safe to read from any thread."""
+        return len(self._queue)
+
+    @property
     def checkpoint_revision(self) -> int:
         """Revision of the current checkpoint; 0 when there is none."""
         return 0 if self._manifest is None else self._manifest.revision

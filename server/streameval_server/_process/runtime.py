@@ -33,7 +33,7 @@ from streameval_server._process.commit_times import MeasuredStorage
 from streameval_server._process.history import LOG_NAME
 from streameval_server._process.lock import DirectoryLock
 from streameval_server._process.open_calls import OpenCalls, stopping_error
-from streameval_server._process.threads import Doorbell, FairLock, stand_back
+from streameval_server._process.threads import Doorbell, FairLock, gather, stand_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,7 +278,10 @@ class Runtime:
     def _commit(self) -> None:
         """Commit whatever is queued, until told to close."""
         committer = self.core.committer
+        stand_back()
         while not self._closing.is_set():
+            # A transaction costs what writing several batches does.
+            gather(lambda: committer.queued)
             result = committer.step(now_us())
             self._hand_over(result)
             if result.pushed:
