@@ -71,6 +71,7 @@ class IdVerbs(Adding):
         """
         if type(id) is not str or not id.isascii() or not 0 < len(id) <= MAX_ID_BYTES:
             id = check_id(id)  # noqa: A001 - checked
+        # As in `add_case`.
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None:

@@ -11,9 +11,10 @@ from streameval_server._core.core import Core, open_core
 from streameval_server._core.entries import Kind
 from streameval_server._core.errors import Code, RequestError, StorageError
 from streameval_server._core.limits import Limits
-from streameval_server._core.session import IngestSession
 from streameval_server._core.storage import MemoryStorage
 from streameval_server._grpc.calls import UnaryCall
+
+from .sessions import opened
 
 NOW = 1_800_000_000_000_000
 
@@ -54,14 +55,6 @@ def frame(sequence, rows=1, stream="s") -> bytes:
     cases = pb.Cases(scores=[0.5] * rows, positives=[True] * rows)
     batch = pb.Batch(sequence=sequence, stream=stream, cases=cases)
     return pb.IngestRequest(batch=batch).SerializeToString()
-
-
-def opened(core: Core, producer="p") -> tuple[IngestSession, int]:
-    session = IngestSession(core.committer, core.limits)
-    request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=1))
-    session.feed(request.SerializeToString(), NOW)
-    (reply,) = session.replies()
-    return session, reply.resume.last_sequence
 
 
 def counted(core: Core, stream="s") -> int:

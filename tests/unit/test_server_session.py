@@ -1,4 +1,4 @@
-"""The conversation: resume, acks, repeats, gaps, fences, refusals, and too much at once."""
+"""The conversation: resume, acks, repeats, gaps, fences, refusals."""
 
 from __future__ import annotations
 
@@ -15,39 +15,11 @@ from streameval_server._core.session import IngestSession
 from streameval_server._core.storage import MemoryStorage
 from streameval_server._grpc.calls import UnaryCall
 
-NOW = 1_800_000_000_000_000
-
-
-def batch(sequence=0, scores=(0.9, 0.1), positives=(True, False), stream="s"):
-    cases = pb.Cases(scores=scores, positives=positives)
-    return pb.Batch(sequence=sequence, stream=stream, cases=cases)
-
-
-def frame(sequence, **columns) -> bytes:
-    return pb.IngestRequest(batch=batch(sequence, **columns)).SerializeToString()
-
-
-def opened(core: Core, producer="p", epoch=1, wake=None) -> tuple[IngestSession, int]:
-    """Open a session and return it with the sequence to go on from."""
-    session = IngestSession(core.committer, core.limits, wake or (lambda: None))
-    request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
-    session.feed(request.SerializeToString(), NOW)
-    (reply,) = session.replies()
-    return session, reply.resume.last_sequence
-
-
-def commit(core: Core) -> None:
-    core.committer.step(NOW).deliver()
-    core.applier.finish()
+from .sessions import NOW, batch, commit, counted, frame, opened
 
 
 def acks(session: IngestSession) -> list[tuple[int, int]]:
     return [(reply.ack.last_sequence, reply.ack.revision) for reply in session.replies()]
-
-
-def counted(core: Core, stream="s") -> int:
-    view = core.engine.view(stream)
-    return 0 if view is None else view.evaluator.num_cases
 
 
 @pytest.fixture
@@ -304,66 +276,6 @@ def test_too_much_in_flight_stops_the_reading():
     assert session.full
     commit(core)
     assert not session.full
-
-
-def test_a_full_queue_asks_to_come_back_later():
-    """RESOURCE_EXHAUSTED with a delay; what was queued before counts, once."""
-    size = len(frame(1))
-    core = open_core(MemoryStorage(), Limits(max_queue_bytes=2 * size))
-    session, _ = opened(core)
-    session.feed(frame(1), NOW)
-    session.feed(frame(2), NOW)
-    with pytest.raises(RequestError) as caught:
-        session.feed(frame(3), NOW)
-    assert caught.value.code == Code.RESOURCE_EXHAUSTED
-    assert caught.value.reason == "QUEUE_FULL"
-    assert caught.value.retry_after_s > 0
-    commit(core)
-    assert core.committer.queued_bytes == 0
-    session, last = opened(core)
-    assert last == 2
-    session.feed(frame(3), NOW)
-    commit(core)
-    assert counted(core) == 6
-
-
-def test_one_producer_too_many_asks_to_come_back_later():
-    """Those that are known go on; where none of them does, a tick lets them be forgotten."""
-    day = 24 * 3600 * 1_000_000
-    core = open_core(MemoryStorage(), Limits(max_producers=1, marks_ttl_us=2 * day))
-    session, _ = opened(core)
-    session.feed(frame(1, scores=(math.nan, 0.1)), NOW)  # refused: there will be no stream
-    commit(core)
-    other, _ = opened(core, producer="other")
-    with pytest.raises(RequestError, match="been idle for 2 days") as caught:
-        other.feed(frame(1), NOW)
-    assert caught.value.code == Code.RESOURCE_EXHAUSTED
-    assert caught.value.reason == "TOO_MANY_PRODUCERS"
-    assert caught.value.retry_after_s > 1
-    session.feed(frame(2), NOW)
-    commit(core)
-    assert counted(core) == 2
-    core = open_core(MemoryStorage(), Limits(max_producers=1, marks_ttl_us=2 * day))
-    session, _ = opened(core)
-    session.feed(frame(1, scores=(math.nan, 0.1)), NOW)
-    commit(core)
-    assert not core.committer.step(NOW + 2 * day).pushed
-    assert core.committer.step(NOW + 2 * day + 1).pushed
-    assert not core.committer.step(NOW + 3 * day).pushed
-    opened(core, producer="other")[0].feed(frame(1), NOW + 3 * day)
-    commit(core)
-    assert counted(core) == 2
-
-
-def test_full_memory_asks_to_come_back_later():
-    """Above the limit on state nothing more is taken in."""
-    core = open_core(MemoryStorage(), Limits(max_state_bytes=1))
-    session, _ = opened(core)
-    session.feed(frame(1), NOW)
-    commit(core)
-    with pytest.raises(RequestError) as caught:
-        session.feed(frame(2), NOW)
-    assert (caught.value.code, caught.value.reason) == (Code.RESOURCE_EXHAUSTED, "STATE_FULL")
 
 
 # -- single calls

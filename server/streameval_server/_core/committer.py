@@ -19,15 +19,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval_server._core.capacity import (
+    RETRY_AFTER_S,
+    check_memory,
+    check_producers,
+    check_queue,
+)
 from streameval_server._core.catalog import note
 from streameval_server._core.checkpoint import CheckpointWriter, Manifest
 from streameval_server._core.compaction import Compacted, Compaction, read_base
 from streameval_server._core.draft import Draft
-from streameval_server._core.entries import Kind, Outcome, Status
+from streameval_server._core.entries import Outcome, Status
 from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
 from streameval_server._core.failpoints import NOTED, failpoint
 from streameval_server._core.replay import entry_of
-from streameval_server._core.rows import BATCH_KINDS, LabelRows, PredictionRows
+from streameval_server._core.rows import BATCH_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,14 +44,6 @@ if TYPE_CHECKING:
     from streameval_server._core.limits import Limits
     from streameval_server._core.marks import Marks
     from streameval_server._core.storage import Storage
-
-RETRY_AFTER_S = 1.0
-"""What a producer is asked to wait when the server cannot take more."""
-
-_NOT_SOON_S = 60.0
-"""The same where it takes days."""
-
-_DAY_US = 24 * 3600 * 1_000_000
 
 
 class State(enum.Enum):
@@ -218,52 +216,10 @@ class Committer:
             there are too many producers or ids; UNAVAILABLE when not serving.
             Each has a delay to retry after.
         """
-        limits = self._limits
         self.check_serving()
-        queued = self.queued_bytes
-        if queued and queued + item.nbytes > limits.max_queue_bytes:
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"{queued} bytes wait for the disk already: send it again later",
-                reason="QUEUE_FULL",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        if (
-            item.producer
-            and len(self.marks) >= limits.max_producers
-            and self.marks.get(item.producer) is None
-        ):
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"there are {limits.max_producers} producers, and no more may be until some have "
-                f"been idle for {limits.marks_ttl_us / _DAY_US:g} days: let clients keep their "
-                "names",
-                reason="TOO_MANY_PRODUCERS",
-                retry_after_s=_NOT_SOON_S,
-            )
-        engine = self._applier.engine
-        if (
-            limits.max_state_bytes
-            and (item.rows is not None or item.kind == Kind.IMPORT_STREAM)
-            and engine.memory_bytes > limits.max_state_bytes
-        ):
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"the counts take more than {limits.max_state_bytes} bytes of memory: "
-                "delete streams, or give the server more",
-                reason="STATE_FULL",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        if engine.kept_ids > limits.max_pending_total and (
-            isinstance(item.rows, PredictionRows | LabelRows) or item.kind == Kind.IMPORT_STREAM
-        ):
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"{engine.kept_ids} ids wait for their labels or predictions, and the most is "
-                f"{limits.max_pending_total}: send labels or retractions, or lower label_ttl",
-                reason="PENDING_FULL",
-                retry_after_s=RETRY_AFTER_S,
-            )
+        check_queue(item, self.queued_bytes, self._limits)
+        check_producers(item, self.marks, self._limits)
+        check_memory(item, self._applier.engine, self._limits)
         self._submitted_bytes += item.nbytes
         self._queue.append(item)
 

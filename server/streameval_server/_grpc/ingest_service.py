@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
-from streameval_server._core.committer import RETRY_AFTER_S
+from streameval_server._core.capacity import RETRY_AFTER_S
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._core.merge import MergeInbox
 from streameval_server._core.session import IngestSession

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect
 
-from streameval_server._core.committer import RETRY_AFTER_S
+from streameval_server._core.capacity import RETRY_AFTER_S
 from streameval_server._core.errors import Code, RequestError
 from streameval_server._web.refusals import JSON, HttpError
 from streameval_server._web.transcoding import from_json
@@ -59,9 +60,7 @@ class Intake:
         body = bytearray()
         try:
             await self._read(request, body)
-            if len(body) <= _SHORT:
-                return await asyncio.to_thread(from_json, kind, bytes(body))
-            async with self._parsing:
+            async with nullcontext() if len(body) <= _SHORT else self._parsing:
                 return await asyncio.to_thread(from_json, kind, bytes(body))
         finally:
             self._held -= len(body)

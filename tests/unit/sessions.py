@@ -1,0 +1,37 @@
+"""Sessions of producers with a core, and what they count."""
+
+from __future__ import annotations
+
+from streameval.v1 import ingest_pb2 as pb
+from streameval_server._core.core import Core
+from streameval_server._core.session import IngestSession
+
+NOW = 1_800_000_000_000_000
+
+
+def batch(sequence=0, scores=(0.9, 0.1), positives=(True, False), stream="s"):
+    cases = pb.Cases(scores=scores, positives=positives)
+    return pb.Batch(sequence=sequence, stream=stream, cases=cases)
+
+
+def frame(sequence, **columns) -> bytes:
+    return pb.IngestRequest(batch=batch(sequence, **columns)).SerializeToString()
+
+
+def opened(core: Core, producer="p", epoch=1, wake=None) -> tuple[IngestSession, int]:
+    """Open a session and return it with the sequence to go on from."""
+    session = IngestSession(core.committer, core.limits, wake or (lambda: None))
+    request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
+    session.feed(request.SerializeToString(), NOW)
+    (reply,) = session.replies()
+    return session, reply.resume.last_sequence
+
+
+def commit(core: Core) -> None:
+    core.committer.step(NOW).deliver()
+    core.applier.finish()
+
+
+def counted(core: Core, stream="s") -> int:
+    view = core.engine.view(stream)
+    return 0 if view is None else view.evaluator.num_cases
