@@ -2,16 +2,20 @@
 
 One lock guards all of it, held for an append or for a swap, never while
 anything is converted or sent. The buffer is taken whole and split afterwards
-(removing its head would cost O(rest) each time).
+(removing its head would cost O(rest) each time). Where rows of a kind come one
+after the other, so many may be added without the lock (`_open`), until somebody
+takes them, or needs their room, or their stamp is too old.
 
 The bound is on rows *accepted and not settled*: those here, those queued and
 those sent but not acknowledged. When it is reached, the newest rows are dropped
-and counted, or their caller waits.
+and counted, or their caller waits. Rows that may be added without the lock have
+their room; threads that add the last of them at once may each exceed it by one.
 
 Whoever sends asks `arm` how long to wait for more, and is woken by `wake`: in a
 thread (`wait`) or however it likes.
 
-Cost: about 300 ns a case one by one, a few ns in columns (bench/client.py).
+Cost: about 100 ns a case one by one, 500 under the lock, a few ns in columns
+(bench/client.py).
 """
 
 from __future__ import annotations
@@ -22,12 +26,13 @@ from typing import TYPE_CHECKING, Literal
 from streameval.client._clock import SHARED_S, clock_ns
 from streameval.client._errors import ClosedError
 from streameval.client._lane import Lane
-from streameval.client._runs import PREDICTED
+from streameval.client._ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval.client._id_rows import IdRows
+    from streameval.client._open import OpenCases, OpenIds
     from streameval.client._rows import CaseRows, MissRows, Rows
     from streameval.client._runs import Pairs
 
@@ -35,6 +40,12 @@ WhenFull = Literal["drop", "block"]
 
 # Above every number of rows: "do not wake".
 _NEVER = 1 << 62
+
+_BRISK = 16
+"""After so many rows under the lock, the next ones may come without it."""
+
+_UNSEEN = 512
+"""So many rows, of one kind and stream."""
 
 
 class Buffer:
@@ -54,6 +65,8 @@ class Buffer:
     wake : callable, optional
         Called under the lock when the sender is to look again, if it does not
         wait in `wait`.
+    unseen : int
+        So many rows of a stream may be added without the lock; 0 for no thread.
     """
 
     def __init__(
@@ -64,12 +77,14 @@ class Buffer:
         when_full: WhenFull,
         start: Callable[[], bool],
         wake: Callable[[], None] | None = None,
+        unseen: int = _UNSEEN,
     ) -> None:
         self._capacity = capacity
         self._batch_rows = batch_rows
         self._when_full = when_full
         self._start = start
         self._on_wake = wake
+        self._unseen = unseen
         self._lanes: dict[str, Lane] = {}
         self.reset()
 
@@ -79,15 +94,15 @@ class Buffer:
             lane.clear()
         self._started = False
         self.lock = threading.Lock()
-        # For what is called most: to enter a lock by `with` takes twice as long.
-        self._acquire, self._release = self.lock.acquire, self.lock.release
         self._changed = threading.Condition(self.lock)
         self._space = threading.Condition(self.lock)
         self._taken = 0
-        # Whoever sends takes what is here before a stamp is too old: no need to look at a clock.
-        self._taken_soon = False
+        # What may be added to without the lock, and how many rows that are.
+        self._open: dict[OpenCases | OpenIds, None] = {}
+        self._allowed = 0
+        self._ticker = Ticker(self.lock, self._close_all, SHARED_S)
         self.accepted = 0
-        """Rows accepted since the start."""
+        """Rows accepted since the start, but for those that nobody has seen: `look` first."""
         self.dropped = 0
         """Rows that were not accepted because the buffer was full."""
         self.limit = self._capacity
@@ -103,30 +118,28 @@ class Buffer:
             return self._lanes.setdefault(stream, Lane(stream))
 
     def add_case(self, lane: Lane, positive: bool, score: float) -> None:
-        """Append one checked case."""
-        self._acquire()
-        try:
-            if self.accepted >= self.limit and not self._make_room(1):
+        """Append one checked case, when `Lane.open_cases` does not allow it without the lock."""
+        with self.lock:
+            if lane.open_cases.rows:
+                self._close(lane.open_cases)
+            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
                 return
             run = lane.cases
-            if not (self._taken_soon and run.until_ns):
-                now_ns = clock_ns()
-                if now_ns >= run.until_ns:
-                    run.until_ns = run.marks.plain(len(run.scores), now_ns)
+            now_ns = clock_ns()
+            if now_ns >= run.until_ns:
+                run.until_ns = run.marks.plain(len(run.scores), now_ns)
             run.positives.append(positive)
             run.scores.append(score)
-            self.accepted = accepted = self.accepted + 1
-            if accepted >= self.wake_at:
-                self._wake()
-        finally:
-            self._release()
+            self._accept(1)
+            if len(run.scores) >= _BRISK:
+                self._let(lane.open_cases, lane.stamps.at(now_ns))
 
     def add_dated_case(
         self, lane: Lane, positive: bool, score: float, time_us: int | None, segments: Pairs
     ) -> None:
         """Append one checked case with a time or segments of its own."""
         with self.lock:
-            if self.accepted >= self.limit and not self._make_room(1):
+            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
                 return
             run = lane.cases
             run.marks.own(len(run.scores), time_us, segments)
@@ -135,52 +148,51 @@ class Buffer:
             run.scores.append(score)
             self._accept(1)
 
-    def add_prediction(self, lane: Lane, id_: str, score: float) -> None:
-        """Append one checked prediction."""
-        self._acquire()
-        try:
-            if self.accepted >= self.limit and not self._make_room(1):
-                return
-            run = lane.ids
-            if not (self._taken_soon and run.until_ns):
-                now_ns = clock_ns()
-                if now_ns >= run.until_ns:
-                    run.until_ns = run.marks.plain(len(run.ids), now_ns)
-            run.ids.append(id_)
-            run.codes.append(PREDICTED)
-            run.scores.append(score)
-            self.accepted = accepted = self.accepted + 1
-            if accepted >= self.wake_at:
-                self._wake()
-        finally:
-            self._release()
-
-    def add_id(
-        self,
-        lane: Lane,
-        code: int,
-        id_: str,
-        score: float = 0.0,
-        mark: tuple[int | None, Pairs] | None = None,
-    ) -> None:
-        """Append what is done to an id.
+    def add_id(self, lane: Lane, id_: str, code: int, score: float) -> None:
+        """Append what is done to an id, without saying when, as `add_case`.
 
         Parameters
         ----------
         code
             What is done: `PREDICTED`, `RETRACTED` or from `labelled`.
         score
-            Where there is one.
-        mark
-            Its time and segments, if the code says that there are any.
+            0 where there is none.
         """
         with self.lock:
-            if self.accepted >= self.limit and not self._make_room(1):
+            if lane.open_ids.rows:
+                self._close(lane.open_ids)
+            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
                 return
             run = lane.ids
-            if mark is not None:
-                run.marks.own(len(run.ids), *mark)
-                run.until_ns = 0
+            now_ns = clock_ns()
+            if now_ns >= run.until_ns:
+                run.until_ns = run.marks.plain(len(run.ids), now_ns)
+            run.ids.append(id_)
+            run.codes.append(code)
+            run.scores.append(score)
+            self._accept(1)
+            if len(run.ids) >= _BRISK:
+                self._let(lane.open_ids, lane.stamps.at(now_ns))
+
+    def add_dated_id(
+        self,
+        lane: Lane,
+        id_: str,
+        code: int,
+        score: float,
+        *,
+        time_us: int | None,
+        segments: Pairs,
+    ) -> None:
+        """Append what is done to an id, with a time or segments of its own."""
+        with self.lock:
+            if lane.open_ids.rows:
+                self._close(lane.open_ids)
+            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
+                return
+            run = lane.ids
+            run.marks.own(len(run.ids), time_us, segments)
+            run.until_ns = 0
             run.ids.append(id_)
             run.codes.append(code)
             run.scores.append(score)
@@ -190,20 +202,64 @@ class Buffer:
         """Append checked rows, as many of them as there is room for. O(1)."""
         rest: CaseRows | IdRows | MissRows | None = rows
         with self.lock:
+            if lane.open_ids.rows:
+                self._close(lane.open_ids)
             while rest is not None and rest.size:
-                if self.accepted >= self.limit and not self._make_room(rest.size):
+                if self.accepted + self._allowed >= self.limit and not self._make_room(rest.size):
                     return
-                head, rest = rest.cut(self.limit - self.accepted)
+                head, rest = rest.cut(self.limit - self.accepted - self._allowed)
                 lane.append(head)
                 self._accept(head.size)
+
+    def look_at(self, rows: OpenCases | OpenIds) -> None:
+        """Take note of a row that was added without the lock when that was no longer allowed."""
+        with self.lock:
+            if self.limit >= 0:
+                self._close(rows)
+                return
+            self.dropped += rows.drop()
+            if self._closed is not None:
+                raise ClosedError(self._closed)
+
+    def look(self) -> None:
+        """Take note of everything that was added. O(rows since the last time)."""
+        with self.lock:
+            self._close_all()
+
+    # --- Under the lock -------------------------------------------------------------------------
 
     def _accept(self, rows: int) -> None:
         self.accepted += rows
         if self.accepted >= self.wake_at:
             self._wake()
 
+    def _let(self, rows: OpenCases | OpenIds, stamp: int) -> None:
+        """Let rows be added without the lock: fewer than what the sender waits for."""
+        accepted = self.accepted + self._allowed
+        unseen = min(self._unseen, self.limit - accepted, self.wake_at - accepted - 1)
+        if unseen > 1 and self._ticker.start():
+            rows.allow(unseen, stamp)
+            self._open[rows] = None
+            self._allowed += rows.rows
+
+    def _close(self, rows: OpenCases | OpenIds) -> None:
+        """Let no more be added without the lock, and take what was."""
+        self._open.pop(rows, None)
+        self._allowed -= rows.rows
+        added = rows.take()
+        if added:
+            self._accept(added)
+
+    def _close_all(self) -> bool:
+        """Let nothing more be added without the lock; return whether anything could be."""
+        was_open = list(self._open)
+        for rows in was_open:
+            self._close(rows)
+        return bool(was_open)
+
     def _make_room(self, rows: int) -> bool:
-        """Wait for room if that was asked for, or count rows as dropped. Under the lock."""
+        """Wait for room if that was asked for, or count rows as dropped."""
+        self._close_all()
         while self.accepted >= self.limit:
             if self._closed is not None:
                 raise ClosedError(self._closed)
@@ -212,6 +268,7 @@ class Buffer:
                 return False
             self._wake()
             self._space.wait()
+            self._close_all()
         return True
 
     def _wake(self) -> None:
@@ -234,6 +291,7 @@ class Buffer:
 
         Whoever asked is woken when there are rows, or enough for a batch.
         """
+        self._close_all()
         if self.accepted == self._taken:
             self.wake_at = self._taken + 1
             return None
@@ -249,18 +307,17 @@ class Buffer:
                     self._changed.wait()
                     continue
                 if patience_s:
-                    self._taken_soon = patience_s <= SHARED_S
                     self._changed.wait(patience_s)
-                    self._taken_soon = False
                 break
 
     def has_rows(self) -> bool:
-        """Whether there is anything to take; read without the lock, so a hint."""
+        """Whether there is anything to take that was seen; read without the lock, so a hint."""
         return self.accepted > self._taken
 
     def take(self) -> list[Rows]:
-        """Take everything that is here: O(streams) under the lock, O(rows) after it."""
+        """Take everything that is here: mostly O(streams) under the lock, O(rows) after it."""
         with self.lock:
+            self._close_all()
             if self.accepted == self._taken:
                 return []
             self._taken = self.accepted
@@ -284,6 +341,7 @@ class Buffer:
 
     def _stop(self, *, closed: str | None) -> None:
         with self.lock:
+            self._close_all()
             self._closed, self._discarding = closed or self._closed, True
             self.limit = -1
             self._space.notify_all()

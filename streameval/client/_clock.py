@@ -9,9 +9,10 @@ for a server count when they were added, not when they arrived.
 Stamps and times share their columns: times are microseconds since 1970, 0 or
 more; a stamp is -1 minus the clock's microseconds, so it is negative.
 
-Cost: a stamp is used for 50 ms, so that a batch seldom needs more than one. The
-clock is read (60 ns) for a row that is added alone, unless the rows of its run
-are about to be taken: then they have the first one's stamp.
+Cost: a stamp is used for 25 ms, so that a batch seldom needs more than one. The
+clock is read (60 ns) for each row that is added alone under a lock. Rows that
+are added without one (`_open`) have the stamp of when that was allowed, which is
+for 25 ms, longer only where all threads of the process stood still.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ elif sys.platform == "darwin":
 else:
     clock_ns = time.monotonic_ns
 
-SHARED_S = 0.05
+SHARED_S = 0.025
 """A stamp is used for so long."""
 
 _SHARED_NS = int(SHARED_S * 1e9)

@@ -24,9 +24,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from streameval.client._buffer import Buffer
+
+# A prediction's label that says nothing else, by whether it is positive.
+_LABELLED = tuple(labelled(positive, timed=False, scored=False) for positive in (False, True))
+
 
 class IdVerbs(Adding):
     """The verbs that log, label and retract predictions of one stream."""
+
+    def __init__(self, buffer: Buffer, name: str) -> None:
+        super().__init__(buffer, name)
+        self._triples = self._lane.open_ids.triples
 
     def log(
         self,
@@ -59,7 +68,7 @@ class IdVerbs(Adding):
 
         Notes
         -----
-        O(1), about 0.5 us. A label that this client adds after it never arrives
+        O(1), about 0.4 us. A label that this client adds after it never arrives
         before it.
 
         Examples
@@ -75,11 +84,11 @@ class IdVerbs(Adding):
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None:
-            self._buffer.add_prediction(self._lane, id, score)
+            self._add(id, PREDICTED, score)
             return
         pairs = check_segments(segments) if segments else ()
-        mark = (None if at is None else to_us(at), pairs)
-        self._buffer.add_id(self._lane, PREDICTED, id, score, mark)
+        time_us = None if at is None else to_us(at)
+        self._buffer.add_dated_id(self._lane, id, PREDICTED, score, time_us=time_us, segments=pairs)
 
     def label(
         self,
@@ -118,10 +127,15 @@ class IdVerbs(Adding):
             id = check_id(id)  # noqa: A001 - checked
         if positive is not True and positive is not False:
             positive = check_label(positive)
-        mark = None if at is None else (to_us(at), ())
+        if at is None and score is None:
+            self._add(id, _LABELLED[positive], 0.0)
+            return
         value = 0.0 if score is None else check_score(score)
         code = labelled(positive, timed=at is not None, scored=score is not None)
-        self._buffer.add_id(self._lane, code, id, value, mark)
+        if at is None:
+            self._add(id, code, value)
+        else:
+            self._buffer.add_dated_id(self._lane, id, code, value, time_us=to_us(at), segments=())
 
     def retract(self, id: str | bytes) -> None:  # noqa: A002 - as in log
         """Take one prediction back, labelled or not: it counts no more.
@@ -139,7 +153,16 @@ class IdVerbs(Adding):
         ClosedError
             When the client is closed.
         """
-        self._buffer.add_id(self._lane, RETRACTED, check_id(id))
+        self._add(check_id(id), RETRACTED, 0.0)
+
+    def _add(self, id_: str, code: int, score: float) -> None:
+        rows = self._triples
+        if len(rows) >= rows.allowed:
+            self._buffer.add_id(self._lane, id_, code, score)
+            return
+        rows += (id_, code, score)
+        if not rows.allowed:
+            self._buffer.look_at(self._lane.open_ids)
 
     def log_cases(
         self, *, ids: Any, scores: Any, at: Any = None, segments: Mapping[str, Any] | None = None

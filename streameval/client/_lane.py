@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.client._clock import Stamps
 from streameval.client._id_rows import IdRows
+from streameval.client._open import OpenCases, OpenIds
 from streameval.client._order import in_any_order, in_order
 from streameval.client._runs import CaseRun, IdRun
 
@@ -27,21 +28,37 @@ class Lane:
         Cases and misses in columns.
     done : list of IdRows or IdRun
         What was done to ids before what is in `ids`, in order.
+    open_cases, open_ids : OpenCases, OpenIds
+        What is added without the lock, to come into `cases` and `ids`.
     """
 
-    __slots__ = ("cases", "done", "ids", "pieces", "stamps", "stream")
+    __slots__ = (
+        "cases",
+        "done",
+        "ids",
+        "open_cases",
+        "open_ids",
+        "pieces",
+        "stamps",
+        "stream",
+    )
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
         self.stamps = Stamps()
-        self.clear()
-
-    def clear(self) -> None:
-        """Start empty."""
+        self.open_cases = OpenCases(self)
+        self.open_ids = OpenIds(self)
         self.cases = CaseRun(self.stamps)
         self.ids = IdRun(self.stamps)
         self.pieces: list[CaseRows | MissRows] = []
         self.done: list[IdRows | IdRun] = []
+
+    def clear(self) -> None:
+        """Forget what is here."""
+        self.open_cases.drop()
+        self.open_ids.drop()
+        self.cases, self.ids = CaseRun(self.stamps), IdRun(self.stamps)
+        self.pieces, self.done = [], []
 
     def swap(self) -> Taken | None:
         """Return what is here, if anything, and start empty. O(1)."""

@@ -2,7 +2,7 @@
 
 Appending costs a few list appends. When rows happened and which segments they
 have is noted where it changes, not for each row: a *mark* holds from its row to
-the next one.
+the next one. Rows that were added without a lock (`_open`) come in bulk.
 
 Nothing here locks: the buffer does.
 """
@@ -58,6 +58,10 @@ class Marks:
         self._mark(row, self._stamps.at(now_ns), ())
         return self._stamps.until_ns
 
+    def stamped(self, row: int, stamp: int) -> None:
+        """Note the stamp of rows without a time of their own, and without segments."""
+        self._mark(row, stamp, ())
+
     def own(self, row: int, time_us: int | None, segments: Pairs) -> None:
         """Note the time and the segments of a row."""
         self._mark(row, self._stamps.now() if time_us is None else time_us, segments)
@@ -102,6 +106,15 @@ class CaseRun:
         self.marks = Marks(stamps)
         self.until_ns = 0
 
+    def extend(self, scores: list[float], stamp: int, *, positive: bool) -> int:
+        """Append cases of one label and stamp; return how many. O(cases)."""
+        if scores:
+            self.marks.stamped(len(self.scores), stamp)
+            self.until_ns = 0  # the stamp may be an older one
+            self.positives += (b"\x01" if positive else b"\x00") * len(scores)
+            self.scores.extend(scores)
+        return len(scores)
+
     def rows(self, stream: str) -> CaseRows:
         """Return them as columns. O(rows); the run must not change any more."""
         positives = np.frombuffer(self.positives, np.bool_)
@@ -135,6 +148,16 @@ class IdRun:
         self.scores = array("d")
         self.marks = Marks(stamps)
         self.until_ns = 0
+
+    def extend(self, ids: list[str], codes: bytes, scores: list[float], stamp: int) -> int:
+        """Append rows without times of their own; return how many. O(rows)."""
+        if ids:
+            self.marks.stamped(len(self.ids), stamp)
+            self.until_ns = 0  # the stamp may be an older one
+            self.ids += ids
+            self.codes += codes
+            self.scores.extend(scores)
+        return len(ids)
 
     def pieces(self, stream: str) -> list[IdRows]:
         """Return them as pieces of one kind each. O(rows); the run must not change any more."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.client import _buffer
 from streameval.client._buffer import Buffer
 from streameval.client._case_verbs import CaseVerbs
 from streameval.client._clock import clock_ns
@@ -172,10 +174,17 @@ class Arrived(Expected):
         return [frozenset(each) for each in found]
 
 
-@given(script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9))
-@settings(max_examples=200)
-def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int) -> None:
+@given(
+    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), brisk=st.sampled_from((1, 16))
+)
+@settings(max_examples=300)
+def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
     """Every id hears the same in the same order; cases and misses add up to the same."""
+    with mock.patch.object(_buffer, "_BRISK", brisk):
+        _arrive(script, max_rows)
+
+
+def _arrive(script: list[tuple], max_rows: int) -> None:
     box = Buffer(capacity=10**6, batch_rows=10, when_full="drop", start=lambda: True)
     stream = Verbs(box, "s")
     sender = Sender("p", 1, random=lambda: 0.5)

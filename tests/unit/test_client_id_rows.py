@@ -159,12 +159,12 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
 
 
 def test_stamps_are_shared_for_a_moment() -> None:
-    """Rows within 50 ms have one stamp; a stamp becomes a time by the server's clock."""
+    """Rows within 25 ms have one stamp; a stamp becomes a time by the server's clock."""
     stamps = Stamps()
     first = stamps.at(7_000_000_000)
     assert first < 0
-    assert stamps.at(7_049_999_999) == first
-    assert stamps.at(7_050_000_000) == first - 50_000
+    assert stamps.at(7_024_999_999) == first
+    assert stamps.at(7_025_000_000) == first - 25_000
     assert dated(first, NOW - 7_000_000) == NOW
     assert dated(first, -(10**12)) == 1  # before 1970 there is nothing
     mixed = dated(np.array([first, 17, -1]), 100)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval.client import _buffer
 from streameval.client._buffer import Buffer
 from streameval.client._order import in_any_order
 from streameval.client._rows import CaseRows, MissRows, Rows
@@ -177,45 +173,6 @@ def test_a_waiting_sender_is_woken() -> None:
     box.add_case(lane, True, 1.0)
     box.wait(lambda: False, linger_s=0.001)
     assert box.has_rows()
-
-
-@pytest.mark.parametrize(("linger_s", "reads"), [(0.05, 1), (0.2, 6)])
-def test_a_clock_is_looked_at_unless_rows_are_about_to_be_taken(
-    monkeypatch: pytest.MonkeyPatch, linger_s: float, reads: int
-) -> None:
-    """Then the rows of a run share its first one's stamp; else each row is as late as it is."""
-    ticks = itertools.count(1_000_000_000, 1_000_000_000)
-    monkeypatch.setattr(_buffer, "clock_ns", lambda: next(ticks))
-    box = buffer()
-    lane = box.lane("a")
-    box.add_case(lane, True, 0.0)
-    while_waiting = []
-
-    class Waiting(threading.Condition):
-        """Adds rows while somebody waits."""
-
-        def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - a condition's
-            before = next(ticks)
-            box.lock.release()
-            for _ in range(5):
-                box.add_case(lane, True, 1.0)
-            box.lock.acquire()
-            while_waiting.append((next(ticks) - before) // 1_000_000_000 - 1)
-            return True
-
-    monkeypatch.setattr(box, "_changed", Waiting(box.lock))
-    box.take()
-    box.add_case(lane, True, 2.0)
-    box.add_case(lane, True, 3.0)
-    # Neither the wait nor the reads around it are those of a row.
-    box.wait(lambda: False, linger_s=linger_s)
-    assert while_waiting == [reads - 1]
-    (rows,) = box.take()
-    assert isinstance(rows.times, np.ndarray)
-    assert len(set(rows.times.tolist())) == 1 + reads
-    box.add_case(lane, True, 4.0)
-    (rows,) = box.take()
-    assert isinstance(rows.times, int), "a run of its own has a stamp of its own"
 
 
 @pytest.mark.parametrize("rows", [MissRows("a", 1, 1), CaseRows("a", np.ones(1, bool), np.ones(1))])
