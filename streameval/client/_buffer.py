@@ -14,8 +14,7 @@ their room; threads that add the last of them at once may each exceed it by one.
 Whoever sends asks `arm` how long to wait for more, and is woken by `wake`: in a
 thread (`wait`) or however it likes.
 
-Cost: about 100 ns a case one by one, 500 under the lock, a few ns in columns
-(bench/client.py).
+Cost: about 500 ns a row under the lock, a few ns a row in columns (bench/client.py).
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from typing import TYPE_CHECKING, Literal
 
 from streameval.client._clock import SHARED_S, clock_ns
 from streameval.client._errors import ClosedError
+from streameval.client._id_rows import IdRows
 from streameval.client._lane import Lane
 from streameval.client._ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.client._id_rows import IdRows
-    from streameval.client._open import OpenCases, OpenIds
+    from streameval.client._open import Open
     from streameval.client._rows import CaseRows, MissRows, Rows
     from streameval.client._runs import Pairs
 
@@ -40,9 +39,6 @@ WhenFull = Literal["drop", "block"]
 
 # Above every number of rows: "do not wake".
 _NEVER = 1 << 62
-
-_BRISK = 16
-"""After so many rows under the lock, the next ones may come without it."""
 
 _UNSEEN = 512
 """So many rows, of one kind and stream."""
@@ -98,7 +94,7 @@ class Buffer:
         self._space = threading.Condition(self.lock)
         self._taken = 0
         # What may be added to without the lock, and how many rows that are.
-        self._open: dict[OpenCases | OpenIds, None] = {}
+        self._open: dict[Open, None] = {}
         self._allowed = 0
         self._ticker = Ticker(self.lock, self._close_all, SHARED_S)
         self.accepted = 0
@@ -131,8 +127,8 @@ class Buffer:
             run.positives.append(positive)
             run.scores.append(score)
             self._accept(1)
-            if len(run.scores) >= _BRISK:
-                self._let(lane.open_cases, lane.stamps.at(now_ns))
+            if lane.open_cases.is_brisk(lane.stamps.at(now_ns)):
+                self._let(lane.open_cases)
 
     def add_dated_case(
         self, lane: Lane, positive: bool, score: float, time_us: int | None, segments: Pairs
@@ -171,8 +167,8 @@ class Buffer:
             run.codes.append(code)
             run.scores.append(score)
             self._accept(1)
-            if len(run.ids) >= _BRISK:
-                self._let(lane.open_ids, lane.stamps.at(now_ns))
+            if lane.open_ids.is_brisk(lane.stamps.at(now_ns)):
+                self._let(lane.open_ids)
 
     def add_dated_id(
         self,
@@ -202,7 +198,7 @@ class Buffer:
         """Append checked rows, as many of them as there is room for. O(1)."""
         rest: CaseRows | IdRows | MissRows | None = rows
         with self.lock:
-            if lane.open_ids.rows:
+            if lane.open_ids.rows and isinstance(rows, IdRows):
                 self._close(lane.open_ids)
             while rest is not None and rest.size:
                 if self.accepted + self._allowed >= self.limit and not self._make_room(rest.size):
@@ -211,15 +207,16 @@ class Buffer:
                 lane.append(head)
                 self._accept(head.size)
 
-    def look_at(self, rows: OpenCases | OpenIds) -> None:
+    def look_at(self, rows: Open) -> None:
         """Take note of a row that was added without the lock when that was no longer allowed."""
         with self.lock:
             if self.limit >= 0:
                 self._close(rows)
                 return
-            self.dropped += rows.drop()
+            dropped = rows.drop()
             if self._closed is not None:
                 raise ClosedError(self._closed)
+            self.dropped += dropped
 
     def look(self) -> None:
         """Take note of everything that was added. O(rows since the last time)."""
@@ -233,22 +230,24 @@ class Buffer:
         if self.accepted >= self.wake_at:
             self._wake()
 
-    def _let(self, rows: OpenCases | OpenIds, stamp: int) -> None:
+    def _let(self, rows: Open) -> None:
         """Let rows be added without the lock: fewer than what the sender waits for."""
         accepted = self.accepted + self._allowed
         unseen = min(self._unseen, self.limit - accepted, self.wake_at - accepted - 1)
         if unseen > 1 and self._ticker.start():
-            rows.allow(unseen, stamp)
-            self._open[rows] = None
+            rows.allow(unseen)
             self._allowed += rows.rows
+            self._open[rows] = None
 
-    def _close(self, rows: OpenCases | OpenIds) -> None:
+    def _close(self, rows: Open) -> None:
         """Let no more be added without the lock, and take what was."""
-        self._open.pop(rows, None)
-        self._allowed -= rows.rows
         added = rows.take()
         if added:
             self._accept(added)
+        # Last: what interrupts this leaves it to whoever looks next.
+        allowed, rows.rows = rows.rows, 0
+        self._allowed -= allowed
+        self._open.pop(rows, None)
 
     def _close_all(self) -> bool:
         """Let nothing more be added without the lock; return whether anything could be."""

@@ -11,8 +11,8 @@ more; a stamp is -1 minus the clock's microseconds, so it is negative.
 
 Cost: a stamp is used for 25 ms, so that a batch seldom needs more than one. The
 clock is read (60 ns) for each row that is added alone under a lock. Rows that
-are added without one (`_open`) have the stamp of when that was allowed, which is
-for 25 ms, longer only where all threads of the process stood still.
+are added without one (`_open`) have the stamp in use when that was allowed, which
+another thread ends after 25 ms, or as soon after it as the interpreter lets it.
 """
 
 from __future__ import annotations

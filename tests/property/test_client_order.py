@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.client import _buffer
+from streameval.client import _open
 from streameval.client._buffer import Buffer
 from streameval.client._case_verbs import CaseVerbs
 from streameval.client._clock import clock_ns
@@ -180,7 +180,7 @@ class Arrived(Expected):
 @settings(max_examples=300)
 def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
     """Every id hears the same in the same order; cases and misses add up to the same."""
-    with mock.patch.object(_buffer, "_BRISK", brisk):
+    with mock.patch.object(_open, "_BRISK", brisk):
         _arrive(script, max_rows)
 
 

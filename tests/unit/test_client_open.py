@@ -5,24 +5,29 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pytest
 
-from streameval.client import ClosedError, _buffer
+from streameval.client import ClosedError, _buffer, _open, _ticker
 from streameval.client._buffer import Buffer
 from streameval.client._case_verbs import CaseVerbs
-from streameval.client._id_rows import LabelRows, PredictionRows
+from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
 from streameval.client._id_verbs import IdVerbs
-from streameval.client._open import OpenCases, OpenList
+from streameval.client._open import OpenList
 from streameval.client._rows import CaseRows
+from streameval.client._sender import Sender
+from streameval.client._statistics import read_statistics
 from streameval.client._ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 THREADS = 4
+BRISK = _open._BRISK
 
 
 class Verbs(CaseVerbs, IdVerbs):
@@ -31,8 +36,9 @@ class Verbs(CaseVerbs, IdVerbs):
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nobody look of himself."""
+    """Let no time pass, and nobody look of himself."""
     monkeypatch.setattr(Ticker, "start", lambda _: True)
+    monkeypatch.setattr(_buffer, "clock_ns", lambda: 1_000_000_000)
 
 
 def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "drop") -> Buffer:
@@ -42,9 +48,9 @@ def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "dro
 
 def brisk(stream: Verbs) -> None:
     """Add until more may be added without the lock."""
-    for _ in range(_buffer._BRISK):
+    for _ in range(BRISK):
         stream.add_case(True, -1.0)
-    for i in range(_buffer._BRISK):
+    for i in range(BRISK):
         stream.log(f"first {i}", -1.0)
 
 
@@ -76,34 +82,39 @@ def test_brisk_rows_need_no_lock() -> None:
     box = buffer()
     stream = Verbs(box, "s")
     brisk(stream)
-    box.take()
-    brisk(stream)
     with box.lock:
         for i in range(100):
             stream.add_case(i % 2 == 0, float(i))
             stream.log(f"id {i}", float(i))
             stream.label(f"other {i}", True)
             stream.retract("another")
-    assert box.accepted == 4 * _buffer._BRISK
+    assert box.accepted == 2 * BRISK
     box.look()
-    assert box.accepted == 4 * _buffer._BRISK + 400
+    assert box.accepted == 2 * BRISK + 400
     cases, ids = taken(box)
-    assert sorted(cases)[_buffer._BRISK :] == [(float(i), i % 2 == 0) for i in range(100)]
-    assert ids[_buffer._BRISK :] == [f"id {i}" for i in range(100)]
+    assert sorted(cases)[BRISK:] == [(float(i), i % 2 == 0) for i in range(100)]
+    assert ids[BRISK:] == [f"id {i}" for i in range(100)]
     assert taken(box) == ([], [])
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_rows_that_come_seldom_are_seen_at_once() -> None:
-    """So there is no thread that wakes up for each of them."""
+def test_rows_that_come_seldom_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So there is no thread that wakes up for each of them, however many wait."""
+    now = [1_000_000_000]
+    monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
     box = buffer()
     stream = Verbs(box, "s")
-    for i in range(5):
+    for i in range(100):
+        now[0] += 2_000_000
         stream.add_case(True, float(i))
         stream.log(str(i), float(i))
-        stream.label(str(i), True)
-        assert box.accepted == 3 * (i + 1)
-    assert not stream._lane.open_cases.rows
+        assert box.accepted == 2 * (i + 1)
+    assert not box._open
+    now[0] += 1_000_000
+    stream.add_case(True, 0.0)
+    for _ in range(BRISK):
+        stream.add_case(True, 0.0)
+    assert box._open
 
 
 @pytest.mark.usefixtures("no_ticks")
@@ -188,26 +199,29 @@ class Sly(OpenList):
         return super().__iadd__(values)
 
 
-def sly(box: Buffer) -> tuple[Verbs, Sly, Sly]:
-    """Return a stream that is brisk, and what it appends positives and ids to."""
+def sly(box: Buffer) -> tuple[Verbs, Sly, Sly, Sly]:
+    """Return a stream that is brisk, and what it appends positives, negatives and ids to."""
     lane = box.lane("s")
-    scores, triples = Sly(), Sly()
-    scores.before = triples.before = lambda: None
-    lane.open_cases.positives = scores
+    positives, negatives, triples = Sly(), Sly(), Sly()
+    positives.before = negatives.before = triples.before = lambda: None
+    lane.open_cases.positives, lane.open_cases.negatives = positives, negatives
     lane.open_ids.triples = triples
     stream = Verbs(box, "s")
     brisk(stream)
-    return stream, scores, triples
+    return stream, positives, negatives, triples
 
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
     """Who adds it had looked before, and looks again."""
     box = buffer()
-    stream, scores, triples = sly(box)
-    scores.before = triples.before = lambda: taken(box)
-    stream.add_case(True, 7.0)
-    assert taken(box) == ([(7.0, True)], [])
+    stream, positives, negatives, triples = sly(box)
+    for scores, positive in ((positives, True), (negatives, False)):
+        scores.before = lambda: taken(box)
+        stream.add_case(positive, 7.0)
+        assert taken(box) == ([(7.0, positive)], [])
+        brisk(stream)
+        taken(box)
     brisk(stream)
     triples.before = lambda: taken(box)
     stream.log("late", 7.0)
@@ -217,21 +231,26 @@ def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
 @pytest.mark.usefixtures("no_ticks")
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> None:
-    """It counts as dropped, and who has added it is told, as anybody after it."""
-    box = buffer()
-    stream, scores, triples = sly(box)
-    end = (lambda: box.close("the client is closed")) if closed else box.discard
-    scores.before = end
-    calls = [lambda: stream.add_case(True, 7.0), lambda: stream.log("late", 7.0)]
-    for dropped, call in enumerate(calls, 1):
-        if closed:
-            with pytest.raises(ClosedError, match="the client is closed"):
+    """Who has added it is told, as anybody after it; or it counts as dropped."""
+    end = (lambda box: box.close("the client is closed")) if closed else Buffer.discard
+    for late in (0, 1, 2):
+        box = buffer()
+        stream, *lists = sly(box)
+        lists[late].before = lambda box=box: end(box)
+        calls = [
+            lambda stream=stream: stream.add_case(True, 7.0),
+            lambda stream=stream: stream.add_case(False, 7.0),
+            lambda stream=stream: stream.log("late", 7.0),
+        ]
+        for dropped, call in enumerate(calls[late:] + calls[:late], 1):
+            if closed:
+                with pytest.raises(ClosedError, match="the client is closed"):
+                    call()
+            assert box.dropped == (0 if closed else dropped - 1)
+            if not closed:
                 call()
-        else:
-            call()
-            assert box.dropped == dropped
-    assert (7.0, True) not in taken(box)[0]
-    assert not triples
+        assert 7.0 not in [score for score, _ in taken(box)[0]]
+        assert not any(lists)
 
 
 def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,17 +262,19 @@ def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> 
     box = buffer()
     stream = Verbs(box, "s")
     brisk(stream)
-    for later_ns in (20_000_000, 10_000_000):
-        now[0] += later_ns
-        stream.add_case(True, 1.0)
-        stream.log(f"id {now}", 1.0)
-        assert ticks[-1]()
+    now[0] += 30_000_000
+    stream.add_case(True, 1.0)
+    stream.log("unseen", 1.0)
+    assert ticks[-1]()
     assert not ticks[-1](), "nothing is allowed any more"
+    stream.add_case(True, 1.0)
+    stream.log("seen", 1.0)
+    assert not ticks[-1](), "nor after one row"
     stream.add_case(True, 1.0)
     stream.log("last", 1.0)
     cases, predictions = box.take()
-    assert cases.times.tolist() == [-1_000_001] * (_buffer._BRISK + 1) + [-1_030_001] * 2
-    assert predictions.times.tolist() == [-1_000_001] * (_buffer._BRISK + 1) + [-1_030_001] * 2
+    assert cases.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
+    assert predictions.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
 
 
 @pytest.mark.usefixtures("no_ticks")
@@ -283,9 +304,11 @@ def test_a_forked_child_starts_with_nothing() -> None:
     stream.add_case(True, 1.0)
     stream.log("a", 1.0)
     box.reset()
+    assert (box._allowed, box._open) == (0, {})
     assert taken(box) == ([], [])
     stream.add_case(True, 2.0)
-    assert taken(box) == ([(2.0, True)], [])
+    stream.log("b", 1.0)
+    assert taken(box) == ([(2.0, True)], ["b"])
 
 
 @pytest.mark.parametrize(
@@ -346,53 +369,185 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
         assert not box.dropped
 
 
-def test_a_ticker_stops_when_there_is_no_need_and_starts_again() -> None:
+def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One thread at a time."""
+    monkeypatch.setattr(_ticker, "_IDLE_TICKS", 3)
     lock = threading.Lock()
-    ticks: list[threading.Thread] = []
+    ticks: list[int] = []
+    ended = threading.Event()
 
     def tick() -> bool:
         assert lock.locked()
-        ticks.append(threading.current_thread())
-        return len(ticks) % 3 != 0
+        ticks.append(threading.get_ident())
+        if len(ticks) % 7 == 0:
+            ended.set()
+        return len(ticks) % 7 in {1, 2, 4}  # 3 is one without need; 5, 6 and 7 are three
 
     ticker = Ticker(lock, tick, 0.001)
-    for count in (3, 6):
+    for count in (7, 14):
         with lock:
             assert ticker.start()
             assert ticker.start()
-        while len(ticks) < count:
-            pass
-        ticks[-1].join()
-        assert len(ticks) == count
-        assert len(set(ticks[-3:])) == 1
+        assert ended.wait(10)
+        ended.clear()
+        with lock:
+            assert not ticker._runs
+            assert len(ticks) == count
+            assert len(set(ticks[-7:])) == 1
+
+
+def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why, where threads do, and is not taken for one that runs."""
+    failed = threading.Event()
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: failed.set())
+    lock = threading.Lock()
+
+    def tick() -> bool:
+        raise MemoryError
+
+    ticker = Ticker(lock, tick, 0.001)
+    with lock:
+        assert ticker.start()
+    assert failed.wait(10)
+    with lock:
+        assert not ticker._runs
+        assert ticker._may_run
 
 
 def test_without_a_thread_everything_is_added_under_the_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A process that is ending starts none."""
+    asked: list[int] = []
 
-    def refuse(_: threading.Thread) -> None:
+    def refuse(*_: object) -> None:
+        asked.append(1)
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_ticker, "_thread", SimpleNamespace(start_new_thread=refuse))
     box = buffer()
     stream = Verbs(box, "s")
     for i in range(100):
         stream.add_case(True, float(i))
         assert box.accepted == i + 1
+    assert asked == [1]
 
 
-def test_lists_keep_what_comes_while_they_are_taken() -> None:
-    """What was appended after a look stays, at the front."""
-    rows = OpenCases(Buffer(capacity=1, batch_rows=1, when_full="drop", start=bool).lane("s"))
-    rows.allow(4, -5)
-    assert (rows.rows, rows.positives.allowed, rows.negatives.allowed) == (4, 2, 2)
-    rows.positives.append(1.0)
-    rows.negatives += [2.0, 3.0]
-    assert rows.take() == 3
-    assert (rows.rows, rows.positives.allowed, rows.negatives.allowed) == (0, 0, 0)
-    rows.positives.append(4.0)
-    assert rows.take() == 1
-    assert rows.take() == 0
+class Watched(OpenList):
+    """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
+
+    __slots__ = ("allowed_then", "late")
+
+    def __len__(self) -> int:
+        self.allowed_then = self.allowed
+        return super().__len__()
+
+    def __getitem__(self, place: object) -> object:
+        values = super().__getitem__(place)
+        self.append(self.late)
+        return values
+
+
+def test_a_list_is_closed_before_it_is_looked_at_and_keeps_what_comes_late() -> None:
+    """So that who adds either was seen or sees that it is closed."""
+    rows = Watched()
+    rows += [1.0, 2.0]
+    rows.allow(4)
+    rows.late = 3.0
+    assert rows.take() == [1.0, 2.0]
+    assert (rows.allowed, rows.allowed_then) == (0, 0)
+    assert list(rows) == [3.0]
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_what_comes_late_has_no_room_of_its_own() -> None:
+    """It is among what is allowed next."""
+    box = buffer(capacity=600)
+    stream = Verbs(box, "s")
+    brisk(stream)
+    box.look()
+    late = stream._lane.open_cases.negatives
+    late.append(5.0)
+    for i in range(1000):
+        stream.add_case(False, float(i))
+    box.look()
+    assert box.accepted == 600
+    assert not late
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
+    """Whatever is added in between."""
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for capacity in (1000, 2000):
+        box = buffer(capacity)
+        stream = Verbs(box, "s")
+        brisk(stream)
+        for i in range(capacity - 100 - box.accepted - box._allowed):
+            stream.add_case(True, float(i), at=noon)
+        stream.add_cases(labels=np.ones(700, bool), scores=np.ones(700))
+        for i in range(600):
+            stream.log(str(i), 0.5)
+            stream.add_case(True, 0.5)
+        box.look()
+        assert box.accepted == capacity
+        assert (box._allowed, box._open) == (0, {})
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
+    """They are added under the lock, what was done before maybe without it."""
+    box = buffer()
+    stream = Verbs(box, "s")
+    brisk(stream)
+    stream.retract("a")
+    stream.log("a", 0.5, at=datetime(2026, 1, 1, tzinfo=UTC))
+    kinds = [type(rows) for rows in box.take() if "a" in getattr(rows, "ids", ())]
+    assert kinds == [RetractionRows, PredictionRows]
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_late_rows_have_a_time_of_their_own() -> None:
+    """Not that of a dated row which came in between."""
+    box = buffer()
+    stream, positives, _, triples = sly(box)
+    box.take()
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    brisk(stream)
+    triples.before = lambda: stream.log("dated", 0.5, at=noon, segments={"k": "v"})
+    stream.log("late", 0.5)
+    positives.before = lambda: (box.look(), stream.add_case(True, 8.0, at=noon))
+    stream.add_case(True, 9.0)
+    stream.add_case(True, 10.0)
+    cases, predictions = box.take()
+    when = dict(zip(predictions.ids, predictions.times.tolist(), strict=True))
+    assert when["dated"] > 0 > when["late"]
+    when = dict(zip(cases.scores.tolist(), cases.times.tolist(), strict=True))
+    assert when[8.0] > 0 > when[9.0]
+    assert when[10.0] < 0
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_a_waiting_sender_sees_what_nobody_has_seen() -> None:
+    """A batch is a batch, however its rows were added."""
+    box = buffer(batch_rows=1_000_000)
+    stream = Verbs(box, "s")
+    brisk(stream)
+    box._batch_rows = 100
+    for i in range(300):
+        stream.log(str(i), 0.5)
+    assert box.arm(600.0) == 0.0
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_statistics_count_what_nobody_has_seen() -> None:
+    """All that was accepted."""
+    box = buffer()
+    stream = Verbs(box, "s")
+    brisk(stream)
+    for _ in range(100):
+        stream.add_case(True, 0.5)
+    seen = read_statistics(Sender("p", 1, random=lambda: 0.5), box)
+    assert seen.added == seen.pending == 2 * BRISK + 100

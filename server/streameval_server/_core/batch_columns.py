@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval.v1 import ingest_pb2
-    from streameval_server._core.rows import EventTimes
+    from streameval_server._core.rows import BatchCodes, EventTimes
 
 _FLOAT64LE = np.dtype("<f8")
 _UINT16LE = np.dtype("<u2")
@@ -220,11 +220,11 @@ def _segments(
         _codes(column, size, f"{kind}.segments[{place}]", like=like)
         for place, column in enumerate(columns)
     ]
-    codes = np.empty((len(columns), size), dtype=np.uint32)
-    found = []
-    for column, own, theirs in zip(columns, codes, given, strict=True):
-        own[:] = theirs
-        found.append(SegmentCodes(column.key, tuple(column.values), own))
+    codes = _together(columns, given, size)
+    found = [
+        SegmentCodes(column.key, tuple(column.values), own)
+        for column, own in zip(columns, codes, strict=True)
+    ]
     largest = codes.max(axis=1, initial=0).tolist()
     for place, (most, each) in enumerate(zip(largest, found, strict=True)):
         if size and most >= len(each.values):
@@ -238,12 +238,24 @@ def _segments(
     return tuple(found)
 
 
-def _codes(
-    column: ingest_pb2.SegmentColumn, size: int, path: str, *, like: str
-) -> Sequence[int] | npt.NDArray[np.uint16]:
+def _together(
+    columns: Sequence[ingest_pb2.SegmentColumn], given: Sequence[BatchCodes], size: int
+) -> BatchCodes:
+    """Return the codes of all columns, each for all rows: uint[keys, n]."""
+    if all(codes.dtype == _UINT16LE and codes.size == size for codes in given):
+        # Steps over arrays let go of the interpreter, each of them; this one does not.
+        packed = b"".join([column.codes_u16le for column in columns])
+        return np.frombuffer(packed, _UINT16LE).reshape(len(columns), size)
+    together = np.empty((len(columns), size), dtype=np.uint32)
+    for own, codes in zip(together, given, strict=True):
+        own[:] = codes
+    return together
+
+
+def _codes(column: ingest_pb2.SegmentColumn, size: int, path: str, *, like: str) -> BatchCodes:
     """Return the codes of a column: one for each row, or one for all."""
-    codes: Sequence[int] | npt.NDArray[np.uint16] = column.codes
     packed, field = column.codes_u16le, "codes"
+    codes: BatchCodes
     if packed:
         field = "codes_u16le"
         if column.codes:
@@ -259,6 +271,8 @@ def _codes(
                 f"{path}.codes_u16le",
             )
         codes = np.frombuffer(packed, _UINT16LE)
+    else:
+        codes = np.array(column.codes, dtype=np.uint32)
     if len(codes) not in ((1, size) if size else (0,)):
         refuse(
             Code.INVALID_ARGUMENT,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
 
     EventTimes = int | npt.NDArray[np.int64] | None
+    BatchCodes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
 
 @dataclass(slots=True, eq=False)
@@ -29,13 +30,13 @@ class SegmentCodes:
         A declared key.
     values : tuple of str
         Distinct values.
-    codes : uint32[n]
+    codes : uint16[n] or uint32[n]
         Index into values for each row.
     """
 
     key: str
     values: tuple[str, ...]
-    codes: npt.NDArray[np.uint32]
+    codes: BatchCodes
 
 
 @dataclass(slots=True, eq=False)

@@ -17,10 +17,8 @@ from streameval_server._state.views import OTHER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from streameval._time.effects import CodeArray
-    from streameval_server._core.rows import SegmentCodes
+    from streameval_server._core.rows import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""
@@ -44,7 +42,7 @@ def key_of(number: int) -> int:
     return (number >> 16) - 1
 
 
-CodeColumn: TypeAlias = "tuple[CodeArray, npt.NDArray[np.uint32]]"
+CodeColumn: TypeAlias = "tuple[CodeArray, BatchCodes]"
 """The stream's code of each of a batch's values, and which of them each row has."""
 
 
