@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from streameval_server._core.engine import Engine
 from streameval_server._core.entries import Entry, Format, Kind, LogRow
 from streameval_server._core.limits import Limits
 from streameval_server._core.replay import entry_of
+from streameval_server._state import counts
 from streameval_server._state.joins import join_settings
 from streameval_server._state.stream_settings import (
     HOUR_US,
@@ -343,11 +345,16 @@ def entries_of(stream: Stream) -> list[Entry]:
     cuts=st.lists(st.integers(1, 30), max_size=4),
     expired=st.booleans(),
     limits=st.sampled_from([LIMITS, TIGHT]),
+    early=st.booleans(),
 )
 def test_whatever_happens_equals_a_recount(
-    operations: list[tuple[int, tuple[str, Any]]], cuts: list[int], expired: bool, limits: Limits
+    operations: list[tuple[int, tuple[str, Any]]],
+    cuts: list[int],
+    expired: bool,
+    limits: Limits,
+    early: bool,
 ) -> None:
-    """Counts, coverage, panes and slices; however the log is cut, kept, and restored."""
+    """Counts, coverage, panes and slices; however the log is cut, counted, kept, and restored."""
     policy = {"expired": stream_pb2.EXPIRY_POLICY_NEGATIVE}
     made = MADE | (policy if expired else {"orphans": stream_pb2.ORPHAN_POLICY_MISS})
     stream = Stream(made)
@@ -378,7 +385,9 @@ def test_whatever_happens_equals_a_recount(
     for start, end in pairwise(bounds):
         while start < end and pieces.pass_time(entries_of(stream)[start].received_us, 1):
             pieces.view("s")  # looking in between does not matter
-        pieces.apply(entries_of(stream)[start:end])
+        with mock.patch.object(counts, "_MUCH", 1 if early else counts._MUCH):
+            pieces.apply(entries_of(stream)[start:end])
+            pieces.count()
         pieces.view("s")
         checkpoint = pieces.checkpoint(since)
         since = checkpoint.revision

@@ -23,6 +23,7 @@ from streameval_server._core.rows import (
     PredictionRows,
     SegmentCodes,
 )
+from streameval_server._state import counts
 from streameval_server._state.cells import OVERHEAD_BYTES
 from streameval_server._state.stream_info import StreamInfo
 from streameval_server._state.stream_settings import StreamSettings
@@ -115,6 +116,23 @@ def test_grouping_does_not_matter(seed):
         name: evaluator.num_positive_ref + evaluator.num_negative_ref
         for name, evaluator in wanted.items()
     }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_counting_early_changes_nothing(seed, monkeypatch):
+    """Where there is time, what was collected is counted; in the end it is the same."""
+    monkeypatch.setattr(counts, "_MUCH", 1)
+    entries = random_log(seed)
+    engine, early = Engine(LIMITS), Engine(LIMITS)
+    engine.apply(entries)
+    has_counted = False
+    for entry in entries:
+        early.apply([entry])
+        has_counted |= early.has_collected
+        early.count()
+        assert not early.has_collected
+    assert has_counted
+    assert early.state_hash() == engine.state_hash()
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from streameval_server._process import runtime
 from streameval_server._process.runtime import Runtime
 from streameval_server._process.sqlite_log import SqliteStorage
 from streameval_server._security.access import Guard
+from streameval_server._state import counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -249,5 +251,31 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         assert kinds.count("refused") == (0 if good else total)
         assert context.answers[-1].ack.last_sequence == total
         await runtime.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_collected_is_counted_when_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that who asks, or waits for an ack, does not wait for all of it at once."""
+    monkeypatch.setattr(counts, "_MUCH", 3)
+    counted = threading.Event()
+    count = Engine.count
+
+    def counting(engine: Engine) -> None:
+        assert engine.has_collected
+        count(engine)
+        assert not engine.has_collected
+        counted.set()
+
+    monkeypatch.setattr(Engine, "count", counting)
+
+    async def scenario() -> None:
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            for _ in range(2):
+                await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=batch()))
+            assert not counted.is_set()
+            await ingest.IngestBatch(ingest_pb2.IngestBatchRequest(batch=batch()))
+            assert await asyncio.to_thread(counted.wait, 10)
 
     asyncio.run(scenario())

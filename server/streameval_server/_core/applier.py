@@ -116,6 +116,15 @@ class Applier:
             self._waiting = checkpoint
             failpoint("checkpoint.copied")
 
+    @property
+    def has_collected(self) -> bool:
+        """Whether much was applied that is yet to be counted."""
+        return self.engine.has_collected
+
+    def count(self) -> None:
+        """Count it now rather than when there is more, as `step`; `finish_step` is to follow."""
+        self.engine.count()
+
     def finish(self) -> None:
         """Apply everything that was pushed."""
         more = True

@@ -61,6 +61,7 @@ class Engine:
         self._agenda: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
         self._unmerged: list[Frozen] = []
+        self._collected: dict[str, None] = {}
         self.marks = Marks(limits.marks_ttl_us)
 
     @property
@@ -173,6 +174,23 @@ class Engine:
                 self._measure(state)
         touched.clear()
 
+    @property
+    def has_collected(self) -> bool:
+        """Whether streams have collected much that they are yet to count."""
+        return bool(self._collected)
+
+    def count(self) -> None:
+        """Count what streams have collected, where it is much; nothing seen changes by it. O(rows).
+
+        As `apply`, which leaves it until there is more, or somebody looks.
+        """
+        collected, self._collected = self._collected, {}
+        for name in collected:
+            state = self._streams.get(name)
+            if state is not None:
+                state.counts.count()
+                self._measure(state)
+
     def merge(self) -> None:
         """Merge what `apply` has left to be merged. O(n log n).
 
@@ -187,6 +205,8 @@ class Engine:
         """Note what a stream takes, and what should be merged."""
         name = state.info.name
         self._unmerged += state.counts.take_due()
+        if state.counts.has_collected:
+            self._collected[name] = None
         memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
         self._sizes[name] = now = (state.memory_bytes, state.kept_ids)
         self._memory_bytes += now[0] - memory_bytes

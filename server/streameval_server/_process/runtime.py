@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_IDLE_S = 0.0005
+"""After so long without work there is time to count what was collected."""
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -342,8 +344,15 @@ class Runtime:
             applier.finish_step()
             if self._commit_blocked or applier.checkpoint_pending or self.core.committer.compacting:
                 self._commit_bell.ring()
-            if not more:
-                self._apply_bell.wait()
+            if more or (applier.has_collected and self._apply_bell.wait(_IDLE_S)):
+                continue
+            if applier.has_collected and not self.core.committer.queued:
+                # Who waits for an ack or an answer meanwhile waits for a small piece. At full
+                # speed, when more is to come, large ones cost less.
+                with self._engine_turn:
+                    applier.count()
+                applier.finish_step()
+            self._apply_bell.wait()
 
     # --- Reading ------------------------------------------------------------------------------
 

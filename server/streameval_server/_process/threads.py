@@ -81,13 +81,14 @@ class Doorbell:
             self._rung = True
             self._queue.put(None)
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Block until somebody rang, or for so long."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Block until somebody rang, or for so long; return whether somebody did."""
         try:
             self._queue.get(timeout=timeout_s)
         except queue.Empty:
-            return
+            return False
         self._rung = False
+        return True
 
 
 class FairLock:

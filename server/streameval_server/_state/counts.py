@@ -48,6 +48,9 @@ _NUMBER_BITS = 32
 _LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
 """So many rows are collected before they are counted unasked: more in large streams."""
 
+_MUCH = 16_384
+"""So many are worth to be counted where there is time for it: fewer count slices by sorting."""
+
 _EFFECT_COST = 2
 """An effect is like so many cases, and again for each segment key."""
 
@@ -118,14 +121,20 @@ class StreamCounts:
         self._waiting += rows
         most = min(self.store.whole.cells.size, _MOST_WAITING)
         if self._waiting >= max(most, _LEAST_WAITING):
-            self._count_waiting()
+            self.count()
+
+    @property
+    def has_collected(self) -> bool:
+        """Whether much waits to be counted. O(1)."""
+        return self._waiting >= _MUCH
 
     def flush(self) -> None:
-        """Count what was collected; nothing that can be seen changes by it. O(rows log rows)."""
-        self._count_waiting()
+        """Count everything; nothing that can be seen changes by it. O(rows log rows)."""
+        self.count()
         self._empty_table()
 
-    def _count_waiting(self) -> None:
+    def count(self) -> None:
+        """Count what was collected, slices maybe in their table; nothing seen changes by it."""
         cases, effects = self._cases, self._effects
         self._cases, self._effects, self._waiting = [], [], 0
         if cases:
