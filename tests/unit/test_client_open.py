@@ -6,63 +6,29 @@ import sys
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from streameval.client import ClosedError, _buffer, _open, _ticker
-from streameval.client._buffer import Buffer
-from streameval.client._case_verbs import CaseVerbs
+from streameval.client import _buffer
 from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
-from streameval.client._id_verbs import IdVerbs
-from streameval.client._open import OpenList
-from streameval.client._rows import CaseRows
 from streameval.client._sender import Sender
 from streameval.client._statistics import read_statistics
 from streameval.client._ticker import Ticker
+
+from .open_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 THREADS = 4
-BRISK = _open._BRISK
-
-
-class Verbs(CaseVerbs, IdVerbs):
-    """What is added to one stream."""
 
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no time pass, and nobody look of himself."""
-    monkeypatch.setattr(Ticker, "start", lambda _: True)
-    monkeypatch.setattr(_buffer, "clock_ns", lambda: 1_000_000_000)
-
-
-def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "drop") -> Buffer:
-    """Return a buffer with a sender that takes when it is told to."""
-    return Buffer(capacity=capacity, batch_rows=batch_rows, when_full=when_full, start=lambda: True)
-
-
-def brisk(stream: Verbs) -> None:
-    """Add until more may be added without the lock."""
-    for _ in range(BRISK):
-        stream.add_case(True, -1.0)
-    for i in range(BRISK):
-        stream.log(f"first {i}", -1.0)
-
-
-def taken(box: Buffer) -> tuple[list[tuple[float, bool]], list[str]]:
-    """Take everything; return the cases and the ids of predictions, in order."""
-    cases, ids = [], []
-    for rows in box.take():
-        if isinstance(rows, PredictionRows):
-            ids += rows.ids
-        elif isinstance(rows, CaseRows):
-            cases += zip(rows.scores.tolist(), rows.positives.tolist(), strict=True)
-    return cases, ids
+    stop_time(monkeypatch)
 
 
 @contextmanager
@@ -181,78 +147,6 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
     assert len(added) == 999
 
 
-class Sly(OpenList):
-    """Something happens in another thread right before a row is appended."""
-
-    __slots__ = ("before",)
-
-    def append(self, value: float) -> None:
-        """Let it happen, once."""
-        happens, self.before = self.before, lambda: None
-        happens()
-        super().append(value)
-
-    def __iadd__(self, values: object) -> Self:
-        """As of `append`."""
-        happens, self.before = self.before, lambda: None
-        happens()
-        return super().__iadd__(values)
-
-
-def sly(box: Buffer) -> tuple[Verbs, Sly, Sly, Sly]:
-    """Return a stream that is brisk, and what it appends positives, negatives and ids to."""
-    lane = box.lane("s")
-    positives, negatives, triples = Sly(), Sly(), Sly()
-    positives.before = negatives.before = triples.before = lambda: None
-    lane.open_cases.positives, lane.open_cases.negatives = positives, negatives
-    lane.open_ids.triples = triples
-    stream = Verbs(box, "s")
-    brisk(stream)
-    return stream, positives, negatives, triples
-
-
-@pytest.mark.usefixtures("no_ticks")
-def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
-    """Who adds it had looked before, and looks again."""
-    box = buffer()
-    stream, positives, negatives, triples = sly(box)
-    for scores, positive in ((positives, True), (negatives, False)):
-        scores.before = lambda: taken(box)
-        stream.add_case(positive, 7.0)
-        assert taken(box) == ([(7.0, positive)], [])
-        brisk(stream)
-        taken(box)
-    brisk(stream)
-    triples.before = lambda: taken(box)
-    stream.log("late", 7.0)
-    assert taken(box) == ([], ["late"])
-
-
-@pytest.mark.usefixtures("no_ticks")
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> None:
-    """Who has added it is told, as anybody after it; or it counts as dropped."""
-    end = (lambda box: box.close("the client is closed")) if closed else Buffer.discard
-    for late in (0, 1, 2):
-        box = buffer()
-        stream, *lists = sly(box)
-        lists[late].before = lambda box=box: end(box)
-        calls = [
-            lambda stream=stream: stream.add_case(True, 7.0),
-            lambda stream=stream: stream.add_case(False, 7.0),
-            lambda stream=stream: stream.log("late", 7.0),
-        ]
-        for dropped, call in enumerate(calls[late:] + calls[:late], 1):
-            if closed:
-                with pytest.raises(ClosedError, match="the client is closed"):
-                    call()
-            assert box.dropped == (0 if closed else dropped - 1)
-            if not closed:
-                call()
-        assert 7.0 not in [score for score, _ in taken(box)[0]]
-        assert not any(lists)
-
-
 def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick ends it; from then on rows have a later one."""
     ticks: list = []
@@ -369,114 +263,6 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
         assert not box.dropped
 
 
-def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One thread at a time."""
-    monkeypatch.setattr(_ticker, "_IDLE_TICKS", 3)
-    lock = threading.Lock()
-    ticks: list[int] = []
-    ended = threading.Event()
-
-    def tick() -> bool:
-        assert lock.locked()
-        ticks.append(threading.get_ident())
-        if len(ticks) % 7 == 0:
-            ended.set()
-        return len(ticks) % 7 in {1, 2, 4}  # 3 is one without need; 5, 6 and 7 are three
-
-    ticker = Ticker(lock, tick, 0.001)
-    for count in (7, 14):
-        with lock:
-            assert ticker.start()
-            assert ticker.start()
-        assert ended.wait(10)
-        ended.clear()
-        with lock:
-            assert not ticker._runs
-            assert len(ticks) == count
-            assert len(set(ticks[-7:])) == 1
-
-
-def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why, where threads do, and is not taken for one that runs."""
-    failed = threading.Event()
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: failed.set())
-    lock = threading.Lock()
-
-    def tick() -> bool:
-        raise MemoryError
-
-    ticker = Ticker(lock, tick, 0.001)
-    with lock:
-        assert ticker.start()
-    assert failed.wait(10)
-    with lock:
-        assert not ticker._runs
-        assert ticker._may_run
-
-
-def test_without_a_thread_everything_is_added_under_the_lock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A process that is ending starts none."""
-    asked: list[int] = []
-
-    def refuse(*_: object) -> None:
-        asked.append(1)
-        raise RuntimeError("can't create new thread at interpreter shutdown")
-
-    monkeypatch.setattr(_ticker, "_thread", SimpleNamespace(start_new_thread=refuse))
-    box = buffer()
-    stream = Verbs(box, "s")
-    for i in range(100):
-        stream.add_case(True, float(i))
-        assert box.accepted == i + 1
-    assert asked == [1]
-
-
-class Watched(OpenList):
-    """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
-
-    __slots__ = ("allowed_then", "late")
-
-    def __len__(self) -> int:
-        self.allowed_then = self.allowed
-        return super().__len__()
-
-    def __getitem__(self, place: object) -> object:
-        values = super().__getitem__(place)
-        self.append(self.late)
-        return values
-
-
-def test_a_list_is_closed_before_it_is_looked_at_and_keeps_what_comes_late() -> None:
-    """So that who adds either was seen or sees that it is closed."""
-    rows = Watched()
-    rows += [1.0, 2.0]
-    rows.allow(4)
-    rows.late = 3.0
-    assert rows.take() == [1.0, 2.0]
-    assert (rows.allowed, rows.allowed_then) == (0, 0)
-    assert list(rows) == [3.0]
-
-
-@pytest.mark.usefixtures("no_ticks")
-def test_what_comes_late_has_no_room_of_its_own() -> None:
-    """It is among what is allowed next."""
-    box = buffer(capacity=600)
-    stream = Verbs(box, "s")
-    brisk(stream)
-    box.look()
-    late = stream._lane.open_cases.negatives
-    late.append(5.0)
-    for i in range(1000):
-        stream.add_case(False, float(i))
-    box.look()
-    assert box.accepted == 600
-    assert not late
-
-
 @pytest.mark.usefixtures("no_ticks")
 def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
     """Whatever is added in between."""
@@ -506,27 +292,6 @@ def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
     stream.log("a", 0.5, at=datetime(2026, 1, 1, tzinfo=UTC))
     kinds = [type(rows) for rows in box.take() if "a" in getattr(rows, "ids", ())]
     assert kinds == [RetractionRows, PredictionRows]
-
-
-@pytest.mark.usefixtures("no_ticks")
-def test_late_rows_have_a_time_of_their_own() -> None:
-    """Not that of a dated row which came in between."""
-    box = buffer()
-    stream, positives, _, triples = sly(box)
-    box.take()
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    brisk(stream)
-    triples.before = lambda: stream.log("dated", 0.5, at=noon, segments={"k": "v"})
-    stream.log("late", 0.5)
-    positives.before = lambda: (box.look(), stream.add_case(True, 8.0, at=noon))
-    stream.add_case(True, 9.0)
-    stream.add_case(True, 10.0)
-    cases, predictions = box.take()
-    when = dict(zip(predictions.ids, predictions.times.tolist(), strict=True))
-    assert when["dated"] > 0 > when["late"]
-    when = dict(zip(cases.scores.tolist(), cases.times.tolist(), strict=True))
-    assert when[8.0] > 0 > when[9.0]
-    assert when[10.0] < 0
 
 
 @pytest.mark.usefixtures("no_ticks")

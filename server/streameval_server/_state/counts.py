@@ -23,7 +23,7 @@ from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
 from streameval_server._state.pending import Loose
 from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
-from streameval_server._state.slice_table import SliceTable
+from streameval_server._state.slice_table import LEAST_ROWS, SliceTable
 from streameval_server._state.store import Store
 from streameval_server._state.tables import Tables
 
@@ -48,8 +48,8 @@ _NUMBER_BITS = 32
 _LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
 """So many rows are collected before they are counted unasked: more in large streams."""
 
-_MUCH = 16_384
-"""So many are worth to be counted where there is time for it: fewer count slices by sorting."""
+_MUCH = LEAST_ROWS
+"""So many are worth to be counted where there is time: fewer would count slices by sorting."""
 
 _EFFECT_COST = 2
 """An effect is like so many cases, and again for each segment key."""

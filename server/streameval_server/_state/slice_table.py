@@ -29,7 +29,7 @@ _MOST_BYTES = 16 << 20
 """Fifty slices of 64,000 cells: less than half of what fifty full ones take once merged."""
 _ENTRY_BYTES = 4
 
-_LEAST_ROWS = 16_384
+LEAST_ROWS = 16_384
 """Fewer rows at a time are not worth a table."""
 
 _MOST_ROWS = 1 << 30
@@ -87,7 +87,7 @@ class SliceTable:
     def add(self, rows: Ordered) -> bool:
         """Add rows; or say no, and change nothing, where a table is not the thing. O(rows)."""
         size = rows.cells.size
-        if rows.counts is not None or size < _LEAST_ROWS or self._rows + size > _MOST_ROWS:
+        if rows.counts is not None or size < LEAST_ROWS or self._rows + size > _MOST_ROWS:
             return False
         halves = rows.edges[: rows.num_negative_cells], rows.edges[rows.num_negative_cells :]
         places = [cells.find(half) for cells, half in zip(self._classes, halves, strict=True)]

@@ -1,0 +1,52 @@
+"""A buffer to which rows may be added without a lock, and nobody who sends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.client import _buffer, _open
+from streameval.client._buffer import Buffer
+from streameval.client._case_verbs import CaseVerbs
+from streameval.client._id_rows import PredictionRows
+from streameval.client._id_verbs import IdVerbs
+from streameval.client._rows import CaseRows
+from streameval.client._ticker import Ticker
+
+if TYPE_CHECKING:
+    import pytest
+
+BRISK = _open._BRISK
+
+
+def stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time pass, and nobody look of himself."""
+    monkeypatch.setattr(Ticker, "start", lambda _: True)
+    monkeypatch.setattr(_buffer, "clock_ns", lambda: 1_000_000_000)
+
+
+class Verbs(CaseVerbs, IdVerbs):
+    """What is added to one stream."""
+
+
+def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "drop") -> Buffer:
+    """Return a buffer with a sender that takes when it is told to."""
+    return Buffer(capacity=capacity, batch_rows=batch_rows, when_full=when_full, start=lambda: True)
+
+
+def brisk(stream: Verbs) -> None:
+    """Add until more may be added without the lock."""
+    for _ in range(BRISK):
+        stream.add_case(True, -1.0)
+    for i in range(BRISK):
+        stream.log(f"first {i}", -1.0)
+
+
+def taken(box: Buffer) -> tuple[list[tuple[float, bool]], list[str]]:
+    """Take everything; return the cases and the ids of predictions, in order."""
+    cases, ids = [], []
+    for rows in box.take():
+        if isinstance(rows, PredictionRows):
+            ids += rows.ids
+        elif isinstance(rows, CaseRows):
+            cases += zip(rows.scores.tolist(), rows.positives.tolist(), strict=True)
+    return cases, ids

@@ -1,0 +1,158 @@
+"""Rows that come between two steps of somebody who takes: forced, step by step."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from streameval.client import ClosedError
+from streameval.client._buffer import Buffer
+from streameval.client._open import OpenList
+
+from .open_rows import Verbs, brisk, buffer, stop_time, taken
+
+if TYPE_CHECKING:
+    pass
+
+
+@pytest.fixture
+def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no time pass, and nobody look of himself."""
+    stop_time(monkeypatch)
+
+
+class Sly(OpenList):
+    """Something happens in another thread right before a row is appended."""
+
+    __slots__ = ("before",)
+
+    def append(self, value: float) -> None:
+        """Let it happen, once."""
+        happens, self.before = self.before, lambda: None
+        happens()
+        super().append(value)
+
+    def __iadd__(self, values: object) -> Self:
+        """As of `append`."""
+        happens, self.before = self.before, lambda: None
+        happens()
+        return super().__iadd__(values)
+
+
+def sly(box: Buffer) -> tuple[Verbs, Sly, Sly, Sly]:
+    """Return a stream that is brisk, and what it appends positives, negatives and ids to."""
+    lane = box.lane("s")
+    positives, negatives, triples = Sly(), Sly(), Sly()
+    positives.before = negatives.before = triples.before = lambda: None
+    lane.open_cases.positives, lane.open_cases.negatives = positives, negatives
+    lane.open_ids.triples = triples
+    stream = Verbs(box, "s")
+    brisk(stream)
+    return stream, positives, negatives, triples
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
+    """Who adds it had looked before, and looks again."""
+    box = buffer()
+    stream, positives, negatives, triples = sly(box)
+    for scores, positive in ((positives, True), (negatives, False)):
+        scores.before = lambda: taken(box)
+        stream.add_case(positive, 7.0)
+        assert taken(box) == ([(7.0, positive)], [])
+        brisk(stream)
+        taken(box)
+    brisk(stream)
+    triples.before = lambda: taken(box)
+    stream.log("late", 7.0)
+    assert taken(box) == ([], ["late"])
+
+
+@pytest.mark.usefixtures("no_ticks")
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> None:
+    """Who has added it is told, as anybody after it; or it counts as dropped."""
+    end = (lambda box: box.close("the client is closed")) if closed else Buffer.discard
+    for late in (0, 1, 2):
+        box = buffer()
+        stream, *lists = sly(box)
+        lists[late].before = lambda box=box: end(box)
+        calls = [
+            lambda stream=stream: stream.add_case(True, 7.0),
+            lambda stream=stream: stream.add_case(False, 7.0),
+            lambda stream=stream: stream.log("late", 7.0),
+        ]
+        for dropped, call in enumerate(calls[late:] + calls[:late], 1):
+            if closed:
+                with pytest.raises(ClosedError, match="the client is closed"):
+                    call()
+            assert box.dropped == (0 if closed else dropped - 1)
+            if not closed:
+                call()
+        assert 7.0 not in [score for score, _ in taken(box)[0]]
+        assert not any(lists)
+
+
+class Watched(OpenList):
+    """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
+
+    __slots__ = ("allowed_then", "late")
+
+    def __len__(self) -> int:
+        self.allowed_then = self.allowed
+        return super().__len__()
+
+    def __getitem__(self, place: object) -> object:
+        values = super().__getitem__(place)
+        self.append(self.late)
+        return values
+
+
+def test_a_list_is_closed_before_it_is_looked_at_and_keeps_what_comes_late() -> None:
+    """So that who adds either was seen or sees that it is closed."""
+    rows = Watched()
+    rows += [1.0, 2.0]
+    rows.allow(4)
+    rows.late = 3.0
+    assert rows.take() == [1.0, 2.0]
+    assert (rows.allowed, rows.allowed_then) == (0, 0)
+    assert list(rows) == [3.0]
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_what_comes_late_has_no_room_of_its_own() -> None:
+    """It is among what is allowed next."""
+    box = buffer(capacity=600)
+    stream = Verbs(box, "s")
+    brisk(stream)
+    box.look()
+    late = stream._lane.open_cases.negatives
+    late.append(5.0)
+    for i in range(1000):
+        stream.add_case(False, float(i))
+    box.look()
+    assert box.accepted == 600
+    assert not late
+
+
+@pytest.mark.usefixtures("no_ticks")
+def test_late_rows_have_a_time_of_their_own() -> None:
+    """Not that of a dated row which came in between."""
+    box = buffer()
+    stream, positives, _, triples = sly(box)
+    box.take()
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    brisk(stream)
+    triples.before = lambda: stream.log("dated", 0.5, at=noon, segments={"k": "v"})
+    stream.log("late", 0.5)
+    positives.before = lambda: (box.look(), stream.add_case(True, 8.0, at=noon))
+    stream.add_case(True, 9.0)
+    stream.add_case(True, 10.0)
+    cases, predictions = box.take()
+    when = dict(zip(predictions.ids, predictions.times.tolist(), strict=True))
+    assert when["dated"] > 0 > when["late"]
+    when = dict(zip(cases.scores.tolist(), cases.times.tolist(), strict=True))
+    assert when[8.0] > 0 > when[9.0]
+    assert when[10.0] < 0

@@ -1,0 +1,84 @@
+"""The thread that looks at what was added without a lock."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streameval.client import _ticker
+from streameval.client._ticker import Ticker
+
+from .open_rows import Verbs, buffer
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread at a time."""
+    monkeypatch.setattr(_ticker, "_IDLE_TICKS", 3)
+    lock = threading.Lock()
+    ticks: list[int] = []
+    ended = threading.Event()
+
+    def tick() -> bool:
+        assert lock.locked()
+        ticks.append(threading.get_ident())
+        if len(ticks) % 7 == 0:
+            ended.set()
+        return len(ticks) % 7 in {1, 2, 4}  # 3 is one without need; 5, 6 and 7 are three
+
+    ticker = Ticker(lock, tick, 0.001)
+    for count in (7, 14):
+        with lock:
+            assert ticker.start()
+            assert ticker.start()
+        assert ended.wait(10)
+        ended.clear()
+        with lock:
+            assert not ticker._runs
+            assert len(ticks) == count
+            assert len(set(ticks[-7:])) == 1
+
+
+def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why, where threads do, and is not taken for one that runs."""
+    failed = threading.Event()
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: failed.set())
+    lock = threading.Lock()
+
+    def tick() -> bool:
+        raise MemoryError
+
+    ticker = Ticker(lock, tick, 0.001)
+    with lock:
+        assert ticker.start()
+    assert failed.wait(10)
+    with lock:
+        assert not ticker._runs
+        assert ticker._may_run
+
+
+def test_without_a_thread_everything_is_added_under_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that is ending starts none."""
+    asked: list[int] = []
+
+    def refuse(*_: object) -> None:
+        asked.append(1)
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(_ticker, "_thread", SimpleNamespace(start_new_thread=refuse))
+    box = buffer()
+    stream = Verbs(box, "s")
+    for i in range(100):
+        stream.add_case(True, float(i))
+        assert box.accepted == i + 1
+    assert asked == [1]
