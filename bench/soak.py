@@ -68,9 +68,11 @@ class Churn:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._first, self._last = 0, STREAMS
-        actors = [self._manage, *3 * [self._produce], *2 * [self._read], self._watch, self._dial]
-        self._threads = [
-            threading.Thread(target=self._act, args=(actor, random.Random(f"{seed} {i}")))
+        actors = [self._watch, self._manage, *3 * [self._produce], *2 * [self._read], self._dial]
+        self._watcher, *self._others = self._threads = [
+            threading.Thread(
+                target=self._act, args=(actor, random.Random(f"{seed} {i}")), daemon=True
+            )
             for i, actor in enumerate(actors)
         ]
 
@@ -85,8 +87,13 @@ class Churn:
     def stop(self) -> None:
         """Let the actors come to an end."""
         self._stop.set()
-        for thread in self._threads:
+        for thread in self._others:
             thread.join()
+        # Who watches a stream that rests from now on waits until it goes.
+        with Client(self._address) as client:
+            for stream in client.list_streams():
+                client.delete_stream(stream.name)
+        self._watcher.join()
 
     def _act(self, actor: Callable[[random.Random], None], chance: random.Random) -> None:
         while not self._stop.is_set() and not self.problems:
