@@ -197,6 +197,11 @@ class BoundsQueries(Queries):
         return view.cached(key, lambda: _bounds(view, name, arguments))
 
 
+def asked(view: View, name: str, **arguments: Any) -> Any:
+    """Return what the method of that name returns. Free when it was asked before."""
+    return getattr(_Asked(view), name)(**arguments)
+
+
 def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Compute the limits of one figure: its value at the two extreme orders, widened."""
     if arguments.get("hull") and f"{name}_hull" in _FIGURES:
@@ -211,7 +216,7 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     arguments = {**arguments, **figure.fixed}
 
     def at(order: View) -> Any:
-        return getattr(_Asked(order), figure.method)(**arguments)
+        return asked(order, figure.method, **arguments)
 
     if view.resolution is None:
         lowest = highest = at(view)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import dot
-from streameval._counts.resolution import upper_edge
+from streameval._counts.resolution import MAX_BITS, upper_edge
 from streameval._figures.pr_areas import closed_area
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ def hides_order(groups: Groups, bits: int, scale: Scale) -> BoolArray:
     1, where a saturated model puts many cases: doubles are 2^-53 apart there,
     and few significant bits of 1 - s are enough. O(G).
     """
+    if scale == "plain" and bits < MAX_BITS - 1:
+        # Four neighbours or more, of which the lowest cell of all has two that are finite.
+        return np.ones(groups.scores.size, dtype=np.bool_)
     above = upper_edge(groups.scores, bits, scale)
-    return above > np.nextafter(groups.scores, np.inf)
+    with np.errstate(over="ignore"):  # nothing follows the largest double
+        return above > np.nextafter(groups.scores, np.inf)
 
 
 def positives_first(groups: Groups, hidden: BoolArray) -> Groups:
@@ -50,6 +54,13 @@ def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
     """Return the groups with the negatives of each hidden order above its positives. O(G)."""
     moved = np.where(hidden, groups.n, 0)
     return replace(groups, fp=groups.fp + moved, n=groups.n - moved)
+
+
+def both_orders(groups: Groups, hidden: BoolArray) -> Groups:
+    """Return the groups in both: with positives first, and with negatives first. O(G)."""
+    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
+    n, fp = (np.stack([getattr(order, name) for order in orders]) for name in ("n", "fp"))
+    return replace(groups, n=n, fp=fp)
 
 
 def rows_of(groups: Groups, rows: BoolArray) -> Groups:

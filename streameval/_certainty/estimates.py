@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._certainty.cell_orders import hides_order, negatives_first, positives_first, rows_of
+from streameval._certainty.cell_orders import both_orders, hides_order, rows_of
 from streameval._certainty.influence import (
     Influence,
     auc_pr_influence,
@@ -31,7 +31,7 @@ from streameval._certainty.limits import (
 from streameval._figures.areas import auc_pr_value, auc_roc_value, average_precision_value
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import Groups
+    from streameval._counts.groups import FloatArray, Groups
     from streameval._counts.view import View
 
 
@@ -42,13 +42,22 @@ def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Fig
         total = P + N
         share = P / total if total else math.nan
         return Figure(share, share * (1 - share) / total if total else math.nan, P, N)
-    variance = math.nan
-    if min(P, N) >= 2:
-        counted = groups if name == "average_precision" else groups.with_misses()
-        influence = influence_of(counted, name, prevalence)
-        fixed = prevalence is not None
-        variance = sampling_variance(influence, counted, fixed_prevalence=fixed)
-    return Figure(value_of(groups, name, prevalence), variance, P, N)
+    value = value_of(groups, name, prevalence)
+    return Figure(value, variance_of(groups, name, prevalence), P, N)
+
+
+def variance_of(groups: Groups, name: str, prevalence: float | None) -> float:
+    """Return an area's variance, nan without two of each class. O(G)."""
+    return float(variances_of(groups, name, prevalence))
+
+
+def variances_of(groups: Groups, name: str, prevalence: float | None) -> FloatArray:
+    """Return an area's variance in each order that the groups are in. O(G)."""
+    if min(groups.P, groups.N) < 2:
+        return np.full(groups.fp.shape[:-1], math.nan)
+    counted = groups if name == "average_precision" else groups.with_misses()
+    influence = influence_of(counted, name, prevalence)
+    return sampling_variance(influence, counted, fixed_prevalence=prevalence is not None)
 
 
 def influence_of(groups: Groups, name: str, prevalence: float | None) -> Influence:
@@ -100,9 +109,8 @@ def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | N
     if name == "auc_roc":
         error = hidden_error(rows_of(groups, hidden)) * math.sqrt(weight)
         return (math.sqrt(figure.variance) + error) ** 2
-    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
-    variances = [figure_of(order, name, prevalence).variance * weight for order in orders]
-    return max(figure.variance, *variances)
+    variances = variances_of(both_orders(groups, hidden), name, prevalence) * weight
+    return max(figure.variance, float(variances.max()))
 
 
 def hidden_error(groups: Groups) -> float:

@@ -15,17 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.exact import dot
+from streameval._counts.exact import dots
+from streameval._figures.log_series import log_series
 from streameval._figures.pr_areas import negatives_factor
 
 if TYPE_CHECKING:
     from streameval._counts.groups import FloatArray, Groups, IntArray
-
-# Below this growth of a group over what ranks above it, three Gauss-Legendre
-# nodes are exact to 2e-10; above it the closed forms lose no more than 1e-12.
-_SMALL_GROWTH = 1 / 16
-_NODES = (0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5)
-_WEIGHTS = (5 / 18, 4 / 9, 5 / 18)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,23 +29,23 @@ class Influence:
 
     Attributes
     ----------
-    positive : float64[G]
-        Of a positive in group g.
-    tied : float64[G]
+    positive : float64[..., G]
+        Of a positive in group g, in each order that the groups are in.
+    tied : float64[..., G]
         Of a negative in group g.
-    between : float64[G + 1]
+    between : float64[..., G + 1]
         Of a negative that ranks below g groups and is tied with none.
-    estimate : float
+    estimate : float64[...]
         The figure.
-    prevalence_slope : float
+    prevalence_slope : float64[...]
         How the figure moves with the log odds of the prevalence; 0 for AUC-ROC.
     """
 
     positive: FloatArray
     tied: FloatArray
     between: FloatArray
-    estimate: float
-    prevalence_slope: float
+    estimate: FloatArray
+    prevalence_slope: FloatArray
 
 
 def auc_roc_influence(groups: Groups) -> Influence:
@@ -62,8 +57,8 @@ def auc_roc_influence(groups: Groups) -> Influence:
     positive = 1.0 - (groups.fp + 0.5 * groups.n) / groups.N
     tied = (groups.tp + 0.5 * groups.p) / groups.P
     between = np.append(groups.tp, groups.P) / groups.P
-    estimate = dot(groups.p, positive) / groups.P
-    return Influence(positive, tied, between, estimate, 0.0)
+    estimate = dots(groups.p, positive) / groups.P
+    return Influence(positive, tied, between, estimate, np.zeros_like(estimate))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +67,11 @@ class Derivatives:
 
     Attributes
     ----------
-    value : float64[G]
+    value : float64[..., G]
         Mean precision within the group.
-    own_tp, own_fp : float64[G]
+    own_tp, own_fp : float64[..., G]
         Of the group's part of the area, by the counts in the group.
-    per_tp, per_fp : float64[G]
+    per_tp, per_fp : float64[..., G]
         The same by the counts that rank above it.
     """
 
@@ -142,19 +137,18 @@ def auc_pr_derivatives(groups: Groups, prevalence: float | None = None) -> Deriv
 
 def sampling_variance(
     influence: Influence, groups: Groups, *, fixed_prevalence: bool = False
-) -> float:
-    """Return the figure's variance: that of the cases and that of the prevalence. O(G).
+) -> FloatArray:
+    """Return the figure's variance in each order: of the cases and of the prevalence. O(G).
 
     With `fixed_prevalence` the second part is left out. Positives in no group
     (misses, for average precision) have influence 0, and so do the negatives
     below every group, whatever the figure makes of them: their value is the
     last of `between`. Needs two of each class.
     """
-    unlisted = groups.P - int(groups.p.sum())
-    positive = scatter(np.append(influence.positive, 0.0), np.append(groups.p, unlisted), groups.P)
+    positive = scatter(influence.positive, groups.p, groups.P)
     negative = scatter(
-        np.concatenate((influence.tied, influence.between)),
-        np.concatenate((groups.n, negatives_between(groups))),
+        np.concatenate((influence.tied, influence.between), axis=-1),
+        np.concatenate((groups.n, negatives_between(groups)), axis=-1),
         groups.N,
     )
     variance = positive / groups.P + negative / groups.N
@@ -165,16 +159,28 @@ def sampling_variance(
 
 def negatives_between(groups: Groups) -> IntArray:
     """Return how many negatives rank below g groups and are tied with none, g = 0..G. O(G)."""
-    before = np.append(groups.fp, groups.N)
-    before[1:] -= groups.fp + groups.n
+    before = np.empty((*groups.fp.shape[:-1], groups.p.size + 1), dtype=np.int64)
+    before[..., :-1] = groups.fp
+    before[..., -1] = groups.N
+    before[..., 1:] -= groups.fp + groups.n
     return before
 
 
-def scatter(values: FloatArray, counts: IntArray, total: int) -> float:
-    """Return the unbiased variance of `values` that occur `counts` times, `total` in all."""
-    mean = dot(counts, values) / total
+def scatter(values: FloatArray, counts: IntArray, total: int) -> FloatArray:
+    """Return the unbiased variance of `values` that occur `counts` times; the rest are 0. O(n).
+
+    Parameters
+    ----------
+    values : float64[..., n]
+    counts : int64[n] or int64[..., n]
+    total : int
+        How many there are in all.
+    """
+    mean = dots(counts, values)[..., None] / total
     centred = values - mean
-    return dot(counts, centred * centred) / (total - 1)
+    squares = dots(counts, centred * centred)
+    squares += (total - counts.sum(axis=-1)) * mean[..., 0] ** 2
+    return squares / (total - 1)
 
 
 def _accumulate(groups: Groups, prevalence: float | None, moved: Derivatives) -> Influence:
@@ -182,20 +188,20 @@ def _accumulate(groups: Groups, prevalence: float | None, moved: Derivatives) ->
     below_tp = sums_from(moved.per_tp)
     below_fp = sums_from(moved.per_fp)
     scale = negatives_factor(groups, prevalence) * groups.N / groups.P
-    positive = moved.value + moved.own_tp + below_tp[1:]
-    tied = scale * (moved.own_fp + below_fp[1:])
+    positive = moved.value + moved.own_tp + below_tp[..., 1:]
+    tied = scale * (moved.own_fp + below_fp[..., 1:])
     between = scale * below_fp
-    estimate = dot(groups.p, moved.value) / groups.P
+    estimate = dots(groups.p, moved.value) / groups.P
     # The figure depends on ratios of counts only, so by Euler's theorem the
     # mean influence of the positives is the figure plus this slope.
-    slope = (dot(groups.p, moved.own_tp) + dot(groups.tp, moved.per_tp)) / groups.P
+    slope = (dots(groups.p, moved.own_tp) + dots(groups.tp, moved.per_tp)) / groups.P
     return Influence(positive, tied, between, estimate, slope)
 
 
 def sums_from(values: FloatArray) -> FloatArray:
     """Return the sums over h >= g, g = 0..G."""
-    sums = np.zeros(len(values) + 1)
-    np.cumsum(values[::-1], out=sums[-2::-1])
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values[..., ::-1], axis=-1, out=sums[..., -2::-1])
     return sums
 
 
@@ -206,31 +212,27 @@ def _segment_integrals(start: FloatArray, growth: FloatArray) -> tuple[FloatArra
     they are only ever multiplied by the counts above.
     """
     first = start == 0
-    start = np.where(first, 1.0, start)
-    u = growth / start
-    mean0, mean1, square0, square1, square2 = (np.zeros(len(u)) for _ in range(5))
-    for node, weight in zip(_NODES, _WEIGHTS):
-        inverse = 1.0 / (1.0 + node * u)
-        squared = inverse * inverse
-        mean0 += weight * inverse
-        mean1 += weight * node * inverse
-        square0 += weight * squared
-        square1 += weight * node * squared
-        square2 += weight * node * node * squared
-    large = np.flatnonzero(u > _SMALL_GROWTH)
-    v = u[large]
-    mean0[large] = np.log1p(v) / v
-    mean1[large] = (1.0 - mean0[large]) / v
-    square0[large] = 1.0 / (1.0 + v)
-    square1[large] = (mean0[large] - square0[large]) / v
-    square2[large] = (mean1[large] - square1[large]) / v
-    mean0 /= start
-    mean1 /= start
-    start *= start
-    square0 /= start
-    square1 /= start
-    square2 /= start
+    end = start + growth
+    ends, z, tail = log_series(start, growth)
+    tail *= 2
+    tail /= ends
+    inverse = 1.0 / (ends * end)
+    square2 = tail * start
+    square2 *= 2
+    square2 *= end
+    square2 /= ends
+    np.subtract(1.0, square2, out=square2)
+    square2 *= inverse
+    tail *= z
+    square1 = tail * end
+    square1 += 1.0
+    square1 *= inverse
+    mean1 = tail * start
+    np.subtract(1.0, mean1, out=mean1)
+    mean1 /= ends
+    mean0 = 2.0 / ends
+    tail *= z
+    mean0 += tail
+    square0 = 1.0 / (np.where(first, 1.0, start) * end)
     mean0[first] = square0[first] = square1[first] = 0.0
-    mean1[first] = 1.0 / growth[first]
-    square2[first] = mean1[first] ** 2
     return mean0, mean1, square0, square1, square2

@@ -14,8 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from streameval._certainty.bootstrap import bootstrap_limits
-from streameval._certainty.bounds import BoundsQueries
-from streameval._certainty.estimates import figure_of, hidden_variance, limits_of, value_of
+from streameval._certainty.bounds import BoundsQueries, asked
+from streameval._certainty.estimates import (
+    figure_of,
+    hidden_variance,
+    limits_of,
+    value_of,
+    variance_of,
+)
 from streameval._certainty.limits import UNDEFINED, Figure, Limits
 from streameval._errors import InvalidInputError
 from streameval._values import real, shown
@@ -163,7 +169,11 @@ class UncertaintyQueries(BoundsQueries):
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a figure with its sampling variance; a weighted window has its own. O(G)."""
-        return figure_of(self._view().groups, name, prevalence)
+        view = self._view()
+        if name == "prevalence":
+            return figure_of(view.groups, name)
+        value = asked(view, name, **_at(prevalence))
+        return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +215,7 @@ def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | Non
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     if view.resolution is None or name == "prevalence":
         return Uncertain(name, figure, (figure, figure))
-    at = {} if prevalence is None else {"prevalence": prevalence}
-    lowest, highest = queries.bounds(name, **at)
+    lowest, highest = queries.bounds(name, **_at(prevalence))
     variance = view.cached(
         ("hidden variance", name, prevalence),
         lambda: hidden_variance(view, figure, name, prevalence),
@@ -214,6 +223,11 @@ def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | Non
     spread = replace(figure, variance=variance)
     ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
     return Uncertain(name, figure, ends)
+
+
+def _at(prevalence: float | None) -> dict[str, float]:
+    """Return the argument that says so, if it is to be said."""
+    return {} if prevalence is None else {"prevalence": prevalence}
 
 
 def check_level(level: float) -> None:

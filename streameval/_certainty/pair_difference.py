@@ -120,8 +120,8 @@ def variance_of_difference(
         )
         of_positives += sign * of_each[0]
         of_negatives += sign * of_each[1]
-        slope += sign * influence.prevalence_slope
-    variance = (
+        slope += sign * float(influence.prevalence_slope)
+    variance = float(
         scatter(of_positives, positives.counts, P) / positives.total
         + scatter(of_negatives, negatives.counts, N) / negatives.total
     )

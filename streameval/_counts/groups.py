@@ -39,6 +39,11 @@ class Groups:
         References that were never scored: one more tied group, at -inf.
     P, N : int
         All positives and negatives, misses included.
+
+    Notes
+    -----
+    Where cases are looked at in several orders at once (`cell_orders.both_orders`),
+    n and fp are int64[orders, G].
     """
 
     scores: FloatArray
@@ -65,12 +70,17 @@ class Groups:
         scored_n = self.N - self.missed_negatives
         return Groups(
             scores=np.append(self.scores, -np.inf),
-            p=np.append(self.p, np.int64(self.missed_positives)),
-            n=np.append(self.n, np.int64(self.missed_negatives)),
-            tp=np.append(self.tp, np.int64(scored_p)),
-            fp=np.append(self.fp, np.int64(scored_n)),
+            p=_appended(self.p, self.missed_positives),
+            n=_appended(self.n, self.missed_negatives),
+            tp=_appended(self.tp, scored_p),
+            fp=_appended(self.fp, scored_n),
             missed_positives=0,
             missed_negatives=0,
             P=self.P,
             N=self.N,
         )
+
+
+def _appended(counts: IntArray, last: int) -> IntArray:
+    """Return the counts with one more at the end, of each order."""
+    return np.concatenate((counts, np.full((*counts.shape[:-1], 1), last)), axis=-1)

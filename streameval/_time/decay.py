@@ -143,7 +143,7 @@ def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: floa
         variance = _of_positives(influence, groups, squares) / (positives - 1)
         variance += _of_negatives(influence, groups, squares) / (negatives - 1)
         if prevalence is None:
-            variance += (1 / positives + 1 / negatives) * influence.prevalence_slope**2
+            variance += (1 / positives + 1 / negatives) * float(influence.prevalence_slope) ** 2
     return Figure(value_of(groups, name, prevalence), variance, int(positives), int(negatives))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import get_args
 
@@ -12,8 +13,16 @@ from hypothesis import strategies as st
 
 from streameval._certainty import bounds
 from streameval._certainty.bounds import BoundsQueries
-from streameval._certainty.cell_orders import least_average_precision
+from streameval._certainty.cell_orders import (
+    both_orders,
+    hides_order,
+    least_average_precision,
+    negatives_first,
+    positives_first,
+)
+from streameval._certainty.estimates import variance_of, variances_of
 from streameval._counts.groups import Groups
+from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
 from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 
@@ -339,3 +348,41 @@ def test_a_cell_of_one_double_is_a_real_tie():
     all_bits = Evaluator(resolution=53)
     all_bits.add_cases(labels=[1, 0], scores=[0.3, 0.3])
     assert all_bits.bounds("auc_roc") == pytest.approx((0.5, 0.5))
+
+
+@pytest.mark.parametrize("scale", ["plain", "probability"])
+@pytest.mark.parametrize("bits", [MIN_BITS, -5, 1, 12, MAX_BITS - 2, MAX_BITS - 1, MAX_BITS])
+def test_which_cells_hide_an_order(scale, bits):
+    """Those that two doubles fall into: also at the ends of all numbers, and around 0."""
+    largest, least = np.finfo(np.float64).max, np.nextafter(0.0, 1.0)
+    scores = np.array([1.0, 1 - 2**-53, 0.75, 0.5, 0.1, 1e-300, least, 0.0])
+    if scale == "plain":
+        ends = np.array([-least, -1.0, -np.nextafter(largest, 0), -largest])
+        scores = np.concatenate(([largest, np.nextafter(largest, 0)], scores, ends))
+    edges = np.unique(quantise(scores, bits, scale))[::-1]
+    one = np.ones(edges.size, dtype=np.int64)
+    groups = Groups(edges, one, one, one, one, 0, 0, 9, 9)
+    following = [math.nextafter(edge, math.inf) for edge in edges.tolist()]
+    last = 1.0 if scale == "probability" else largest
+    shared = [
+        value <= last and quantise(np.array([value]), bits, scale)[0] == edge
+        for value, edge in zip(following, edges.tolist(), strict=True)
+    ]
+    assert hides_order(groups, bits, scale).tolist() == shared
+
+
+def test_both_orders_at_once_are_each_order():
+    """Variances of several orders are those of each: misses and real ties are included."""
+    rng = np.random.default_rng(3)
+    evaluator = Evaluator(resolution=4)
+    evaluator.add_cases(labels=rng.random(400) < 0.3, scores=rng.normal(size=400))
+    evaluator.add_misses(7)
+    groups = evaluator._view().groups
+    hidden = rng.random(groups.p.size) < 0.7
+    orders = positives_first(groups, hidden), negatives_first(groups, hidden)
+    for name in ("auc_pr", "average_precision", "auc_roc"):
+        for prevalence in (None,) if name == "auc_roc" else (None, 0.2):
+            together = variances_of(both_orders(groups, hidden), name, prevalence)
+            apart = [variance_of(order, name, prevalence) for order in orders]
+            assert together.tolist() == pytest.approx(apart, rel=1e-13)
+            assert apart[0] != apart[1]

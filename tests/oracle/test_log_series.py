@@ -1,0 +1,76 @@
+"""Logarithms, and what areas in precision-recall space are moved by, against 60 digits."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+
+from streameval._certainty.influence import auc_pr_derivatives
+from streameval._counts.groups import Groups
+from streameval._figures.log_series import log_series
+
+DIGITS = 60
+
+
+def pairs():
+    """Return growths of all sizes, from a thousandth of a millionth of the start to as much more.
+
+    Those next to where a formula gives way to another are among them.
+    """
+    rng = np.random.default_rng(5)
+    start = np.concatenate((10 ** rng.uniform(-3, 9, 300), np.ones(40)))
+    z = np.concatenate(([0.01, 1 / 3], rng.uniform(0.009, 0.011, 19), rng.uniform(0.3, 0.4, 19)))
+    growth = np.concatenate((10 ** rng.uniform(-3, 9, 300), 2 * z / (1 - z)))
+    return start, growth
+
+
+def test_series_are_right_to_the_last_digits():
+    """z, and S as it stands in log1p: its own error counts by what it adds to 1."""
+    start, growth = pairs()
+    ends, z, tail = log_series(start, growth)
+    with localcontext(prec=DIGITS):
+        for row in range(start.size):
+            a, s = Decimal(start[row].item()), Decimal(growth[row].item())
+            exact_z = s / (a + a + s)
+            exact = ((1 + s / a).ln() / (2 * exact_z) - 1) / exact_z**2
+            assert float(Decimal(ends[row].item()) / (a + a + s) - 1) == pytest.approx(0, abs=5e-16)
+            assert float(Decimal(z[row].item()) / exact_z - 1) == pytest.approx(0, abs=5e-16)
+            error = float((Decimal(tail[row].item()) - exact) * min(exact_z**2, exact_z))
+            assert error == pytest.approx(0, abs=1e-15 * float(1 + exact_z**2 * exact))
+
+
+def test_nothing_above_has_no_series():
+    """Where a ranking begins the logarithm diverges; what stands for it is 0."""
+    ends, z, tail = log_series(np.array([0.0, 0.0]), np.array([3.0, 1e-5]))
+    assert (ends.tolist(), z.tolist(), tail.tolist()) == ([3.0, 1e-5], [1.0, 1.0], [0.0, 0.0])
+
+
+def test_derivatives_of_areas_are_right_to_the_last_digits():
+    """The integrals of s^k/m and s^k/m^2 in closed form, wherever one cancels with another."""
+    rng = np.random.default_rng(6)
+    p, n = (10 ** rng.uniform(0, 9, (2, 300))).astype(np.int64)
+    tp, fp = (10 ** rng.uniform(0, 9, (2, 300))).astype(np.int64)
+    groups = Groups(np.zeros(300), p, n, tp, fp, 0, 0, P=1 << 40, N=1 << 40)
+    moved = auc_pr_derivatives(groups)
+    with localcontext(prec=DIGITS):
+        for row in range(300):
+            P, N, T, F = (Decimal(int(column[row])) for column in (p, n, tp, fp))
+            above, growth = T + F, P + N
+            u = growth / above
+            mean0 = (1 + u).ln() / u
+            mean1 = (1 - mean0) / u
+            square0 = 1 / (1 + u)
+            square1 = (mean0 - square0) / u
+            square2 = (mean1 - square1) / u
+            expected = {
+                "value": (T * mean0 + P * mean1) / above,
+                "own_tp": P * (F * square1 + N * square2) / above**2,
+                "own_fp": -P * (T * square1 + P * square2) / above**2,
+                "per_tp": P * (F * square0 + N * square1) / above**2,
+                "per_fp": -P * (T * square0 + P * square1) / above**2,
+            }
+            for name, exact in expected.items():
+                got = Decimal(getattr(moved, name)[row].item())
+                assert float(got / exact - 1) == pytest.approx(0, abs=5e-15), name
