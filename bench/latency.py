@@ -13,7 +13,8 @@ distinct scores and goes over to cells, once.
 Queries: whole snapshots of a stream of 100,000 cases in 60 panes, once unchanged and
 once right after a case was added to it, as its reader waits for it (`min_revision`).
 Rounds alternate between an idle server and one that ingests on another stream, from
-another process, at half of the rate that it has just reached at its fastest.
+another process, at half of the rate that it has just reached at its fastest. Each figure
+is the median over the rounds, as with acks, and beside it stand the ratios of all rounds.
 """
 
 from __future__ import annotations
@@ -152,6 +153,11 @@ class Reader:
         return taken
 
 
+def _ends_ms(seconds: list[float]) -> tuple[float, float]:
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+    return float(p50), float(p99)
+
+
 def queries(address: str, rounds: int, count: int) -> None:
     """Print what queries took on an idle server and on one that ingests."""
     spawn = multiprocessing.get_context("spawn")
@@ -161,24 +167,30 @@ def queries(address: str, rounds: int, count: int) -> None:
         reader = Reader(line)
         reader.fill()
         works = {"unchanged": lambda: None, "after a case was added": reader.change}
-        idle: dict[str, list[float]] = {name: [] for name in works}
-        busy: dict[str, list[float]] = {name: [] for name in works}
+        idle: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+        busy: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         rates: list[float] = []
         for _ in range(rounds):
             for name, before in works.items():
-                idle[name] += reader.times(count, before)
+                idle[name].append(_ends_ms(reader.times(count, before)))
                 load = pool.submit(pushed, address, half, 0.02 * count)
                 time.sleep(0.3)  # until it is under way
+                taken: list[float] = []
                 while not load.done():
-                    busy[name] += reader.times(10, before)
+                    taken += reader.times(10, before)
+                busy[name].append(_ends_ms(taken))
                 rates.append(load.result()[0])
     print(f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}")
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:
-        ratio = np.percentile(busy[name], 99) / np.percentile(idle[name], 99)
+        ratios = [each[1] / still[1] for each, still in zip(busy[name], idle[name], strict=True)]
+        shown = [
+            f"{p50:.2f} / {p99:.2f}"
+            for p50, p99 in (np.median(ends[name], axis=0) for ends in (idle, busy))
+        ]
         print(
-            f"{'  ' + name:<44}{percentiles_ms(idle[name]):>16}{percentiles_ms(busy[name]):>18}"
-            f"{ratio:6.1f}x"
+            f"{'  ' + name:<44}{shown[0]:>16}{shown[1]:>18}{statistics.median(ratios):6.1f}x"
+            f"  ({', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))})"
         )
     print(f"{'  budget':<44}{'':>34}{5:6.1f}x")
 
@@ -191,7 +203,7 @@ def main() -> None:
     with served_beside_bare() as (servers, directory), served_in_memory() as in_memory:
         addresses = {key: each.address for key, each in servers.items()}
         acks({**addresses, **in_memory}, directory, rounds, seconds)
-        queries(addresses["ours"], min(rounds, 3), count)
+        queries(addresses["ours"], min(rounds, 5), count)
 
 
 if __name__ == "__main__":

@@ -57,14 +57,14 @@ def exact_dot(a: IntArray, b: IntArray, bound: int) -> int:
 
 
 def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
-    """Return sum(a * b). O(n)."""
-    return float(dots(a, b))
-
-
-def dots(a: FloatArray | IntArray, b: FloatArray | IntArray) -> FloatArray:
-    """Return sum(a * b) over the last axis. O(n).
+    """Return sum(a * b). O(n).
 
     Not np.dot: beyond some ten thousand floats it starts threads, which on a
     busy machine cost more than the sum, and it sums less accurately.
     """
+    return float((a * b).sum())
+
+
+def dots(a: FloatArray | IntArray, b: FloatArray | IntArray) -> FloatArray:
+    """Return sum(a * b) over the last axis, as `dot`. O(n)."""
     return np.asarray((a * b).sum(axis=-1), dtype=np.float64)

@@ -18,9 +18,10 @@ import numpy as np
 if TYPE_CHECKING:
     from streameval._counts.groups import FloatArray
 
-# Nearly all groups grow by less, and need three terms beside the first.
+# In a long ranking nearly all groups grow by less, and need two to four terms.
 _FLAT = 0.01
-# Up to here a dozen more are enough; above, atanh(z)/z - 1 is accurate.
+_LONG = 1_024
+# Up to here 16 terms are enough; above, atanh(z)/z - 1 is accurate.
 _MODERATE = 1 / 3
 _TINY = 1e-17
 
@@ -38,22 +39,26 @@ def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, Float
     ends = start + start
     ends += growth
     z = growth / ends
-    tail = _series(z * z, _FLAT)
-    steep = z > _FLAT
-    if steep.any():
-        tail[steep] = _of_steep(z[steep], start[steep], growth[steep])
+    flat = _FLAT if z.size > _LONG else _MODERATE
+    largest = float(z.max(initial=0.0))
+    tail = _series(z * z, min(largest, flat))
+    if largest > flat:
+        rows = np.flatnonzero(z > flat)
+        steep = (each.reshape(-1)[rows] for each in (z, start, growth))
+        tail.reshape(-1)[rows] = _of_steep(*steep)
     return ends, z, tail
 
 
 def _of_steep(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArray:
     square = z * z
     tail = _series(square, _MODERATE)
-    beyond = z > _MODERATE
-    if beyond.any():
+    beyond = np.flatnonzero(z > _MODERATE)
+    if beyond.size:
         above = start[beyond]
         # Not atanh: as z comes near 1, it has lost the digits of what is above.
         log = np.log1p(growth[beyond] / np.where(above > 0, above, 1.0))
-        tail[beyond] = np.where(above > 0, (log / (2 * z[beyond]) - 1) / square[beyond], 0.0)
+        excess = (log / (2 * z[beyond]) - 1) / square[beyond]
+        tail[beyond] = np.where(above > 0, excess, 0.0)
     return tail
 
 
