@@ -178,8 +178,8 @@ def queries(address: str, rounds: int, count: int) -> None:
                 taken: list[float] = []
                 while not load.done():
                     taken += reader.times(10, before)
-                busy[name].append(_ends_ms(taken))
                 rates.append(load.result()[0])
+                busy[name].append(_ends_ms(taken))
     print(f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}")
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:

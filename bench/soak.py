@@ -89,6 +89,8 @@ class Churn:
         self._stop.set()
         for thread in self._others:
             thread.join()
+        if self.problems:
+            return
         # Who watches a stream that rests from now on waits until it goes.
         with Client(self._address) as client:
             for stream in client.list_streams():

@@ -126,8 +126,10 @@ def auc_pr_derivatives(groups: Groups, prevalence: float | None = None) -> Deriv
     tp = groups.tp.astype(np.float64)
     fp = weight * groups.fp
     mean0, mean1, square0, square1, square2 = _segment_integrals(tp + fp, p + n)
+    # Exactly 1 where it is: what is certain must not scatter by rounding.
+    value = np.where(fp + n > 0, tp * mean0 + p * mean1, 1.0)
     return Derivatives(
-        tp * mean0 + p * mean1,
+        value,
         own_tp=p * (fp * square1 + n * square2),
         own_fp=-p * (tp * square1 + p * square2),
         per_tp=p * (fp * square0 + n * square1),

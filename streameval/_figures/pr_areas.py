@@ -202,14 +202,17 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
         if not tp.size:
             return area
     # p/s [p phi + tp log1p] with z = s/d divided out, phi and log1p as above.
-    d, z, tail = log_series(tp + fp, p + n)
+    above = tp + fp
+    d, z, tail = log_series(above, p + n)
     tail *= z
     q = tail * z
     q += 1
     q *= tp
     q *= 2
-    z -= 1
-    tail *= z
+    # z - 1, of which nothing is left where z is nearly 1.
+    above *= -2
+    above /= d
+    tail *= above
     tail += 1
     tail *= p
     q += tail

@@ -7,28 +7,30 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from streameval import Evaluator
+from streameval._certainty.estimates import figure_of
 from streameval._certainty.influence import auc_pr_derivatives
 from streameval._counts.groups import Groups
 from streameval._figures.log_series import log_series
+from streameval._figures.pr_areas import closed_area
 
 DIGITS = 60
+NAMES = ("auc_pr", "average_precision", "auc_roc")
 
 
 def pairs():
-    """Return growths of all sizes, from a thousandth of a millionth of the start to as much more.
-
-    Those next to where a formula gives way to another are among them.
-    """
+    """Return growths of all sizes, and some next to where one formula gives way to another."""
     rng = np.random.default_rng(5)
-    start = np.concatenate((10 ** rng.uniform(-3, 9, 300), np.ones(40)))
+    start = np.concatenate((10 ** rng.uniform(-3, 9, 1_400), np.ones(40)))
     z = np.concatenate(([0.01, 1 / 3], rng.uniform(0.009, 0.011, 19), rng.uniform(0.3, 0.4, 19)))
-    growth = np.concatenate((10 ** rng.uniform(-3, 9, 300), 2 * z / (1 - z)))
+    growth = np.concatenate((10 ** rng.uniform(-3, 9, 1_400), 2 * z / (1 - z)))
     return start, growth
 
 
-def test_series_are_right_to_the_last_digits():
+@pytest.mark.parametrize("rows", [slice(None), slice(700, None)], ids=["long", "short"])
+def test_series_are_right_to_the_last_digits(rows):
     """z, and S as it stands in log1p: its own error counts by what it adds to 1."""
-    start, growth = pairs()
+    start, growth = (column[rows] for column in pairs())
     ends, z, tail = log_series(start, growth)
     with localcontext(prec=DIGITS):
         for row in range(start.size):
@@ -39,6 +41,32 @@ def test_series_are_right_to_the_last_digits():
             assert float(Decimal(z[row].item()) / exact_z - 1) == pytest.approx(0, abs=5e-16)
             error = float((Decimal(tail[row].item()) - exact) * min(exact_z**2, exact_z))
             assert error == pytest.approx(0, abs=1e-15 * float(1 + exact_z**2 * exact))
+
+
+def test_areas_of_pieces_are_right_to_the_last_digits():
+    """Also of one that grows by far more than what ranks above it, and by far less."""
+    rng = np.random.default_rng(8)
+    columns = (10 ** rng.uniform(0, 16, (4, 500))).astype(np.int64).astype(np.float64)
+    with localcontext(prec=DIGITS):
+        for row in range(500):
+            one = columns[:, row : row + 1]
+            T, F, P, N = (Decimal(int(value[0])) for value in one)
+            x = (P + N) / (T + F)
+            log = (1 + x).ln()
+            exact = P / (P + N) * (P * (1 - log / x) + T * log)
+            assert float(Decimal(closed_area(*one)) / exact - 1) == pytest.approx(0, abs=1.5e-15)
+
+
+def test_certainty_does_not_scatter():
+    """What is perfect has no variance, whatever its ties; average precision says the same."""
+    rng = np.random.default_rng(9)
+    for _ in range(50):
+        size = int(rng.integers(2, 300))
+        evaluator = Evaluator()
+        evaluator.add_cases(labels=[1] * size, scores=rng.integers(1, 1 + size, size) * 1.0)
+        evaluator.add_cases(labels=[0] * size, scores=-rng.random(size))
+        figures = [figure_of(evaluator._view().groups, name) for name in NAMES]
+        assert [(each.estimate, each.variance) for each in figures] == [(1.0, 0.0)] * len(NAMES)
 
 
 def test_nothing_above_has_no_series():
