@@ -171,6 +171,7 @@ def test_names_that_look_like_paths(page: Page, served: Served) -> None:
         page.get_by_role("link", name=name, exact=True).click()
         expect(page.locator("#figure-counts")).to_have_text("3")
         expect(page.locator("h1")).to_have_text(name)
+    page.goto("about:blank")  # a page would say that its stream is gone
     for name in names:
         served.client.delete_stream(name)
 

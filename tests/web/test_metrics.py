@@ -133,9 +133,10 @@ def test_the_server_and_its_calls() -> None:
     """Log, queue, memory; each call by its method and status, over gRPC and HTTP."""
     with site(ALWAYS_ANEW) as one:
         before = scraped(one)
-        one.push("a", "+-")
+        revision = one.push("a", "+-")
         one.http.get("/v1/streams/no/such:snapshot")
-        request = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="a"))
+        asked = types_pb2.Selection(stream="a", min_revision=revision)
+        request = query_pb2.GetSnapshotRequest(selection=asked)
         one.called(f"{QUERY}/GetSnapshot", request)
         with one.http.stream("GET", "/v1/streams/a:watch") as answer:
             next(answer.iter_lines())

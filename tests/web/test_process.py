@@ -57,15 +57,20 @@ def batch(size: int = 1) -> dict:
     return {"batch": {"cases": {"scores": [0.5] * size, "positives": [True] * size}}}
 
 
+def visible(sent: httpx.Response) -> dict[str, str]:
+    """Return the parameters of a question whose answer includes what was sent."""
+    return {"selection.minRevision": sent.json()["revision"]}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) -> None:
     """Watchers are told, what was acked is in a checkpoint, and it ends with 0 and no word."""
     acked = 0
     refused: list[int] = []
     with httpx.Client(base_url=process.http, timeout=20) as http:
-        assert http.post("/v1/streams/a:ingest", json=batch()).status_code == 200
+        sent = http.post("/v1/streams/a:ingest", json=batch()).raise_for_status()
         acked = 1
-        with http.stream("GET", "/v1/streams/a:watch") as answer:
+        with http.stream("GET", "/v1/streams/a:watch", params=visible(sent)) as answer:
             coming = events(answer)
             assert isinstance(next(coming), Event)
             going = threading.Event()
@@ -219,8 +224,9 @@ def test_tls_with_clients_certificates_that_change(tmp_path: Path) -> None:
 def test_the_log_of_http_is_the_servers() -> None:
     """One object a line, whatever was sent; neither what was asked nor invalid requests in it."""
     server = Process("--memory", "--log-format", "json", "--log-level", "debug")
-    httpx.post(f"{server.http}/v1/streams/secret/name:ingest", json=batch())
-    with httpx.stream("GET", f"{server.http}/v1/streams/secret/name:watch") as answer:
+    sent = httpx.post(f"{server.http}/v1/streams/secret/name:ingest", json=batch())
+    url = f"{server.http}/v1/streams/secret/name:watch"
+    with httpx.stream("GET", url, params=visible(sent)) as answer:
         next(events(answer))
     httpx.get(f"{server.http}/v1/streams/no/such:snapshot?level=0.123456")
     import socket
