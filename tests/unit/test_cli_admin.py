@@ -42,7 +42,9 @@ def fill(address: str) -> int:
         stream = client.stream("fraud/v3")
         stream.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.7, 0.1])
         stream.log("order-17", 0.4)
-        return client.flush()
+        revision = client.flush()
+        stream.snapshot()  # waits until all of it can be seen, by others too
+        return revision
 
 
 def hash_of(*arguments: object) -> tuple[int, str]:

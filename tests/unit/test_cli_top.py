@@ -142,6 +142,7 @@ def fill(address: str) -> None:
         stream.log_cases(ids=["a", "b", "c", "d"], scores=[0.9, 0.8, 0.4, 0.2])
         stream.label_cases(ids=["a", "b", "c"], labels=[1, 1, 0])
         client.flush()
+        stream.snapshot()  # waits until all of it can be seen, by others too
 
 
 def names(lines: list[str]) -> list[str]:
@@ -203,6 +204,7 @@ def test_any_width(width: int) -> None:
             stream = client.stream("a-very-long-model-name/with/many/parts/that-do-not-fit/v12345")
             stream.add_case(True, 0.5)
             client.flush()
+            stream.snapshot()
         code, lines, _ = once(address, width=width)
         assert code == 0
         assert max(map(len, lines)) <= width
