@@ -141,6 +141,7 @@ def test_a_newer_producer_fences(address: str) -> None:
         with Client(address, producer="fenced") as newest:
             newest.stream("fen/ced").add_case(True, 1.0)
             newest.flush()
+            newest.stream("fen/ced").snapshot()  # others can see it from now on
         stream = newer.stream("fen/ced")
         stream.add_case(True, 2.0)
         with pytest.raises(FencedError):

@@ -100,6 +100,7 @@ def test_a_refusal_that_was_lost_with_its_connection_is_reported(address: str) -
     with Client(cutter.address) as client, Client(address) as direct:
         client.stream("lost/answer").add_case(True, 1.0)
         client.flush()
+        client.stream("lost/answer").snapshot()  # others can see it from now on
         cutter.deaf = True
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         client.stream("lost/refusal").add_cases(labels=[1, 0], scores=[1.0, 2.0], at=tomorrow)

@@ -56,6 +56,8 @@ def test_each_stream_is_on_its_server(addresses: list[str]) -> None:
             writer.stream(name).add_cases(labels=labels, scores=scores)
         writer.flush()
         assert writer.statistics().acked == 500 * len(NAMES)
+        for name in NAMES:
+            writer.stream(name).snapshot()  # lists have it from now on
         revisions = {address: Client(address) for address in addresses}
     with Client(addresses[::-1]) as reader:
         assert [info.name for info in reader.list_streams("model/")] == sorted(NAMES)
@@ -156,6 +158,8 @@ def test_asyncio_has_the_same(addresses: list[str]) -> None:
                 shard.add_cases(labels=labels, scores=scores)
             client.stream("twin/v2").add_cases(labels=labels, scores=scores)
             await client.flush()
+            for stream in (*client.shards("twin/v1"), client.stream("twin/v2")):
+                await stream.snapshot()  # lists have it from now on
             names = [info.name for info in await client.list_streams("twin/")]
             return names, await client.evaluator("twin/v1"), client.statistics().acked
 
