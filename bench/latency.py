@@ -153,7 +153,7 @@ class Reader:
         return taken
 
 
-def _ends_ms(seconds: list[float]) -> tuple[float, float]:
+def _p50_p99_ms(seconds: list[float]) -> tuple[float, float]:
     p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
     return float(p50), float(p99)
 
@@ -172,21 +172,21 @@ def queries(address: str, rounds: int, count: int) -> None:
         rates: list[float] = []
         for _ in range(rounds):
             for name, before in works.items():
-                idle[name].append(_ends_ms(reader.times(count, before)))
+                idle[name].append(_p50_p99_ms(reader.times(count, before)))
                 load = pool.submit(pushed, address, half, 0.02 * count)
                 time.sleep(0.3)  # until it is under way
                 taken: list[float] = []
                 while not load.done():
                     taken += reader.times(10, before)
                 rates.append(load.result()[0])
-                busy[name].append(_ends_ms(taken))
+                busy[name].append(_p50_p99_ms(taken))
     print(f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}")
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:
         ratios = [each[1] / still[1] for each, still in zip(busy[name], idle[name], strict=True)]
         shown = [
             f"{p50:.2f} / {p99:.2f}"
-            for p50, p99 in (np.median(ends[name], axis=0) for ends in (idle, busy))
+            for p50, p99 in (np.median(rounds_ms[name], axis=0) for rounds_ms in (idle, busy))
         ]
         print(
             f"{'  ' + name:<44}{shown[0]:>16}{shown[1]:>18}{statistics.median(ratios):6.1f}x"

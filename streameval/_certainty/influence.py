@@ -215,14 +215,14 @@ def _segment_integrals(start: FloatArray, growth: FloatArray) -> tuple[FloatArra
     """
     first = start == 0
     end = start + growth
-    ends, z, tail = log_series(start, growth)
+    ends_sum, z, tail = log_series(start, growth)
     tail *= 2
-    tail /= ends
-    inverse = 1.0 / (ends * end)
+    tail /= ends_sum
+    inverse = 1.0 / (ends_sum * end)
     square2 = tail * start
     square2 *= 2
     square2 *= end
-    square2 /= ends
+    square2 /= ends_sum
     np.subtract(1.0, square2, out=square2)
     square2 *= inverse
     tail *= z
@@ -231,8 +231,8 @@ def _segment_integrals(start: FloatArray, growth: FloatArray) -> tuple[FloatArra
     square1 *= inverse
     mean1 = tail * start
     np.subtract(1.0, mean1, out=mean1)
-    mean1 /= ends
-    mean0 = 2.0 / ends
+    mean1 /= ends_sum
+    mean0 = 2.0 / ends_sum
     tail *= z
     mean0 += tail
     square0 = 1.0 / (np.where(first, 1.0, start) * end)

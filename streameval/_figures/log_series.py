@@ -27,18 +27,18 @@ _TINY = 1e-17
 
 
 def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return 2a + s, z and S, of the same shape; S is 0 where nothing ranks above. O(n).
+    """Return a + (a + s), z and S, of the same shape; S is 0 where nothing ranks above. O(n).
 
     Examples
     --------
     >>> import numpy as np
     >>> _, z, S = log_series(np.array([1.0, 1.0]), np.array([1.0, 1e-9]))
-    >>> (2 * z * (1 + z * z * S)).tolist() == np.log1p([1.0, 1e-9]).tolist()
+    >>> np.allclose(2 * z * (1 + z * z * S), np.log1p([1.0, 1e-9]), rtol=5e-16, atol=0)
     True
     """
-    ends = start + start
-    ends += growth
-    z = growth / ends
+    ends_sum = start + start
+    ends_sum += growth
+    z = growth / ends_sum
     flat = _FLAT if z.size > _LONG else _MODERATE
     largest = float(z.max(initial=0.0))
     tail = _series(z * z, min(largest, flat))
@@ -46,7 +46,7 @@ def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, Float
         rows = np.flatnonzero(z > flat)
         steep = (each.reshape(-1)[rows] for each in (z, start, growth))
         tail.reshape(-1)[rows] = _of_steep(*steep)
-    return ends, z, tail
+    return ends_sum, z, tail
 
 
 def _of_steep(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArray:

@@ -31,13 +31,15 @@ def pairs():
 def test_series_are_right_to_the_last_digits(rows):
     """z, and S as it stands in log1p: its own error counts by what it adds to 1."""
     start, growth = (column[rows] for column in pairs())
-    ends, z, tail = log_series(start, growth)
+    ends_sum, z, tail = log_series(start, growth)
     with localcontext(prec=DIGITS):
         for row in range(start.size):
             a, s = Decimal(start[row].item()), Decimal(growth[row].item())
             exact_z = s / (a + a + s)
             exact = ((1 + s / a).ln() / (2 * exact_z) - 1) / exact_z**2
-            assert float(Decimal(ends[row].item()) / (a + a + s) - 1) == pytest.approx(0, abs=5e-16)
+            assert float(Decimal(ends_sum[row].item()) / (a + a + s) - 1) == pytest.approx(
+                0, abs=5e-16
+            )
             assert float(Decimal(z[row].item()) / exact_z - 1) == pytest.approx(0, abs=5e-16)
             error = float((Decimal(tail[row].item()) - exact) * min(exact_z**2, exact_z))
             assert error == pytest.approx(0, abs=1e-15 * float(1 + exact_z**2 * exact))
@@ -71,8 +73,8 @@ def test_certainty_does_not_scatter():
 
 def test_nothing_above_has_no_series():
     """Where a ranking begins the logarithm diverges; what stands for it is 0."""
-    ends, z, tail = log_series(np.array([0.0, 0.0]), np.array([3.0, 1e-5]))
-    assert (ends.tolist(), z.tolist(), tail.tolist()) == ([3.0, 1e-5], [1.0, 1.0], [0.0, 0.0])
+    ends_sum, z, tail = log_series(np.array([0.0, 0.0]), np.array([3.0, 1e-5]))
+    assert (ends_sum.tolist(), z.tolist(), tail.tolist()) == ([3.0, 1e-5], [1.0, 1.0], [0.0, 0.0])
 
 
 def test_derivatives_of_areas_are_right_to_the_last_digits():
