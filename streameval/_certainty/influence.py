@@ -212,6 +212,10 @@ def _segment_integrals(start: FloatArray, growth: FloatArray) -> tuple[FloatArra
 
     Where nothing ranks above (start = 0) the divergent ones are given as 0:
     they are only ever multiplied by the counts above.
+
+    With e = start + growth, d = start + e, and z and S of `log_series`, t = 2 S/d, they are
+    2/d + t z^2,  (1 - t z start)/d,  1/(start e),  (1 + t z e)/(d e),
+    (1 - 2 t start e/d)/(d e), in which nothing cancels.
     """
     first = start == 0
     end = start + growth
