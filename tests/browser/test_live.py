@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Locator, Page, Route
 
     from streameval.client import Stream
 
@@ -34,14 +34,20 @@ def fresh() -> str:
     return f"live/{next(_numbers)}"
 
 
-def opened(page: Page, served: Served, name: str) -> Stream:
+def opened(page: Page, served: Served, name: str, **columns: dict) -> Stream:
     """Open a stream's page with its first cases."""
     stream = served.client.stream(name)
-    stream.add_cases(**CASES)
+    stream.add_cases(**CASES, **columns)
     stream.flush()
     page.goto(served.url(f"stream/{name}?window=all"))
     expect(page.locator("#figure-counts")).to_have_text("6")
     return stream
+
+
+def press(page: Page, link: Locator) -> None:
+    """Put the mouse's button down on a link."""
+    link.hover()
+    page.mouse.down()
 
 
 def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
@@ -77,6 +83,47 @@ def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
     expect(row.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
     served.client.delete_stream(fresh)
     expect(row).to_have_count(0)
+
+
+def test_a_row_that_is_pressed_stays_until_it_is_clicked(
+    page: Page, served: Served, fresh: str
+) -> None:
+    """The list is put in another order between the press and the click: the click still counts."""
+    other = f"{fresh}/other"
+    for name in (fresh, other):
+        served.client.stream(name).add_cases(**CASES)
+    served.client.flush()
+    page.goto(served.url(f"?window=all&find={fresh}"))
+    rows = page.locator("table.streams tbody tr")
+    expect(rows.first.locator("a")).to_have_text(fresh)
+    press(page, rows.first.locator("a"))
+    stream = served.client.stream(fresh)
+    stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)  # no longer the worst
+    stream.flush()
+    expect(rows.first.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    page.mouse.up()
+    expect(page.get_by_role("heading", level=1)).to_have_text(fresh)
+    page.go_back()
+    expect(rows.first.locator("a")).to_have_text(other)
+
+
+def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
+    page: Page, served: Served, fresh: str
+) -> None:
+    """The segments are ranked anew between the press and the click: the click still counts."""
+    served.client.create_stream(fresh, segment_keys=["country"])
+    stream = opened(page, served, fresh, segments={"country": ["DE", "FR"] * 3})
+    link = page.locator("#segments tbody a", has_text="DE")
+    press(page, link)
+    # The second request is made once the first one's answer is drawn.
+    for _ in range(2):
+        with page.expect_request(lambda request: ":rank" in request.url):
+            stream.add_cases(**CASES, segments={"country": ["DE", "FR"] * 3})
+            stream.flush()
+    page.mouse.up()
+    expect(page.locator(".chip")).to_contain_text("DE")
+    expect(link).to_have_attribute("aria-current", "true")
+    expect(page.locator("#segments tbody tr", has_text="DE").locator("td").nth(5)).to_have_text("6")
 
 
 def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -> None:

@@ -145,6 +145,9 @@ def test_links_restore_the_view(page: Page, context: BrowserContext, served: Ser
     """Window, segment, threshold and costs that were chosen are there for whoever gets the link."""
     page.goto(served.url(f"stream/{STREAM}"))
     page.get_by_role("navigation", name="Window").get_by_role("link", name="All time").click()
+    expect(page.locator(".segmented [aria-current]")).to_have_text("All time")
+    for each in ("timeline", "segments"):  # which move what is beneath them, once they are drawn
+        expect(page.locator(f"#{each}:not([aria-busy])")).to_be_visible()
     page.locator("#segments tbody a", has_text="DE").click()
     expect(page.locator(".chip")).to_contain_text("DE")
     known = served.client.stream(STREAM).snapshot(segment=("country", "DE"))

@@ -1,6 +1,6 @@
 // A card with a chart: heading, legend, plot, note, and the numbers behind it as a table.
 
-import { h } from "./dom.js";
+import { h, redraw } from "./dom.js";
 import { Plot } from "./plot.js";
 
 export class ChartCard {
@@ -32,6 +32,8 @@ export class ChartCard {
   }
 
   fillTable() {
-    if (this.details.open && this.makeTable) this.tableBody.replaceChildren(this.makeTable());
+    redraw(this.tableBody, () => {
+      if (this.details.open && this.makeTable) this.tableBody.replaceChildren(this.makeTable());
+    });
   }
 }

@@ -30,6 +30,25 @@ export function fill(element, ...children) {
   return element;
 }
 
+let pressed = null;
+const waiting = new Map(); // elements, and what draws each once nothing in it is pressed
+
+window.addEventListener("pointerdown", ({ target }) => { pressed = target; }, true);
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a menu may swallow the others
+  window.addEventListener(end, () => setTimeout(() => { // after the click
+    pressed = null;
+    const draws = [...waiting.values()];
+    waiting.clear();
+    draws.forEach((draw) => draw());
+  }), true);
+}
+
+/** Draw now what may be pressed or, between a press and its click, after: a click needs the same element twice. */
+export function redraw(element, draw) {
+  if (pressed && element.contains(pressed)) waiting.set(element, draw);
+  else draw();
+}
+
 /** Set text only where it changed, so that selections and screen readers are left alone. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -1,6 +1,6 @@
 // Segments by how much worse each is than the rest of its window.
 
-import { fill, h, svg } from "./dom.js";
+import { fill, h, redraw, svg } from "./dom.js";
 import { count, figure, percent, pValue, reason, segmentValue, signed } from "./format.js";
 
 const SHOWN = 12;
@@ -33,6 +33,10 @@ export class SegmentsCard {
 
   /** Draw again what is known; links follow the URL. */
   show() {
+    redraw(this.body, () => this.draw());
+  }
+
+  draw() {
     const { ranked, selected } = this;
     if (!ranked) return;
     if (!ranked.length) {

@@ -2,7 +2,7 @@
 
 import { ApiError, get, metric, paced, Refresher, streamPath, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
-import { fill, h, say } from "./dom.js";
+import { fill, h, redraw, say } from "./dom.js";
 import { count, figure, interval, METRICS, moment, percent, reason, segmentValue, span } from "./format.js";
 import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
@@ -188,7 +188,7 @@ export class StreamView {
     this.showFigures(snapshot);
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
-    this.showInstead(snapshot, isEmpty, hasBoth);
+    redraw(this.instead, () => this.showInstead(snapshot, isEmpty, hasBoth));
     this.body.hidden = this.figures.hidden = isEmpty;
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
     this.decide.classList.toggle("pair", hasBoth);

@@ -1,7 +1,7 @@
 // All streams, the worst first.
 
 import { ApiError, get, metric, paced, Refresher, watch } from "./api.js";
-import { fill, h, say, svg } from "./dom.js";
+import { fill, h, redraw, say, svg } from "./dom.js";
 import { count, figure, interval, percent, reason, span } from "./format.js";
 import { DEFAULT_WINDOW, replace, seconds, toStream, toStreams, WINDOWS } from "./route.js";
 import { emptyServer } from "./states.js";
@@ -232,15 +232,15 @@ export class StreamsView {
   place(entries) {
     const names = new Set(entries.map((entry) => entry.snapshot.stream));
     for (const [name, row] of this.rows) if (!names.has(name)) { row.element.remove(); this.rows.delete(name); }
-    const focused = document.activeElement;
-    entries.forEach((entry, index) => {
+    const rows = entries.map((entry) => {
       const name = entry.snapshot.stream;
-      let row = this.rows.get(name);
-      if (!row) this.rows.set(name, row = new Row(name));
+      if (!this.rows.has(name)) this.rows.set(name, new Row(name));
+      const row = this.rows.get(name);
       row.update(entry, this.state.window);
-      if (this.table.children[index] !== row.element) this.table.insertBefore(row.element, this.table.children[index] ?? null);
+      return row.element;
     });
-    if (focused !== document.activeElement && this.table.contains(focused)) focused.focus();
+    const { table } = this;
+    redraw(table, () => arrange(table, rows));
     this.tick();
   }
 
@@ -261,6 +261,15 @@ export class StreamsView {
     fill(this.list, this.context.failure(error));
     if (error.isAway) this.names.ask();
   }
+}
+
+/** Move only what is elsewhere; what has the focus keeps it. */
+function arrange(table, rows) {
+  const focused = document.activeElement;
+  rows.forEach((row, index) => {
+    if (table.children[index] !== row) table.insertBefore(row, table.children[index] ?? null);
+  });
+  if (focused !== document.activeElement && table.contains(focused)) focused.focus();
 }
 
 /** One stream of the list. */
