@@ -97,7 +97,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExportStream(self, request, context):
-        """Everything about one stream, in the form that ImportStream takes.
+        """Everything about one stream that is durable when it is asked, in the form
+        that ImportStream takes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,9 @@ class AdminServiceStub:
     the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
     """
     ExportStream: _grpc.UnaryStreamMultiCallable[_admin_pb2.ExportStreamRequest, _admin_pb2.ExportStreamResponse]
-    """Everything about one stream, in the form that ImportStream takes."""
+    """Everything about one stream that is durable when it is asked, in the form
+    that ImportStream takes.
+    """
     ImportStream: _grpc.StreamUnaryMultiCallable[_admin_pb2.ImportStreamRequest, _admin_pb2.ImportStreamResponse]
     """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
@@ -76,7 +78,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
     """
     ExportStream: _aio.UnaryStreamMultiCallable[_admin_pb2.ExportStreamRequest, _admin_pb2.ExportStreamResponse]  # type: ignore[assignment]
-    """Everything about one stream, in the form that ImportStream takes."""
+    """Everything about one stream that is durable when it is asked, in the form
+    that ImportStream takes.
+    """
     ImportStream: _aio.StreamUnaryMultiCallable[_admin_pb2.ImportStreamRequest, _admin_pb2.ImportStreamResponse]  # type: ignore[assignment]
     """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
@@ -127,7 +131,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ExportStreamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.ExportStreamResponse], _abc.AsyncIterator[_admin_pb2.ExportStreamResponse]]:
-        """Everything about one stream, in the form that ImportStream takes."""
+        """Everything about one stream that is durable when it is asked, in the form
+        that ImportStream takes.
+        """
 
     @_abc_1.abstractmethod
     def ImportStream(

@@ -76,14 +76,16 @@ class StreamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetStream(self, request, context):
-        """One stream's description. NOT_FOUND when there is none.
+        """One stream's description. NOT_FOUND when there is none; a stream whose first
+        batch was acknowledged is there for whoever asks, here and in queries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStreams(self, request, context):
-        """Streams in order of their names.
+        """Streams in order of their names. Answers, this and later ones, include all
+        that was durable when it was asked.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

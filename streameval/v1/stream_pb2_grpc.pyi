@@ -39,9 +39,13 @@ class StreamServiceStub:
     first use.
     """
     GetStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.GetStreamRequest, _stream_pb2.GetStreamResponse]
-    """One stream's description. NOT_FOUND when there is none."""
+    """One stream's description. NOT_FOUND when there is none; a stream whose first
+    batch was acknowledged is there for whoever asks, here and in queries.
+    """
     ListStreams: _grpc.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]
-    """Streams in order of their names."""
+    """Streams in order of their names. Answers, this and later ones, include all
+    that was durable when it was asked.
+    """
     UpdateStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]
     """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
     DeleteStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]
@@ -60,9 +64,13 @@ class StreamServiceAsyncStub(StreamServiceStub):
     first use.
     """
     GetStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.GetStreamRequest, _stream_pb2.GetStreamResponse]  # type: ignore[assignment]
-    """One stream's description. NOT_FOUND when there is none."""
+    """One stream's description. NOT_FOUND when there is none; a stream whose first
+    batch was acknowledged is there for whoever asks, here and in queries.
+    """
     ListStreams: _aio.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]  # type: ignore[assignment]
-    """Streams in order of their names."""
+    """Streams in order of their names. Answers, this and later ones, include all
+    that was durable when it was asked.
+    """
     UpdateStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]  # type: ignore[assignment]
     """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
     DeleteStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]  # type: ignore[assignment]
@@ -90,7 +98,9 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stream_pb2.GetStreamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.GetStreamResponse, _abc.Awaitable[_stream_pb2.GetStreamResponse]]:
-        """One stream's description. NOT_FOUND when there is none."""
+        """One stream's description. NOT_FOUND when there is none; a stream whose first
+        batch was acknowledged is there for whoever asks, here and in queries.
+        """
 
     @_abc_1.abstractmethod
     def ListStreams(
@@ -98,7 +108,9 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stream_pb2.ListStreamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.ListStreamsResponse, _abc.Awaitable[_stream_pb2.ListStreamsResponse]]:
-        """Streams in order of their names."""
+        """Streams in order of their names. Answers, this and later ones, include all
+        that was durable when it was asked.
+        """
 
     @_abc_1.abstractmethod
     def UpdateStream(

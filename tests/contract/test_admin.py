@@ -283,7 +283,7 @@ def test_a_caller_that_goes_leaves_nothing(tmp_path: Path) -> None:
 def test_a_stream_moves_with_everything(tmp_path: Path) -> None:
     """Its answers, slices, panes, waiting ids and settings; labels that come later find them."""
     with serving() as origin, serving(tmp_path) as target:
-        filled(origin, "s")
+        state_hash(origin, filled(origin, "s"))
         wire_answers = answers(origin, "s")
         data = exported(origin, "s")
         assert imported(target, data).name == "s"

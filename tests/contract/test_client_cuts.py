@@ -138,6 +138,7 @@ def _cut_again_and_again(address: str) -> None:
     assert cutter.cuts > 5
     assert statistics.acked == 80_000
     with Client(address) as client:
+        client.list_streams()  # waits until others than who sent it can see all of it
         points = client.stream("cut/off").operating_points()
         assert points.tp.tolist() == list(range(80_001))
         few = client.stream("cut/off").operating_points(max_points=500)

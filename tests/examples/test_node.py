@@ -122,6 +122,7 @@ def test_a_producer_outlives_its_server(example, tmp_path, free_address):
             assert node.stdout.readline() == "durable\n"
             assert node.wait(30) == 0
             with Client(free_address) as client:
+                client.list_streams()  # waits until others than who sent it can see all of it
                 assert client.stream("node/harness").snapshot().num_cases == 4
     finally:
         if node is not None:

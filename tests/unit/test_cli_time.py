@@ -13,6 +13,7 @@ pytest.importorskip("typer", reason="needs the extra cli")
 from typer.testing import CliRunner
 
 from streameval.cli._app import app
+from streameval.client import Client
 from streameval_server import Settings
 from streameval_server.testing import running_server
 
@@ -76,6 +77,8 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
     second = run("push", "--labels", labels, *columns, *to)
     assert second.exit_code == 0, second.output
     assert "48 labels of" in second.stdout
+    with Client(address) as client:
+        client.list_streams()  # waits until others than who sent it can see all of it
 
     everything = figures("query", address, "orders/v1")
     assert (everything["num_cases"], everything["num_positive_ref"]) == (48, 32)

@@ -20,6 +20,8 @@ from streameval.v1 import (
     ingest_pb2_grpc,
     query_pb2,
     query_pb2_grpc,
+    stream_pb2,
+    stream_pb2_grpc,
     types_pb2,
 )
 from streameval_server import Limits, Server, ServerFailedError, Settings
@@ -29,6 +31,7 @@ from streameval_server._grpc.ingest_service import _MOST_UNREAD, _Stream
 from streameval_server._process import runtime
 from streameval_server._process.runtime import Runtime
 from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._process.threads import Doorbell
 from streameval_server._security.access import Guard
 from streameval_server._state import counts
 
@@ -129,6 +132,51 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
     said = [record.message for record in caplog.records]
     assert said[0] == "a commit failed, its fate is unknown: the disk is sick"
     assert said[-1] == "the log is open again, at revision 1"
+
+
+def test_a_stream_is_there_once_its_first_batch_is_acked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it, or for all, before it was applied waits for that, without a revision."""
+    may_apply = threading.Event()
+    wait = Doorbell.wait
+
+    def late(bell: Doorbell, timeout_s: float | None = None) -> bool:
+        rung = wait(bell, timeout_s)
+        if threading.current_thread().name == "applier":
+            assert may_apply.wait(30)
+        return rung
+
+    monkeypatch.setattr(Doorbell, "wait", late)
+
+    async def scenario() -> None:
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
+            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+            query = query_pb2_grpc.QueryServiceStub(channel)
+            streams = stream_pb2_grpc.StreamServiceStub(channel)
+            selection = types_pb2.Selection(stream="s")
+            request = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(1))
+            assert (await ingest.IngestBatch(request)).revision == 1
+            asked = [
+                asyncio.ensure_future(call)
+                for call in (
+                    streams.GetStream(stream_pb2.GetStreamRequest(name="s")),
+                    query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection)),
+                    anext(aiter(query.Watch(query_pb2.WatchRequest(selection=selection)))),
+                    streams.ListStreams(stream_pb2.ListStreamsRequest()),
+                    streams.GetStream(stream_pb2.GetStreamRequest(name="nobody")),
+                )
+            ]
+            _, waiting = await asyncio.wait(asked, timeout=0.2)
+            assert len(waiting) == len(asked)
+            may_apply.set()
+            one, snapshot, seen, listed, nobody = await asyncio.gather(
+                *asked, return_exceptions=True
+            )
+            assert one.stream.name == "s"
+            assert snapshot.snapshot.revision == seen.snapshot.revision == 1
+            assert [each.name for each in listed.streams] == ["s"]
+            assert nobody.code() is grpc.StatusCode.NOT_FOUND
+
+    asyncio.run(scenario())
 
 
 def test_what_cannot_be_applied_stops_the_server(

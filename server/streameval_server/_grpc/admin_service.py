@@ -129,10 +129,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ExportStream(  # noqa: N802 - the contract's name
         self, request: admin_pb2.ExportStreamRequest, _context: Context
     ) -> AsyncIterator[admin_pb2.ExportStreamResponse]:
-        """Yield everything about a stream in pieces."""
+        """Yield everything about a stream that is durable by now, in pieces."""
         runtime, name = self._runtime, request.name
         check_stream_name(name, "name")
         with runtime.calls.call():
+            await runtime.caught_up()
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )

@@ -152,7 +152,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         runtime, asked = self._runtime, check()
         with runtime.calls.call():
             await runtime.visible(min_revision)
-            return await runtime.queries.run(
+            return await runtime.answer(
                 (compute.__name__, asked),
                 partial(compute, self._answers, asked),
                 is_long=compute in _LONG,

@@ -111,7 +111,7 @@ class StreamService:
         runtime, name = self._runtime, request.name
         check_stream_name(name, "name")
         with runtime.calls.call():
-            view = await runtime.queries.run(("stream", name), lambda: runtime.view(name))
+            view = await runtime.answer(("stream", name), lambda: runtime.view(name))
         stream = info_message(view.info)
         stream.counters.CopyFrom(counters_message(view.counters))
         return stream_pb2.GetStreamResponse(stream=stream, revision=view.revision)
@@ -124,6 +124,7 @@ class StreamService:
         size = _page_size(request.page_size)
         after = _read_token(request.page_token)
         with runtime.calls.call():
+            await runtime.caught_up()
             infos, revision = await runtime.queries.run(
                 ("streams", request.prefix, after, size, streams),
                 lambda: _page(runtime, request.prefix, after, size + 1, streams),

@@ -18,7 +18,7 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streameval._errors import StreamEvalError
 from streameval_server._core.committer import State
@@ -36,7 +36,7 @@ from streameval_server._process.open_calls import OpenCalls, stopping_error
 from streameval_server._process.threads import Doorbell, FairLock, gather, stand_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
     from streameval_server._core.committer import StepResult
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from streameval_server._grpc.calls import Response
     from streameval_server._state.stream_info import StreamInfo
     from streameval_server._state.views import StreamView
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -406,6 +408,33 @@ class Runtime:
         with self._engine_turn:
             engine = self.core.engine
             return engine.revision, engine.state_hash()
+
+    async def answer(
+        self, question: Hashable, compute: Callable[[], T], *, is_long: bool = False
+    ) -> T:
+        """Return what a query thread computes, as `QueryThreads.run`.
+
+        What was not found is looked for once more when all is visible that was
+        durable when it was asked for: a stream whose first batch was acked is there.
+        """
+        durable, visible = self.durable_revision(), self.visible_revision()
+        try:
+            return await self.queries.run(question, compute, is_long=is_long)
+        except RequestError as error:
+            if error.code is not Code.NOT_FOUND or visible >= durable:
+                raise
+        await self.visibility.wait(durable)
+        return await self.queries.run(question, compute, is_long=is_long)
+
+    async def caught_up(self) -> None:
+        """Wait until all that is durable by now is visible.
+
+        Raises
+        ------
+        RequestError
+            UNAVAILABLE when the server stops working.
+        """
+        await self.visibility.wait(self.durable_revision())
 
     async def visible(self, min_revision: int) -> None:
         """Wait until answers include a revision.

@@ -98,7 +98,7 @@ async def watched(
     timeout = None if isinstance(asked.chosen.span, AllTime) else CLOCK_S
 
     async def look() -> tuple[_Mark, types_pb2.Snapshot]:
-        return await runtime.queries.run(("watch", asked), partial(_look, answers, asked))
+        return await runtime.answer(("watch", asked), partial(_look, answers, asked))
 
     looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=min_revision)
     async with aclosing(looks):
