@@ -6,7 +6,8 @@ Acks: 1,000-case batches are offered at 1 M cases/s, on a timetable that does no
 wait for acks, in turn to our server, to one whose log is in a file system in memory
 (where there is one at /dev/shm, and room), and to a bare one that drops them (bench/load.py).
 How long the disk takes to append 4 KiB and sync them between the rounds, with nothing
-else to do, stands above: our ack includes that, the others do not. A run before the first
+else to do, stands above: our ack includes that, the others do not. So does how much of the
+processors' time the machine's host gave to others (its steal). A run before the first
 round does not count: a stream that has just begun counts exactly, until it has 262,144
 distinct scores and goes over to cells, once.
 
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from load import Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
+from load import Stolen, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
@@ -66,6 +67,7 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
     """Print what acks took: the median over rounds, and the best round."""
     times: dict[str, list[list[float]]] = {key: [] for key in addresses}
     syncs: list[float] = []
+    stolen = Stolen()
     for address in addresses.values():
         pushed(address, OFFERED, 0.5)
     for _ in range(rounds):
@@ -76,6 +78,7 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
         f"append 4 KiB and fdatasync, p50 / p99 / slowest ms: {percentiles_ms(syncs)} / "
         f"{max(syncs) * 1e3:.0f}"
     )
+    print(f"of the processors' time that was wanted, stolen: {stolen}")
     print(f"{OFFERED.label:<44}{'p50':>8}{'p99':>8}{'best round p50 / p99, ms':>28}")
     for key, runs in times.items():
         each = [np.percentile(run, [50, 99]) * 1e3 for run in runs]
@@ -170,6 +173,7 @@ def queries(address: str, rounds: int, count: int) -> None:
         idle: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         busy: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         rates: list[float] = []
+        stolen = Stolen()
         for _ in range(rounds):
             for name, before in works.items():
                 idle[name].append(_p50_p99_ms(reader.times(count, before)))
@@ -180,7 +184,10 @@ def queries(address: str, rounds: int, count: int) -> None:
                     taken += reader.times(10, before)
                 rates.append(load.result()[0])
                 busy[name].append(_p50_p99_ms(taken))
-    print(f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}")
+    print(
+        f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}; "
+        f"stolen: {stolen}"
+    )
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:
         ratios = [each[1] / still[1] for each, still in zip(busy[name], idle[name], strict=True)]

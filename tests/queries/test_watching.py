@@ -41,6 +41,9 @@ class Runtime:
     async def visible(self, min_revision: int) -> None:
         await self.visibility.wait(min_revision)
 
+    async def answer(self, question, compute):
+        return await self.queries.run(question, compute)  # what is durable is visible here
+
     def view(self, name: str) -> View:
         self.looks += 1
         if name not in self.views:
