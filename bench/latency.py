@@ -67,9 +67,9 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
     """Print what acks took: the median over rounds, and the best round."""
     times: dict[str, list[list[float]]] = {key: [] for key in addresses}
     syncs: list[float] = []
-    stolen = Stolen()
     for address in addresses.values():
         pushed(address, OFFERED, 0.5)
+    stolen = Stolen()
     for _ in range(rounds):
         syncs += sync_seconds(directory, SYNCS)
         for key, address in addresses.items():

@@ -289,8 +289,8 @@ def sync_seconds(directory: Path, count: int = 200) -> list[float]:
 class Stolen:
     """How much of the processors' time the machine's host gave to others, since this was made.
 
-    While a processor is stopped nothing on it answers: what is stolen in 1 % of the
-    time is in each 99th percentile.
+    While a processor is stopped nothing on it answers, and a 99th percentile is the
+    time of the slowest 1 %.
     """
 
     def __init__(self) -> None:

@@ -105,6 +105,7 @@ class QueryServiceServicer(object):
 
     def BatchGetSnapshots(self, request, context):
         """The figures of many streams, with a short series: what a list of them shows.
+        They include all that was durable when they were asked for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

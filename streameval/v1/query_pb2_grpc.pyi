@@ -36,7 +36,9 @@ class QueryServiceStub:
     GetSnapshot: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]
     """The figures of a stream."""
     BatchGetSnapshots: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]
-    """The figures of many streams, with a short series: what a list of them shows."""
+    """The figures of many streams, with a short series: what a list of them shows.
+    They include all that was durable when they were asked for.
+    """
     GetCurve: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetHistogram: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]
@@ -66,7 +68,9 @@ class QueryServiceAsyncStub(QueryServiceStub):
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]  # type: ignore[assignment]
     """The figures of a stream."""
     BatchGetSnapshots: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]  # type: ignore[assignment]
-    """The figures of many streams, with a short series: what a list of them shows."""
+    """The figures of many streams, with a short series: what a list of them shows.
+    They include all that was durable when they were asked for.
+    """
     GetCurve: _aio.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]  # type: ignore[assignment]
     """The points of a curve, reduced to what a plot needs if asked to."""
     GetHistogram: _aio.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]  # type: ignore[assignment]
@@ -105,7 +109,9 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.BatchGetSnapshotsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.BatchGetSnapshotsResponse, _abc.Awaitable[_query_pb2.BatchGetSnapshotsResponse]]:
-        """The figures of many streams, with a short series: what a list of them shows."""
+        """The figures of many streams, with a short series: what a list of them shows.
+        They include all that was durable when they were asked for.
+        """
 
     @_abc_1.abstractmethod
     def GetCurve(

@@ -44,10 +44,24 @@ def opened(page: Page, served: Served, name: str, **columns: dict) -> Stream:
     return stream
 
 
-def press(page: Page, link: Locator) -> None:
-    """Put the mouse's button down on a link."""
-    link.hover()
-    page.mouse.down()
+def press(page: Page, link: Locator, pointer: str) -> Callable[[], object]:
+    """Put the mouse's button or a finger down on a link; return what takes it up again."""
+    if pointer == "mouse":
+        link.hover()
+        page.mouse.down()
+        return page.mouse.up
+    link.scroll_into_view_if_needed()
+    box = link.bounding_box()
+    assert box is not None
+    point = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+
+    def touch(kind: str, points: list[dict]) -> object:
+        return devtools.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", [point])
+    return lambda: touch("touchEnd", [])
 
 
 def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
@@ -85,42 +99,47 @@ def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
     expect(row).to_have_count(0)
 
 
+@pytest.mark.parametrize("pointer", ["mouse", "finger"])
 def test_a_row_that_is_pressed_stays_until_it_is_clicked(
-    page: Page, served: Served, fresh: str
+    page: Page, served: Served, fresh: str, pointer: str
 ) -> None:
-    """The list is put in another order between the press and the click: the click still counts."""
-    other = f"{fresh}/other"
-    for name in (fresh, other):
-        served.client.stream(name).add_cases(**CASES)
+    """Between press and click the row above goes and the others change places: it still counts."""
+    above, other = f"{fresh}/above", f"{fresh}/other"
+    for name, labels in ((above, [0, 0, 1]), (fresh, [0, 1, 1]), (other, [1, 0, 1])):
+        served.client.stream(name).add_cases(labels=labels, scores=[0.9, 0.8, 0.7])
     served.client.flush()
     page.goto(served.url(f"?window=all&find={fresh}"))
-    rows = page.locator("table.streams tbody tr")
-    expect(rows.first.locator("a")).to_have_text(fresh)
-    press(page, rows.first.locator("a"))
+    links = page.locator("table.streams tbody a")
+    expect(links).to_have_text([above, fresh, other])
+    release = press(page, links.nth(1), pointer)
+    served.client.delete_stream(above)
     stream = served.client.stream(fresh)
     stream.add_cases(labels=[1] * 30, scores=[0.95] * 30)  # no longer the worst
     stream.flush()
-    expect(rows.first.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
-    page.mouse.up()
+    pressed = page.locator("table.streams tbody tr").nth(1)
+    expect(pressed.locator("td").first).to_have_text(figure(stream.snapshot().auc_pr))
+    expect(page.locator("#summary")).to_have_text("2 streams")
+    release()
     expect(page.get_by_role("heading", level=1)).to_have_text(fresh)
     page.go_back()
-    expect(rows.first.locator("a")).to_have_text(other)
+    expect(links).to_have_text([other, fresh])
 
 
+@pytest.mark.parametrize("pointer", ["mouse", "finger"])
 def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
-    page: Page, served: Served, fresh: str
+    page: Page, served: Served, fresh: str, pointer: str
 ) -> None:
     """The segments are ranked anew between the press and the click: the click still counts."""
     served.client.create_stream(fresh, segment_keys=["country"])
     stream = opened(page, served, fresh, segments={"country": ["DE", "FR"] * 3})
     link = page.locator("#segments tbody a", has_text="DE")
-    press(page, link)
+    release = press(page, link, pointer)
     # The second request is made once the first one's answer is drawn.
     for _ in range(2):
         with page.expect_request(lambda request: ":rank" in request.url):
             stream.add_cases(**CASES, segments={"country": ["DE", "FR"] * 3})
             stream.flush()
-    page.mouse.up()
+    release()
     expect(page.locator(".chip")).to_contain_text("DE")
     expect(link).to_have_attribute("aria-current", "true")
     expect(page.locator("#segments tbody tr", has_text="DE").locator("td").nth(5)).to_have_text("6")

@@ -38,6 +38,8 @@ class Runtime:
     def visible_revision(self) -> int:
         return self.revision
 
+    durable_revision = visible_revision
+
     async def visible(self, min_revision: int) -> None:
         await self.visibility.wait(min_revision)
 

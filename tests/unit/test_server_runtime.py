@@ -134,8 +134,8 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
     assert said[-1] == "the log is open again, at revision 1"
 
 
-def test_a_stream_is_there_once_its_first_batch_is_acked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for it, or for all, before it was applied waits for that, without a revision."""
+def test_what_is_acked_is_there_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for a stream, or for all, before it was applied waits, without a revision."""
     may_apply = threading.Event()
     wait = Doorbell.wait
 
@@ -147,36 +147,61 @@ def test_a_stream_is_there_once_its_first_batch_is_acked(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Doorbell, "wait", late)
 
-    async def scenario() -> None:
-        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
-            ingest = ingest_pb2_grpc.IngestServiceStub(channel)
-            query = query_pb2_grpc.QueryServiceStub(channel)
-            streams = stream_pb2_grpc.StreamServiceStub(channel)
-            selection = types_pb2.Selection(stream="s")
-            request = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(1))
-            assert (await ingest.IngestBatch(request)).revision == 1
-            asked = [
-                asyncio.ensure_future(call)
-                for call in (
-                    streams.GetStream(stream_pb2.GetStreamRequest(name="s")),
-                    query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection)),
-                    anext(aiter(query.Watch(query_pb2.WatchRequest(selection=selection)))),
-                    streams.ListStreams(stream_pb2.ListStreamsRequest()),
-                    streams.GetStream(stream_pb2.GetStreamRequest(name="nobody")),
-                )
-            ]
-            _, waiting = await asyncio.wait(asked, timeout=0.2)
-            assert len(waiting) == len(asked)
-            may_apply.set()
-            one, snapshot, seen, listed, nobody = await asyncio.gather(
-                *asked, return_exceptions=True
+    async def scenario(channel: grpc.aio.Channel) -> None:
+        ingest = ingest_pb2_grpc.IngestServiceStub(channel)
+        query = query_pb2_grpc.QueryServiceStub(channel)
+        streams = stream_pb2_grpc.StreamServiceStub(channel)
+        admin = admin_pb2_grpc.AdminServiceStub(channel)
+        selection = types_pb2.Selection(stream="s")
+        many = {"streams": ["s", "nobody"], "metrics": ["prevalence"]}
+        request = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(1))
+        assert (await ingest.IngestBatch(request)).revision == 1
+        asked = [
+            asyncio.ensure_future(call)
+            for call in (
+                streams.GetStream(stream_pb2.GetStreamRequest(name="s")),
+                query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=selection)),
+                anext(aiter(query.Watch(query_pb2.WatchRequest(selection=selection)))),
+                streams.ListStreams(stream_pb2.ListStreamsRequest()),
+                query.BatchGetSnapshots(query_pb2.BatchGetSnapshotsRequest(**many)),
+                anext(aiter(query.WatchSnapshots(query_pb2.WatchSnapshotsRequest(**many)))),
+                anext(aiter(admin.ExportStream(admin_pb2.ExportStreamRequest(name="s")))),
+                streams.GetStream(stream_pb2.GetStreamRequest(name="nobody")),
             )
-            assert one.stream.name == "s"
-            assert snapshot.snapshot.revision == seen.snapshot.revision == 1
-            assert [each.name for each in listed.streams] == ["s"]
-            assert nobody.code() is grpc.StatusCode.NOT_FOUND
+        ]
+        _, waiting = await asyncio.wait(asked, timeout=0.2)
+        assert len(waiting) == len(asked)
+        may_apply.set()
+        one, snapshot, seen, listed, batched, watched, exported, nobody = await asyncio.gather(
+            *asked, return_exceptions=True
+        )
+        assert [one.stream.name, *(each.name for each in listed.streams)] == ["s", "s"]
+        assert snapshot.snapshot.revision == seen.snapshot.revision == exported.revision == 1
+        for found in (batched, watched):
+            assert [each.snapshot.stream for each in found.snapshots] == ["s"]
+        assert list(watched.gone) == ["nobody"]
+        assert nobody.code() is grpc.StatusCode.NOT_FOUND
 
-    asyncio.run(scenario())
+        # An export holds the last batch, too.
+        may_apply.clear()
+        request.batch.sequence = 2
+        assert (await ingest.IngestBatch(request)).revision == 2
+        export = asyncio.ensure_future(
+            anext(aiter(admin.ExportStream(admin_pb2.ExportStreamRequest(name="s"))))
+        )
+        _, waiting = await asyncio.wait([export], timeout=0.2)
+        assert waiting
+        may_apply.set()
+        assert (await export).revision == 2
+
+    async def main() -> None:
+        async with running(Settings(listen="127.0.0.1:0", memory=True)) as (_, channel):
+            try:
+                await scenario(channel)
+            finally:
+                may_apply.set()
+
+    asyncio.run(main())
 
 
 def test_what_cannot_be_applied_stops_the_server(

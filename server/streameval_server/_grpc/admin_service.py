@@ -133,7 +133,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         runtime, name = self._runtime, request.name
         check_stream_name(name, "name")
         with runtime.calls.call():
-            await runtime.caught_up()
+            await runtime.visible(runtime.durable_revision())
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )

@@ -63,8 +63,9 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def BatchGetSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.BatchGetSnapshotsRequest, _context: Context
     ) -> query_pb2.BatchGetSnapshotsResponse:
-        """Return the figures of many streams."""
-        return await self._answer(0, lambda: overview_asked(request), overview)
+        """Return the figures of many streams, of all that are durable by now."""
+        durable = self._runtime.durable_revision()
+        return await self._answer(durable, lambda: overview_asked(request), overview)
 
     async def GetCurve(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetCurveRequest, _context: Context

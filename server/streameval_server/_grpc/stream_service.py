@@ -124,7 +124,7 @@ class StreamService:
         size = _page_size(request.page_size)
         after = _read_token(request.page_token)
         with runtime.calls.call():
-            await runtime.caught_up()
+            await runtime.visible(runtime.durable_revision())
             infos, revision = await runtime.queries.run(
                 ("streams", request.prefix, after, size, streams),
                 lambda: _page(runtime, request.prefix, after, size + 1, streams),

@@ -426,16 +426,6 @@ class Runtime:
         await self.visibility.wait(durable)
         return await self.queries.run(question, compute, is_long=is_long)
 
-    async def caught_up(self) -> None:
-        """Wait until all that is durable by now is visible.
-
-        Raises
-        ------
-        RequestError
-            UNAVAILABLE when the server stops working.
-        """
-        await self.visibility.wait(self.durable_revision())
-
     async def visible(self, min_revision: int) -> None:
         """Wait until answers include a revision.
 

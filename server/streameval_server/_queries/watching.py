@@ -93,7 +93,8 @@ async def watched(
     Raises
     ------
     RequestError
-        NOT_FOUND when the stream is deleted, UNAVAILABLE when the server stops.
+        NOT_FOUND when the stream is deleted, and not at once made again;
+        UNAVAILABLE when the server stops.
     """
     timeout = None if isinstance(asked.chosen.span, AllTime) else CLOCK_S
 
@@ -136,7 +137,9 @@ async def watched_many(
         work = partial(_moved, answers, asked, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
-    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout)
+    # Else a stream that is durable and not visible yet would be called gone.
+    durable = runtime.durable_revision()
+    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=durable)
     async with aclosing(looks):
         async for moved in looks:
             if not sent or moved.marks:

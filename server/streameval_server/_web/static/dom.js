@@ -30,23 +30,38 @@ export function fill(element, ...children) {
   return element;
 }
 
-let pressed = null;
-const waiting = new Map(); // elements, and what draws each once nothing in it is pressed
+const CLICK_MS = 400; // a finger's click comes a while after it is up, and after a drag none does
 
-window.addEventListener("pointerdown", ({ target }) => { pressed = target; }, true);
-for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a menu may swallow the others
-  window.addEventListener(end, () => setTimeout(() => { // after the click
+let pressed = null;
+let released = null;
+const waiting = new Map(); // elements, and what draws each once nothing is pressed
+
+function release(delayMs) {
+  clearTimeout(released);
+  released = setTimeout(() => {
     pressed = null;
-    const draws = [...waiting.values()];
+    for (const draw of waiting.values()) queueMicrotask(draw);
     waiting.clear();
-    draws.forEach((draw) => draw());
-  }), true);
+  }, delayMs);
 }
 
-/** Draw now what may be pressed or, between a press and its click, after: a click needs the same element twice. */
+window.addEventListener("pointerdown", ({ target }) => { clearTimeout(released); pressed = target; }, true);
+window.addEventListener("click", () => release(0), true);
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a menu may swallow the others
+  window.addEventListener(end, () => release(CLICK_MS), true);
+}
+
+/**
+ * Draw now what may be pressed or, between a press and its click, after: a click needs the same element twice.
+ * Only the last draw of an element counts, so all of them come by here, and look at what is so when they are called.
+ */
 export function redraw(element, draw) {
-  if (pressed && element.contains(pressed)) waiting.set(element, draw);
-  else draw();
+  if (pressed && element.contains(pressed)) {
+    waiting.set(element, draw);
+  } else {
+    waiting.delete(element);
+    draw();
+  }
 }
 
 /** Set text only where it changed, so that selections and screen readers are left alone. */

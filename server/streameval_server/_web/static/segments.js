@@ -22,8 +22,8 @@ export class SegmentsCard {
   /** Without declared keys there is nothing to rank. */
   undeclared(name) {
     this.more.hidden = true;
-    fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model is worse:`),
-      h("pre", {}, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`)));
+    redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model is worse:`),
+      h("pre", {}, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`))));
   }
 
   update(ranked, selected) {

@@ -178,7 +178,8 @@ export class StreamView {
     this.body.hidden = true;
     fill(this.figures);
     fill(this.warnings);
-    fill(this.instead, this.context.failure(error));
+    const shown = this.context.failure(error);
+    redraw(this.instead, () => fill(this.instead, shown));
   }
 
   hear(snapshot) {
@@ -188,7 +189,7 @@ export class StreamView {
     this.showFigures(snapshot);
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
-    redraw(this.instead, () => this.showInstead(snapshot, isEmpty, hasBoth));
+    redraw(this.instead, () => this.showInstead());
     this.body.hidden = this.figures.hidden = isEmpty;
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
     this.decide.classList.toggle("pair", hasBoth);
@@ -196,9 +197,11 @@ export class StreamView {
     if (!isEmpty) for (const name of ["histogram", "timeline", "segments"]) this.refreshers[name].ask();
   }
 
-  showInstead(snapshot, isEmpty, hasBoth) {
-    if (!isEmpty) {
-      fill(this.instead, hasBoth ? null : oneClass(snapshot));
+  showInstead() {
+    const { snapshot, positives, negatives } = this;
+    if (!snapshot) return; // another selection is on its way
+    if (positives + negatives > 0) {
+      fill(this.instead, positives > 0 && negatives > 0 ? null : oneClass(snapshot));
       return;
     }
     const title = WINDOWS.find(([key]) => key === this.window)?.[1] ?? "the chosen one";

@@ -228,20 +228,31 @@ export class StreamsView {
       this.table);
   }
 
-  /** Put rows in order; a row that is there already is changed in place, so that focus stays. */
+  /** A row that is there already is changed in place, so that focus stays. */
   place(entries) {
-    const names = new Set(entries.map((entry) => entry.snapshot.stream));
-    for (const [name, row] of this.rows) if (!names.has(name)) { row.element.remove(); this.rows.delete(name); }
-    const rows = entries.map((entry) => {
+    this.placed = entries.map((entry) => {
       const name = entry.snapshot.stream;
       if (!this.rows.has(name)) this.rows.set(name, new Row(name));
       const row = this.rows.get(name);
       row.update(entry, this.state.window);
-      return row.element;
+      return row;
     });
     const { table } = this;
-    redraw(table, () => arrange(table, rows));
+    redraw(table, () => { if (table === this.table) this.arrange(); });
     this.tick();
+  }
+
+  /** Put the rows in order, and move only what is elsewhere; what has the focus keeps it. */
+  arrange() {
+    const { table, placed } = this;
+    const focused = document.activeElement;
+    this.rows = new Map(placed.map((row) => [row.name, row]));
+    const there = new Set(placed.map(({ element }) => element));
+    for (const row of [...table.children]) if (!there.has(row)) row.remove();
+    placed.forEach(({ element }, index) => {
+      if (table.children[index] !== element) table.insertBefore(element, table.children[index] ?? null);
+    });
+    if (focused !== document.activeElement && table.contains(focused)) focused.focus();
   }
 
   tick() {
@@ -261,15 +272,6 @@ export class StreamsView {
     fill(this.list, this.context.failure(error));
     if (error.isAway) this.names.ask();
   }
-}
-
-/** Move only what is elsewhere; what has the focus keeps it. */
-function arrange(table, rows) {
-  const focused = document.activeElement;
-  rows.forEach((row, index) => {
-    if (table.children[index] !== row) table.insertBefore(row, table.children[index] ?? null);
-  });
-  if (focused !== document.activeElement && table.contains(focused)) focused.focus();
 }
 
 /** One stream of the list. */
