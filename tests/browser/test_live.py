@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def fresh() -> str:
     return f"live/{next(_numbers)}"
 
 
-def opened(page: Page, served: Served, name: str, **columns: dict) -> Stream:
+def opened(page: Page, served: Served, name: str, **columns: Any) -> Stream:
     """Open a stream's page with its first cases."""
     stream = served.client.stream(name)
     stream.add_cases(**CASES, **columns)
@@ -131,13 +132,17 @@ def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
 ) -> None:
     """The segments are ranked anew between the press and the click: the click still counts."""
     served.client.create_stream(fresh, segment_keys=["country"])
-    stream = opened(page, served, fresh, segments={"country": ["DE", "FR"] * 3})
+    # Of one time: another minute would bring the timeline, which moves what is beneath it.
+    more = {"segments": {"country": ["DE", "FR"] * 3}, "at": datetime.now(UTC)}
+    stream = opened(page, served, fresh, **more)
+    expect(page.locator("#histogram-plot svg path").first).to_be_attached()
+    expect(page.locator("[aria-busy]:visible")).to_have_count(0)
     link = page.locator("#segments tbody a", has_text="DE")
     release = press(page, link, pointer)
     # The second request is made once the first one's answer is drawn.
     for _ in range(2):
         with page.expect_request(lambda request: ":rank" in request.url):
-            stream.add_cases(**CASES, segments={"country": ["DE", "FR"] * 3})
+            stream.add_cases(**CASES, **more)
             stream.flush()
     release()
     expect(page.locator(".chip")).to_contain_text("DE")
