@@ -6,8 +6,8 @@ Acks: 1,000-case batches are offered at 1 M cases/s, on a timetable that does no
 wait for acks, in turn to our server, to one whose log is in a file system in memory
 (where there is one at /dev/shm, and room), and to a bare one that drops them (bench/load.py).
 How long the disk takes to append 4 KiB and sync them between the rounds, with nothing
-else to do, stands above: our ack includes that, the others do not. So does how much of the
-processors' time the machine's host gave to others (its steal). A run before the first
+else to do, stands above: our ack includes that, the others do not. Beside it stands how much
+of the processors' time the machine's host gave to others (its steal). A run before the first
 round does not count: a stream that has just begun counts exactly, until it has 262,144
 distinct scores and goes over to cells, once.
 
