@@ -20,21 +20,21 @@ import numpy as np
 
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
-from streameval_server._core.batch import decode
+from streameval_server._batch.decode import decode
+from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.engine import Engine
-from streameval_server._core.entries import Entry, Kind
-from streameval_server._core.errors import RefusedError, RequestError
-from streameval_server._core.limits import Limits
-from streameval_server._core.merge import MergeInbox
-from streameval_server._process.answering import Visibility
+from streameval_server._log.entries import Entry, Kind
+from streameval_server._model.errors import RefusedError, RequestError
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._queries.overview import overview_asked
-from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._runtime.query_threads import Visibility
 from streameval_server._web.transcoding import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._core.rows import Rows
+    from streameval_server._model.rows import Rows
 
 LIMITS = Limits()
 NOW = 1_790_000_000_000_000
@@ -45,7 +45,7 @@ VALUES = 100
 SIZES = (1, 2, 4)
 
 
-class Applied:
+class ResolvedSelection:
     """A stream of an engine."""
 
     def __init__(self, settings: StreamSettings) -> None:
@@ -155,12 +155,12 @@ def cases_in_many_panes(size: int) -> float:
         event_times_us=spread(rng, rows),
         segments=columns(rng, rows),
     )
-    return Applied(StreamSettings(segment_keys=KEYS)).take(cases=cases)
+    return ResolvedSelection(StreamSettings(segment_keys=KEYS)).take(cases=cases)
 
 
 def relabels_in_many_panes(size: int) -> float:
     rng, rows = np.random.default_rng(1), 512 * size
-    stream = Applied(StreamSettings(segment_keys=KEYS, label_ttl_us=30 * DAY))
+    stream = ResolvedSelection(StreamSettings(segment_keys=KEYS, label_ttl_us=30 * DAY))
     ids = list(map(str, range(rows)))
     predictions = ingest_pb2.Predictions(
         ids=ids,
@@ -181,7 +181,7 @@ def merge_of_states(size: int) -> float:
         ingest_pb2.PaneState(event_time_us=NOW - number % 300 * 3_600 * SECOND, evaluator=data)
         for number in range(2_000 * size)
     ]
-    return Applied(StreamSettings()).merge(states)
+    return ResolvedSelection(StreamSettings()).merge(states)
 
 
 def predictions_overdue(size: int) -> float:
@@ -190,11 +190,13 @@ def predictions_overdue(size: int) -> float:
     predictions = ingest_pb2.Predictions(
         ids=map(str, range(rows)), scores=[0.5] * rows, event_times_us=times.tolist()
     )
-    return Applied(StreamSettings()).take(predictions=predictions)
+    return ResolvedSelection(StreamSettings()).take(predictions=predictions)
 
 
 def ids_that_expire_together(size: int) -> float:
-    stream = Applied(StreamSettings(label_ttl_us=600 * SECOND, relabel_ttl_us=600 * SECOND))
+    stream = ResolvedSelection(
+        StreamSettings(label_ttl_us=600 * SECOND, relabel_ttl_us=600 * SECOND)
+    )
     rows = 65_536
     for part in range(2 * size):
         ids = [f"{part}-{number}" for number in range(rows)]
@@ -206,7 +208,7 @@ def ids_that_expire_together(size: int) -> float:
 
 
 def one_row_beside_many_ids(size: int) -> float:
-    stream = Applied(
+    stream = ResolvedSelection(
         StreamSettings(retention_us=365 * DAY, label_ttl_us=365 * DAY, relabel_ttl_us=SECOND)
     )
     rows = 65_536

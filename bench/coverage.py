@@ -20,11 +20,11 @@ import numpy as np
 from interval_methods import AUC_METHODS, PR_METHODS
 from populations import POPULATIONS, Population, draw, id_of
 
-from streameval._certainty.bootstrap import bootstrap_limits
-from streameval._certainty.estimates import figure_of, limits_of, value_of
+from streameval._uncertainty.bootstrap import bootstrap_limits
+from streameval._uncertainty.estimates import figure_of, limits_of, value_of
 
 if TYPE_CHECKING:
-    from streameval._certainty.limits import Figure
+    from streameval._uncertainty.limits import Figure
 
 NAMES = ("auc_roc", "average_precision", "auc_pr")
 PR_NAMES = NAMES[1:]

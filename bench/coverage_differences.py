@@ -18,9 +18,9 @@ import time
 import numpy as np
 from populations import POPULATIONS, Population, draw
 
-from streameval._certainty.compare import square_and_add
-from streameval._certainty.estimates import figure_of, limits_of
-from streameval._certainty.pairs import METRICS, PairedEvaluator
+from streameval._paired_evaluator import METRICS, PairedEvaluator
+from streameval._uncertainty.compare import square_and_add
+from streameval._uncertainty.estimates import figure_of, limits_of
 
 POSITIVES = (20, 100, 1_000)
 PREVALENCES = (0.5, 0.05, 0.005)

@@ -17,14 +17,14 @@ from google.protobuf.message import DecodeError, Message
 
 from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvaluator
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.errors import RequestError
-from streameval_server._core.importing import ImportInbox
-from streameval_server._core.limits import Limits
-from streameval_server._core.merge import MergeInbox
-from streameval_server._core.session import IngestSession
-from streameval_server._core.storage import MemoryStorage
-from streameval_server._grpc.calls import UnaryCall
+from streameval_server._batch.merge import MergeInbox
+from streameval_server._batch.stream_import import ImportInbox
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.errors import RequestError
+from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from types import ModuleType

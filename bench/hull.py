@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._figures.hull import _scan, upper_hull
+from streameval._metrics.hull import _scan, upper_hull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special, stats
 
-from streameval._certainty.limits import newcombe_variance
+from streameval._uncertainty.limits import newcombe_variance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._certainty.limits import Figure
+    from streameval._uncertainty.limits import Figure
 
 Z = stats.norm.isf(0.025)
 Limits = tuple[float, float]

@@ -26,7 +26,7 @@ import numpy as np
 import psutil
 
 from streameval.v1 import ingest_pb2
-from streameval_server._process.serve import new_event_loop
+from streameval_server._service.serve import new_event_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,9 +26,9 @@ from recovery import log
 from streameval.client import Client
 from streameval.v1 import admin_pb2, admin_pb2_grpc, ingest_pb2, ingest_pb2_grpc
 from streameval_server import Limits
-from streameval_server._process.history import LOG_NAME
-from streameval_server._process.offline import compact
-from streameval_server._process.verification import verify
+from streameval_server._log.data_directory import LOG_NAME
+from streameval_server.maintenance.offline import compact
+from streameval_server.maintenance.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

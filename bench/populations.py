@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import integrate, special, stats
 
-from streameval._certainty.estimates import figure_of
 from streameval._counts.groups import Groups
+from streameval._uncertainty.estimates import figure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,14 +20,14 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import Evaluator
-from streameval._counts.sums import merge_states
+from streameval._counts.merge import merge_states
 from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.answers import Answers
+from streameval_server._model.stream_info import StreamCounters, StreamInfo
+from streameval_server._queries.query_engine import Answers
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
-from streameval_server._state.cells import Frozen
+from streameval_server._state.accumulator import LazyCounts
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.stream_info import StreamCounters, StreamInfo
 from streameval_server._state.views import FrozenStream, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
@@ -49,10 +49,10 @@ def view(name: str, evaluators: list[Evaluator]) -> StreamView:
     """Return a stream whose last hour has these panes."""
     first = NOW // MINUTE * MINUTE - (PANES - 1) * MINUTE
     panes = tuple(
-        {0: PaneView(at, at + MINUTE, Frozen(pane._view), PaneCoverage())}
+        {0: PaneView(at, at + MINUTE, LazyCounts(pane._view), PaneCoverage())}
         for at, pane in zip(range(first, NOW, MINUTE), evaluators, strict=True)
     )
-    frozen = FrozenStream({0: (Frozen(evaluators[0]._view), PaneCoverage())}, panes, {})
+    frozen = FrozenStream({0: (LazyCounts(evaluators[0]._view), PaneCoverage())}, panes, {})
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
 
 

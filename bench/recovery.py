@@ -21,9 +21,9 @@ from load import Work, bodies, frame, percentiles_ms, scratch, sync_seconds
 
 from streameval.v1 import ingest_pb2
 from streameval_server import Limits
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.session import IngestSession
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._log.sqlite import SqliteStorage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from streameval import Evaluator
 from streameval.client import Client, MergeState
-from streameval.client._routing import owner
+from streameval.client._delivery.routing import owner
 
 
 def state(rows: int, seed: int, resolution: int | None = 12) -> Evaluator:

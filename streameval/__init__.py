@@ -5,8 +5,8 @@ Its layers, from the caller inwards:
 - `Evaluator`, `WindowedEvaluator`, `LabelJoiner`: what is counted, by event time,
   and with labels that come later. Each is put together from facets of queries.
 - `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
-- `_certainty`: intervals, comparisons, and the bounds of bounded memory.
-- `_figures`: curves and figures, pure functions below the queries that serve them.
+- `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
+- `_metrics`: curves and metrics, pure functions below the queries that serve them.
 - `_counts`: a sorted multiset of scores for each class, one immutable state a
   revision, with its answers cached.
 
@@ -15,26 +15,26 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 are extras.
 """
 
-from streameval._certainty.compare import Comparison, compare, holm
-from streameval._certainty.intervals import Interval
-from streameval._certainty.pairs import PairedEvaluator
-from streameval._counts.points import OperatingPoints
-from streameval._errors import CorruptStateError, InvalidInputError, StreamEvalError
+from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
-from streameval._figures.confusion import Confusion
-from streameval._figures.costs import CostCurve
-from streameval._figures.curves import PrHull, RocHull
-from streameval._figures.ranked_curves import format_pr_curve, format_pr_score_curve
-from streameval._figures.reliability import BrierDecomposition, ReliabilityTable
-from streameval._figures.skew import PrecisionRecallGainCurve
-from streameval._figures.space import dominates, pr_between, pr_to_roc, roc_to_pr
 from streameval._joining.label_joiner import LabelJoiner
 from streameval._joining.rules import JoinCounts
+from streameval._metrics.confusion import Confusion
+from streameval._metrics.costs import CostCurve
+from streameval._metrics.curves import PrHull, RocHull
+from streameval._metrics.operating_points import OperatingPoints
+from streameval._metrics.ranked_retrieval_curves import format_pr_curve, format_pr_score_curve
+from streameval._metrics.reliability import BrierDecomposition, ReliabilityTable
+from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
+from streameval._metrics.skew import PrecisionRecallGainCurve
+from streameval._paired_evaluator import PairedEvaluator
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._time.effects import Coverage
 from streameval._time.window import Window
 from streameval._time.windowed import WindowedEvaluator
+from streameval._uncertainty.compare import Comparison, compare, holm
+from streameval._uncertainty.intervals import Interval
 
 __version__ = "0.1.0"
 

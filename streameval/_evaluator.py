@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._counts import codec
+from streameval._counts.accumulator import PERMITS, CountsAccumulator, not_there
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
-from streameval._counts.ledger import PERMITS, Ledger, not_there
+from streameval._counts.merge import merge_states
 from streameval._counts.state import State, empty_state
-from streameval._counts.sums import merge_states
-from streameval._queries import At, EvaluatorQueries
+from streameval._evaluator_queries import EvaluatorQueries, RevisionQueries
 from streameval._snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Evaluator(EvaluatorQueries):
         self._begin(empty_state(resolution=resolution, scale=scale, max_cells=max_cells))
 
     def _begin(self, state: State) -> None:
-        self._ledger = Ledger(state)
+        self._ledger = CountsAccumulator(state)
         # The ledger's own lists, at hand for the scalar path.
         self._positives = self._ledger.positives
         self._negatives = self._ledger.negatives
@@ -126,7 +126,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.add_case(True, 0.93)
         >>> ev.add_case(False, float("nan"))
         Traceback (most recent call last):
-        streameval._errors.InvalidInputError: score must be finite, got nan
+        streameval.InvalidInputError: score must be finite, got nan
         """
         # NaN fails the comparison, and so do the infinities.
         if type(score) is float and self._low <= score <= self._high:
@@ -308,7 +308,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.add_cases(labels=[1, 0, 0], scores=[0.9, 0.4, 0.1])
         >>> ev.remove_cases(labels=[0, 1], scores=[0.4, 0.4])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        streameval._errors.InvalidInputError: no positive case of score 0.4 is there to remove ...
+        streameval.InvalidInputError: no positive case of score 0.4 is there to remove ...
         """
         is_positive, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._ledger.state.scale
@@ -482,7 +482,7 @@ class Evaluator(EvaluatorQueries):
         >>> snapshot.auc_roc, ev.snapshot().auc_roc
         (0.75, 0.5)
         """
-        return take_snapshot(At(self._ledger.view()))
+        return take_snapshot(RevisionQueries(self._ledger.view()))
 
     # -- copies and bytes ------------------------------------------------------
 

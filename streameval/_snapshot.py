@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from streameval._certainty.intervals import Interval
-    from streameval._figures.curves import RocHull
-    from streameval._queries import EvaluatorQueries
+    from streameval._evaluator_queries import EvaluatorQueries
+    from streameval._metrics.curves import RocHull
     from streameval._time.effects import Coverage
+    from streameval._uncertainty.intervals import Interval
 
 V = TypeVar("V")
 
@@ -263,7 +263,7 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
     Parameters
     ----------
     queries : EvaluatorQueries
-        Of a state that stays as it is: `At`, or a window.
+        Of a state that stays as it is: `RevisionQueries`, or a window.
     """
     view = queries._view()
     figures = {

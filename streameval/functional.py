@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
-    from streameval._certainty.intervals import Interval
-    from streameval._counts.groups import FloatArray
-    from streameval._counts.points import OperatingPoints
-    from streameval._figures.curves import PrHull, RocHull
+    from streameval._common.arrays import FloatArray
+    from streameval._metrics.curves import PrHull, RocHull
+    from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
+    from streameval._uncertainty.intervals import Interval
 
 __all__ = [
     "auc_pr",

@@ -15,16 +15,16 @@
 `streameval_server.testing` starts a server inside a test's own process.
 """
 
-from streameval_server._core.limits import Limits
 from streameval_server._grpc.server import Server
-from streameval_server._process.configuration import Configuration, configure
-from streameval_server._process.lock import DataDirectoryInUseError
-from streameval_server._process.runtime import ServerFailedError
-from streameval_server._process.serve import run, serve
-from streameval_server._process.service import Addresses
-from streameval_server._process.settings import Settings, SettingsError, default_data_directory
-from streameval_server._queries.then import snapshot_then
+from streameval_server._log.data_directory import DataDirectoryInUseError
+from streameval_server._model.limits import Limits
+from streameval_server._model.server_settings import Settings, SettingsError, default_data_directory
+from streameval_server._runtime.runtime import ServerFailedError
 from streameval_server._security.tokens import create_token
+from streameval_server._service.configuration import Configuration, configure
+from streameval_server._service.serve import run, serve
+from streameval_server._service.service import Addresses
+from streameval_server.maintenance.snapshot_at_revision import snapshot_then
 
 __all__ = [
     "Addresses",

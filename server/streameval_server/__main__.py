@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval_server import configure, run
-from streameval_server._process.configuration import FLAGS, flag_of, is_switch
+from streameval_server._service.configuration import FLAGS, flag_of, is_switch
 
 
 def main() -> int:

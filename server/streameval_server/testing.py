@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streameval_server._process.serve import new_event_loop, shorten_switch_interval
-from streameval_server._process.service import Addresses, Service
-from streameval_server._process.settings import HTTP_OFF, Settings
+from streameval_server._model.server_settings import HTTP_OFF, Settings
+from streameval_server._service.serve import new_event_loop, shorten_switch_interval
+from streameval_server._service.service import Addresses, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

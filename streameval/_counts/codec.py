@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.limit import LIMIT
+from streameval._common.frame import Frame, refuse
+from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
 from streameval._counts.run import Run
 from streameval._counts.state import State
-from streameval._frame import Frame, refuse
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
 
 FRAME = Frame(b"SEVL", 1, "an evaluator")
 
@@ -109,7 +109,7 @@ def _check_header(
         refuse(f"the evaluator has unknown flags {flags}")
     if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
         refuse(f"the evaluator has columns of unknown widths {score_widths} and {count_widths}")
-    if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < LIMIT:
+    if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
         refuse(f"the evaluator has unknown settings {bits} and {max_cells}")
 
 
@@ -137,10 +137,10 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
     if not ascending or np.signbit(scores[scores == 0.0]).any():
         refuse("the evaluator's scores are not finite and ascending")
     if counts is not None:
-        if not counts.size or counts.min() < 1 or counts.max() >= LIMIT:
+        if not counts.size or counts.min() < 1 or counts.max() >= MAX_TOTAL:
             refuse("the evaluator has counts out of range")
         # In floats the sum is right to far better than the factor of two that is left.
-        if counts.sum(dtype=np.float64) >= LIMIT:
+        if counts.sum(dtype=np.float64) >= MAX_TOTAL:
             refuse("the evaluator's counts together are out of range")
         counts = counts.astype(np.int64)
     return Run.of_ordered(scores, counts)

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from streameval._counts.limit import LIMIT, too_many
-from streameval._errors import InvalidInputError
-from streameval._values import at_row, is_number, scalar, short, shown, unreadable
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import at_row, is_number, scalar, short, shown, unreadable
+from streameval._counts.exact import MAX_TOTAL, too_many
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
 
 def check_columns(
@@ -64,7 +64,7 @@ def check_columns(
     --------
     >>> check_columns(labels=[1, 0], scores=[0.9, float("nan")])
     Traceback (most recent call last):
-    streameval._errors.InvalidInputError: score must be finite, got nan at index 1
+    streameval.InvalidInputError: score must be finite, got nan at index 1
     """
     label_column = check_labels(labels)
     score_column = check_scores(scores, scale=scale)
@@ -147,7 +147,7 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
             bad = ~((column >= 0) & (column == np.floor(column)) & np.isfinite(column))
         if bad.any():
             raise _refused_count(column[_first(bad)], field, _first(bad))
-        if column.size and float(column.max()) >= LIMIT:
+        if column.size and float(column.max()) >= MAX_TOTAL:
             raise too_many()
         column = column.astype(np.int64)
     elif kind not in "iu":
@@ -155,7 +155,7 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
             check_count(value, field=field, index=i)
             for i, value in enumerate(_objects(counts, column))
         ]
-        if sum(whole) >= LIMIT:
+        if sum(whole) >= MAX_TOTAL:
             raise too_many()
         return np.array(whole, dtype=np.int64)
     if column.size:
@@ -163,7 +163,9 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
             raise _refused_count(column[_first(column < 0)], field, _first(column < 0))
         largest = int(column.max())
         # The quick bound first; only where it fails are Python's integers needed.
-        if largest * column.size >= LIMIT and (largest >= LIMIT or sum(column.tolist()) >= LIMIT):
+        if largest * column.size >= MAX_TOTAL and (
+            largest >= MAX_TOTAL or sum(column.tolist()) >= MAX_TOTAL
+        ):
             raise too_many()
     return column.astype(np.int64)
 
@@ -215,7 +217,7 @@ def check_count(count: Any, *, field: str = "count", index: int | None = None) -
         raise unreadable("count", error, field, index) from error
     if whole is None:
         raise _refused_count(count, field, index)
-    if whole >= LIMIT:
+    if whole >= MAX_TOTAL:
         raise too_many()
     return whole
 

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._common.errors import InvalidInputError
+
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
+
+MAX_TOTAL = 2**62
+"""All counts together stay below this, so that doubled counts fit int64."""
 
 # Three limbs of 21 bits hold 63. A product of limbs has 42 bits, so int64 sums
 # 2^21 of them without overflow.
@@ -68,3 +73,8 @@ def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
 def dots(a: FloatArray | IntArray, b: FloatArray | IntArray) -> FloatArray:
     """Return sum(a * b) over the last axis, as `dot`. O(n)."""
     return np.asarray((a * b).sum(axis=-1), dtype=np.float64)
+
+
+def too_many() -> InvalidInputError:
+    """Return the refusal of more cases than can be counted exactly."""
+    return InvalidInputError("all counts together must stay below 2**62", field="counts")

@@ -10,13 +10,12 @@ prevalence that is a twentieth of the work.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

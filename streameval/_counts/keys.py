@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
 
 LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
 """Of the largest double."""

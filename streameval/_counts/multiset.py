@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.limit import LIMIT
+from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.run import EMPTY, NotThereError, Run, found
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
 
 _FEW_RANKS = 16
 """Ranks are carried through a change this many times shorter than the positives."""
@@ -99,7 +99,7 @@ class ScoreCounts:
         """Assert everything that must hold. O(n log n)."""
         self.positives._check()
         self.negatives._check()
-        assert self.total < LIMIT, self.total
+        assert self.total < MAX_TOTAL, self.total
         if self.ranks_cache:
             below, tied = self.ranks_cache[0]
             fresh_below, fresh_tied = _ranks(self.positives, self.negatives)

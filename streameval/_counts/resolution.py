@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts.keys import (
     HALF_KEY,
     LARGEST_KEY,
@@ -36,10 +37,9 @@ from streameval._counts.keys import (
     next_key,
     to_key,
 )
-from streameval._errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray
+    from streameval._common.arrays import FloatArray
 
 Scale: TypeAlias = Literal["plain", "probability"]
 

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
 _FEW = 100
 """A run this many times shorter than the other is inserted; else both are merge-sorted."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.layout import Layout, Span, cell_keys
+from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.resolution import quantise
 from streameval._counts.run import Run, merge_runs
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
 
     class Part(Protocol):

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import is_number, shown
+from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.groups import Groups
-from streameval._counts.limit import LIMIT
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.points import OperatingPoints
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._counts.run import Run
-from streameval._errors import InvalidInputError
-from streameval._values import is_number, shown
+from streameval._metrics.operating_points import OperatingPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -193,7 +193,7 @@ class State:
         runs = (self.counts.positives, self.counts.negatives)
         return (
             min(self.missed_positives, self.missed_negatives) >= 0
-            and self.total < LIMIT
+            and self.total < MAX_TOTAL
             and (self.scale == "plain" or self.is_bounded)
             and (self.scale == "plain" or all(is_probability(run) for run in runs))
             and all(_same(run, self.quantised(run)) for run in runs)
@@ -217,7 +217,7 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
     return State(
         resolution=_checked_setting("resolution", resolution, MAX_BITS),
         scale=_checked_scale(scale, bounded=resolution is not None or max_cells is not None),
-        max_cells=_checked_setting("max_cells", max_cells, LIMIT - 1),
+        max_cells=_checked_setting("max_cells", max_cells, MAX_TOTAL - 1),
     )
 
 

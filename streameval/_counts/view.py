@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from streameval._counts.groups import Groups
-    from streameval._counts.points import OperatingPoints
     from streameval._counts.resolution import Scale
+    from streameval._metrics.operating_points import OperatingPoints
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._errors import InvalidInputError
-from streameval._frame import Frame, refuse
-from streameval._ids import LONGEST
+from streameval._common.errors import InvalidInputError
+from streameval._common.frame import Frame, refuse
+from streameval._common.ids import LONGEST
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import COUNTERS, EARLY_NEGATIVE, EARLY_POSITIVE, JoinSettings
 from streameval._joining.table import LAST_BUCKET
@@ -25,7 +25,7 @@ from streameval._time.times import LAST_US
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._frame import Reader
+    from streameval._common.frame import Reader
     from streameval._joining.table import JoinTable, SlotArray
 
 FRAME = Frame(b"SEVJ", 1, "a joiner")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.limit import LIMIT, too_many
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
+from streameval._common.frame import refuse
+from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
-from streameval._frame import refuse
 from streameval._time.changes import apply_one, changes_by_group
 from streameval._time.coverage import CoverageCell
-from streameval._time.evaluator_panes import references_of
+from streameval._time.pane_evaluators import references_of
 from streameval._time.panes import Panes
 from streameval._time.times import to_datetime
 from streameval._time.windowed import WindowedEvaluator
@@ -27,7 +27,7 @@ from streameval._time.windowed import WindowedEvaluator
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._frame import Reader
+    from streameval._common.frame import Reader
     from streameval._joining.joiner import Happened
     from streameval._time.effects import Effects
 
@@ -64,7 +64,7 @@ class Joined:
 
     def check_room(self, added: int) -> None:
         """Refuse what could take all counts together beyond what can be counted. O(1)."""
-        if references_of(self._counter) + added >= LIMIT:
+        if references_of(self._counter) + added >= MAX_TOTAL:
             raise too_many()
 
     def oldest_us(self, now_us: int) -> int:

@@ -31,7 +31,7 @@ from streameval._time.effects import NO_EFFECTS, Effects
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._joining.table import SlotArray
     from streameval._time.effects import CodeArray, KindArray
 

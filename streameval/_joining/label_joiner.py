@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from streameval._common.errors import InvalidInputError
+from streameval._common.frame import Frame, refuse
+from streameval._common.ids import check_id, check_ids
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -22,10 +25,7 @@ from streameval._counts.columns import (
     check_score,
     check_scores,
 )
-from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._frame import Frame, refuse
-from streameval._ids import check_id, check_ids
 from streameval._joining import codec
 from streameval._joining.joined import Joined, joined_with, read_joined
 from streameval._joining.joiner import Joiner
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
     from streameval._joining.rules import JoinCounts
     from streameval._time.coverage import CoverageCell, ScoreBand
     from streameval._time.effects import Coverage

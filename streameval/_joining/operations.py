@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._time.effects import CodeArray, KindArray
 
 _FEW = 8

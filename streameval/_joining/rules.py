@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._time.effects import Effect
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import BoolArray
+    from streameval._common.arrays import BoolArray
     from streameval._time.effects import KindArray
 
 PENDING, NEGATIVE, POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)

@@ -26,7 +26,7 @@ from sortedcontainers import SortedDict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._time.effects import CodeArray, KindArray
 
 SlotArray = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from streameval._time.effects import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._evaluator import Evaluator
     from streameval._time.effects import Effects

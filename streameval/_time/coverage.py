@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._frame import Frame, refuse
+from streameval._common.frame import Frame, refuse
 from streameval._time.effects import COVERAGE, Coverage, Effect
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.effects import KindArray
 

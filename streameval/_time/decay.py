@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._certainty.estimates import influence_of, value_of
-from streameval._certainty.influence import Influence, negatives_between
-from streameval._certainty.limits import Figure
-from streameval._counts.limit import LIMIT, too_many
+from streameval._counts.exact import MAX_TOTAL, too_many
+from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
-from streameval._counts.sums import merge_states, subtract_states
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Counted, Window, not_alike
+from streameval._uncertainty.estimates import influence_of, value_of
+from streameval._uncertainty.influence import Influence, negatives_between
+from streameval._uncertainty.limits import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.groups import FloatArray, Groups, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._evaluator import Evaluator
     from streameval._time.window import PaneState
@@ -177,7 +178,7 @@ def _effective(weighted: int, squared: int) -> float:
 
 def _scaled(state: State, weight: int) -> State:
     """Return the state with every count times a weight. O(n)."""
-    if state.total * weight >= LIMIT:
+    if state.total * weight >= MAX_TOTAL:
         raise too_many()
     positives, negatives = state.counts.positives, state.counts.negatives
     return replace(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._counts.groups import FloatArray, IntArray
+    from streameval._common.arrays import FloatArray, IntArray
 
 CodeArray = npt.NDArray[np.uint16]
 KindArray = npt.NDArray[np.uint8]

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from sortedcontainers import SortedDict
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
 
 _SECOND = 1_000_000
 _HOUR = 3_600 * _SECOND

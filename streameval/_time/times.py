@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

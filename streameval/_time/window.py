@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._counts.sums import subtract_states
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
+from streameval._counts.merge import subtract_states
 from streameval._evaluator import Evaluator
-from streameval._queries import EvaluatorQueries
+from streameval._evaluator_queries import EvaluatorQueries
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.times import to_datetime
 

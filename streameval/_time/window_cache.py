@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval._counts.sums import merge_states
+from streameval._counts.merge import merge_states
 from streameval._time.parts_cache import PartsCache
 from streameval._time.window import Window
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
-from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
 from streameval._time.decay import DecayedWindow, decayed_window
-from streameval._time.evaluator_panes import EvaluatorPanes
+from streameval._time.pane_evaluators import EvaluatorPanes
 from streameval._time.times import (
     check_none_older,
     checked_us,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.resolution import Scale
     from streameval._time.panes import Pane
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def check_figure(name: str) -> str:
     --------
     >>> check_figure("auc")
     Traceback (most recent call last):
-    streameval._errors.InvalidInputError: figure must be one of auc_pr, auc_pr_hull, \
+    streameval.InvalidInputError: figure must be one of auc_pr, auc_pr_hull, \
 average_precision, auc_roc, auc_roc_hull, got 'auc'
     """
     if name not in FIGURES:

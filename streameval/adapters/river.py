@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from river import base, metrics
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval.adapters._figures import FIGURES, check_figure
 

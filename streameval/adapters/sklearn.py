@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.metrics import make_scorer
 
 from streameval import functional
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 __all__ = [
     "achievable_auc_pr_score",

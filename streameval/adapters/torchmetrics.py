@@ -22,7 +22,7 @@ from streameval._evaluator import Evaluator
 from streameval.adapters._figures import FIGURES, check_figure
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray
+    from streameval._common.arrays import FloatArray
 
 __all__ = ["BinaryArea"]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli import _replay, _serve
 from streameval.cli._options import (
     Address,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.points import OperatingPoints, precision_of
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval._figures.space import PrPoints, pr_between, pr_to_roc
+from streameval._metrics.operating_points import OperatingPoints, precision_of
+from streameval._metrics.roc_pr_space import PrPoints, pr_between, pr_to_roc
 from streameval.cli._files import ROWS_PER_CHUNK, FileError
 from streameval.cli._output import out
 from streameval.cli._rows import BOOLEAN_LABELS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streameval._counts.groups import FloatArray
+    from streameval._common.arrays import FloatArray
 
 _COMMENT = "#"
 _LONGEST_LINE = 100_000

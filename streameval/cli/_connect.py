@@ -8,15 +8,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.client import Client
-from streameval.client._credentials import Credentials
-from streameval.client._transport import Transport
+from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.transport import Transport
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval.client._buffer import WhenFull
+    from streameval.client._buffer.buffer import WhenFull
 
 TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval._evaluator import Evaluator
 from streameval.cli._output import print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, read_rows

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,9 +6,9 @@ from typing import Any
 
 import grpc
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
-from streameval.client._transport import from_rpc_error
+from streameval.client._wire.transport import from_rpc_error
 
 try:
     from grpc_health.v1 import health_pb2, health_pb2_grpc

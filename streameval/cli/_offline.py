@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli._output import out, print_backup, print_json, progress_bar
 
 try:
     from streameval_server import configure
-    from streameval_server._process import offline, restoring, verification
-    from streameval_server._process.history import LOG_NAME
+    from streameval_server._log.data_directory import LOG_NAME
+    from streameval_server.maintenance import offline
+    from streameval_server.maintenance import restore as restoring
+    from streameval_server.maintenance import verify as verification
 except ModuleNotFoundError as error:
     message = f"{error.name} is missing; pip install 'streameval[server]'"
     raise StreamEvalError(message) from error
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server import Limits
-    from streameval_server._process.verification import Verification
+    from streameval_server.maintenance.verify import Verification
 
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:

@@ -6,13 +6,13 @@ import hashlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from streameval._errors import StreamEvalError
-from streameval._whole_file import written_whole
+from streameval._common.atomic_file import write_atomically
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
 from streameval.cli._output import out, print_backup, print_json, progress_bar
 from streameval.cli._status import plain, print_status
-from streameval.client._merge import PIECE_BYTES
-from streameval.client._questions import Question
+from streameval.client._delivery.merge_upload import PIECE_BYTES
+from streameval.client._wire.calls import Call
 from streameval.v1 import admin_pb2
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from streameval.client._transport import Transport
+    from streameval.client._wire.transport import Transport
 
 _TIMEOUT_S = 30.0
 
@@ -50,7 +50,7 @@ def state_hash(address: str) -> None:
 def backup(file: Path, address: str) -> None:
     """Have a copy of a server's log sent to a file here."""
     question = _question("Backup", admin_pb2.BackupRequest())
-    with closing(transport(address)) as server, written_whole(file) as partial:
+    with closing(transport(address)) as server, write_atomically(file) as partial:
         last, digest = _received(server, question, partial, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
@@ -62,7 +62,7 @@ def backup(file: Path, address: str) -> None:
 def export_stream(address: str, stream: str, file: Path) -> None:
     """Have a stream sent to a file here."""
     question = _question("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
-    with closing(transport(address)) as server, written_whole(file) as partial:
+    with closing(transport(address)) as server, write_atomically(file) as partial:
         last, _ = _received(server, question, partial, title=f"exporting {stream}")
     out.print(
         f"{stream} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
@@ -96,12 +96,12 @@ def compact(address: str) -> None:
     )
 
 
-def _question(method: str, request: Message) -> Question[Any]:
-    return Question("AdminService", method, request, lambda response: response)
+def _question(method: str, request: Message) -> Call[Any]:
+    return Call("AdminService", method, request, lambda response: response)
 
 
 def _received(
-    server: Transport, question: Question[Any], target: Path, *, title: str
+    server: Transport, question: Call[Any], target: Path, *, title: str
 ) -> tuple[Any, str]:
     """Write what a server answers to a file; return the last piece, and the SHA-256 of all."""
     digest, size, piece = hashlib.sha256(), 0, None

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

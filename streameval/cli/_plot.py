@@ -17,7 +17,7 @@ def draw(evaluator: Evaluator, path: Path, *, name: str) -> None:
 
         from streameval.display import PrecisionRecallDisplay, RocCurveDisplay  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        from streameval._errors import StreamEvalError  # noqa: PLC0415
+        from streameval._common.errors import StreamEvalError  # noqa: PLC0415
 
         message = f"{error.name} is missing; pip install 'streameval[plot]'"
         raise StreamEvalError(message) from error

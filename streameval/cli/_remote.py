@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows

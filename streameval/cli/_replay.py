@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli._output import print_json, print_snapshot
 from streameval.cli._spans import parse_segment, parse_span
 
@@ -25,8 +25,8 @@ def replay(
     """Print a stream's figures as a revision of the log had them."""
     try:
         from streameval.cli._offline import server_settings  # noqa: PLC0415
-        from streameval.client._convert import read_snapshot  # noqa: PLC0415 - extras may be absent
-        from streameval.client._selection import Selection  # noqa: PLC0415
+        from streameval.client._wire.decode import read_snapshot  # noqa: PLC0415 - extras may be absent
+        from streameval.client._wire.selection import Selection  # noqa: PLC0415
         from streameval.v1 import query_pb2  # noqa: PLC0415
         from streameval_server import snapshot_then  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
 from streameval.cli._spans import parse_span
 from streameval.cli._top_reading import Asked, Board, Reading, read
@@ -30,7 +30,7 @@ from streameval.client import AccessError, ClientError, InvalidRequestError, Uni
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval.client._transport import Transport
+    from streameval.client._wire.transport import Transport
 
 METRICS = ("auc_pr", "auc_roc", "average_precision")
 

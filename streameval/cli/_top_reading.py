@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from streameval.client._convert import read_snapshot
-from streameval.client._questions import Question, list_streams
-from streameval.client._selection import duration
+from streameval.client._wire.calls import Call, list_streams
+from streameval.client._wire.decode import read_snapshot
+from streameval.client._wire.selection import duration
 from streameval.v1 import query_pb2
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from streameval._snapshot import Snapshot
-    from streameval.client._transport import Transport
+    from streameval.client._wire.transport import Transport
 
 _STREAMS_AT_ONCE = 100
 _TIMEOUT_S = 5.0
@@ -118,7 +118,7 @@ def _snapshots(
         )
         if window is not None:
             request.last.CopyFrom(duration(window, field="window"))
-        question: Question[Any] = Question(
+        question: Call[Any] = Call(
             "QueryService", "BatchGetSnapshots", request, lambda response: response.snapshots
         )
         yield from server.ask(question, _TIMEOUT_S)

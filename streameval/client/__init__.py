@@ -16,18 +16,11 @@ Its layers, from the caller to the wire:
 - `_transport`, `_async_transport`: gRPC.
 """
 
-from streameval.client._answers import (
-    RankedSegment,
-    SegmentRanking,
-    StreamComparison,
-    StreamCounters,
-    StreamCoverage,
-    StreamInfo,
-    StreamSettings,
-)
 from streameval.client._async_client import AsyncClient
 from streameval.client._async_stream import AsyncStream
 from streameval.client._client import Client
+from streameval.client._delivery.merge_upload import MergeState
+from streameval.client._delivery.statistics import ClientStatistics
 from streameval.client._errors import (
     AccessError,
     AlreadyExistsError,
@@ -46,10 +39,17 @@ from streameval.client._errors import (
     UnimplementedError,
     Violation,
 )
-from streameval.client._merge import MergeState
-from streameval.client._selection import Selection
-from streameval.client._statistics import ClientStatistics
 from streameval.client._stream import Stream
+from streameval.client._wire.answers import (
+    RankedSegment,
+    SegmentRanking,
+    StreamComparison,
+    StreamCounters,
+    StreamCoverage,
+    StreamInfo,
+    StreamSettings,
+)
+from streameval.client._wire.selection import Selection
 
 __all__ = [
     "AccessError",

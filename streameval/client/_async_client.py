@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
-from streameval.client import _questions
-from streameval.client._async_core import AsyncCore
 from streameval.client._async_stream import AsyncStream
-from streameval.client._async_transport import AsyncTransport
 from streameval.client._client import check_seconds, check_settings
-from streameval.client._convert import read_info
-from streameval.client._credentials import Credentials
-from streameval.client._routing import check_addresses
-from streameval.client._selection import Selection, selection_of
-from streameval.client._servers import AsyncServers
+from streameval.client._delivery.async_connection import AsyncCore
+from streameval.client._delivery.routing import check_addresses
+from streameval.client._delivery.servers import AsyncServers
+from streameval.client._wire import calls as _questions
+from streameval.client._wire.async_transport import AsyncTransport
+from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.decode import read_info
+from streameval.client._wire.selection import Selection, selection_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import grpc
 
     from streameval._evaluator import Evaluator
-    from streameval.client._answers import StreamComparison, StreamInfo
-    from streameval.client._credentials import Pem, Token
-    from streameval.client._selection import Window
-    from streameval.client._settings import ChangedSettings, NewSettings
-    from streameval.client._statistics import ClientStatistics
+    from streameval.client._delivery.statistics import ClientStatistics
+    from streameval.client._wire.answers import StreamComparison, StreamInfo
+    from streameval.client._wire.credentials import Pem, Token
+    from streameval.client._wire.selection import Window
+    from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
 
 
 class AsyncClient:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client import _questions
-from streameval.client._case_verbs import CaseVerbs
-from streameval.client._id_verbs import IdVerbs
-from streameval.client._merge import Upload
-from streameval.client._selection import Selecting
+from streameval.client._buffer.case_verbs import CaseVerbs
+from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._delivery.merge_upload import Upload
+from streameval.client._wire import calls as _questions
+from streameval.client._wire.selection import SelectionMixin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._figures.curves import RocHull
+    from streameval._metrics.curves import RocHull
+    from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
-    from streameval.client._answers import SegmentRanking
-    from streameval.client._async_core import AsyncCore
-    from streameval.client._merge import MergeState
-    from streameval.client._selection import Window
+    from streameval.client._delivery.async_connection import AsyncCore
+    from streameval.client._delivery.merge_upload import MergeState
+    from streameval.client._wire.answers import SegmentRanking
+    from streameval.client._wire.selection import Window
 
 
-class AsyncStream(CaseVerbs, IdVerbs, Selecting):
+class AsyncStream(CaseVerbs, IdVerbs, SelectionMixin):
     """One stream of a server, for asyncio: the verbs of `Stream`.
 
     `AsyncClient.stream` makes it. The methods that add return at once, without
@@ -142,7 +142,7 @@ class AsyncStream(CaseVerbs, IdVerbs, Selecting):
     ) -> list[Snapshot]:
         """Return a time series; as `Stream.series`."""
         chosen = _questions.spanned(self.name, start, end, segment, mature_after)
-        return await self._core.converse(
+        return await self._core.run(
             _questions.series(chosen, self._core.revision, step, metrics, level=level)
         )
 

@@ -6,17 +6,17 @@ import math
 import numbers
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
-from streameval._errors import InvalidInputError
-from streameval._values import real, shown
-from streameval.client import _questions
-from streameval.client._convert import read_info
-from streameval.client._core import Core
-from streameval.client._credentials import Credentials
-from streameval.client._routing import check_addresses
-from streameval.client._selection import Selection, selection_of
-from streameval.client._servers import Servers
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval.client._delivery.connection import Core
+from streameval.client._delivery.routing import check_addresses
+from streameval.client._delivery.servers import Servers
 from streameval.client._stream import Stream
-from streameval.client._transport import Transport
+from streameval.client._wire import calls as _questions
+from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.decode import read_info
+from streameval.client._wire.selection import Selection, selection_of
+from streameval.client._wire.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     import grpc
 
     from streameval._evaluator import Evaluator
-    from streameval.client._answers import StreamComparison, StreamInfo
-    from streameval.client._buffer import WhenFull
-    from streameval.client._credentials import Pem, Token
-    from streameval.client._selection import Window
-    from streameval.client._settings import ChangedSettings, NewSettings
-    from streameval.client._statistics import ClientStatistics
+    from streameval.client._buffer.buffer import WhenFull
+    from streameval.client._delivery.statistics import ClientStatistics
+    from streameval.client._wire.answers import StreamComparison, StreamInfo
+    from streameval.client._wire.credentials import Pem, Token
+    from streameval.client._wire.selection import Window
+    from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
 
 
 class Client:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streameval._errors import StreamEvalError
+from streameval._common.errors import StreamEvalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ class ClientError(StreamEvalError):
         When the server said that a retry may help (RetryInfo), in seconds.
     """
 
+    __module__ = "streameval.client"
+
     code = "UNKNOWN"
 
     def __init__(
@@ -112,17 +114,23 @@ class ClientError(StreamEvalError):
 class InvalidRequestError(ClientError, ValueError):
     """The server refused a value (INVALID_ARGUMENT); `violations` says which."""
 
+    __module__ = "streameval.client"
+
     code = "INVALID_ARGUMENT"
 
 
 class NotFoundError(ClientError, LookupError):
     """There is no such stream (NOT_FOUND)."""
 
+    __module__ = "streameval.client"
+
     code = "NOT_FOUND"
 
 
 class AlreadyExistsError(ClientError):
     """There is a stream of that name already (ALREADY_EXISTS)."""
+
+    __module__ = "streameval.client"
 
     code = "ALREADY_EXISTS"
 
@@ -133,11 +141,15 @@ class FencedError(ClientError):
     Rows that were not durable by then are counted as dropped.
     """
 
+    __module__ = "streameval.client"
+
     code = "FAILED_PRECONDITION"
 
 
 class PreconditionError(ClientError):
     """What was asked for does not go with what there is (FAILED_PRECONDITION)."""
+
+    __module__ = "streameval.client"
 
     code = "FAILED_PRECONDITION"
 
@@ -145,11 +157,15 @@ class PreconditionError(ClientError):
 class OutOfRangeError(ClientError):
     """A revision that the server's log has not reached (OUT_OF_RANGE)."""
 
+    __module__ = "streameval.client"
+
     code = "OUT_OF_RANGE"
 
 
 class ResourceExhaustedError(ClientError):
     """Over one of the server's limits (RESOURCE_EXHAUSTED)."""
+
+    __module__ = "streameval.client"
 
     code = "RESOURCE_EXHAUSTED"
 
@@ -157,11 +173,15 @@ class ResourceExhaustedError(ClientError):
 class AccessError(ClientError):
     """The token is missing, wrong, or does not allow this."""
 
+    __module__ = "streameval.client"
+
     code = "PERMISSION_DENIED"
 
 
 class UnimplementedError(ClientError):
     """The server does not serve this (UNIMPLEMENTED)."""
+
+    __module__ = "streameval.client"
 
     code = "UNIMPLEMENTED"
 
@@ -169,17 +189,23 @@ class UnimplementedError(ClientError):
 class UnavailableError(ClientError):
     """There is no server at the address, or it is stopping (UNAVAILABLE)."""
 
+    __module__ = "streameval.client"
+
     code = "UNAVAILABLE"
 
 
 class DeadlineError(ClientError, TimeoutError):
     """Not done in time (DEADLINE_EXCEEDED)."""
 
+    __module__ = "streameval.client"
+
     code = "DEADLINE_EXCEEDED"
 
 
 class ClosedError(ClientError):
     """The client was closed; make a new one."""
+
+    __module__ = "streameval.client"
 
     code = "CANCELLED"
 
@@ -194,6 +220,8 @@ class RowsLostError(ClientError):
     refused_rows, dropped_rows : int
         How many rows since the last such error.
     """
+
+    __module__ = "streameval.client"
 
     code = "ABORTED"
 

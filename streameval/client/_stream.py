@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client import _questions
-from streameval.client._case_verbs import CaseVerbs
-from streameval.client._id_verbs import IdVerbs
-from streameval.client._merge import Upload
-from streameval.client._selection import Selecting
+from streameval.client._buffer.case_verbs import CaseVerbs
+from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._delivery.merge_upload import Upload
+from streameval.client._wire import calls as _questions
+from streameval.client._wire.selection import SelectionMixin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._figures.curves import RocHull
+    from streameval._metrics.curves import RocHull
+    from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
-    from streameval.client._answers import SegmentRanking
-    from streameval.client._core import Core
-    from streameval.client._merge import MergeState
-    from streameval.client._selection import Window
+    from streameval.client._delivery.connection import Core
+    from streameval.client._delivery.merge_upload import MergeState
+    from streameval.client._wire.answers import SegmentRanking
+    from streameval.client._wire.selection import Window
 
 
-class Stream(CaseVerbs, IdVerbs, Selecting):
+class Stream(CaseVerbs, IdVerbs, SelectionMixin):
     """One stream of a server: everything about one model version.
 
     `Client.stream` makes it; any number of them, in any threads, may stand for
@@ -105,7 +105,7 @@ class Stream(CaseVerbs, IdVerbs, Selecting):
         >>> stream = Client("localhost:50051").stream("fraud/v3")
         >>> stream.merge(Evaluator(), source="edge-7", epoch=0)
         Traceback (most recent call last):
-        streameval._errors.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
+        streameval.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
         """
         upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
         return self._core.merge(upload, timeout)
@@ -276,7 +276,7 @@ class Stream(CaseVerbs, IdVerbs, Selecting):
             As `snapshot`.
         """
         chosen = _questions.spanned(self.name, start, end, segment, mature_after)
-        return self._core.converse(
+        return self._core.run(
             _questions.series(chosen, self._core.revision, step, metrics, level=level)
         )
 

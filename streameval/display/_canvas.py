@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._counts.groups import FloatArray
+    from streameval._common.arrays import FloatArray
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GUIDE = "#8C8C8C"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray
-    from streameval._counts.points import Curve
+    from streameval._common.arrays import FloatArray
+    from streameval._metrics.operating_points import Curve
 
 _SHORT = 1 / 500
 """Pieces of less recall are drawn straight."""

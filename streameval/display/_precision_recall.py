@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._figures.curves import PrHull
+    from streameval._metrics.curves import PrHull
+    from streameval._metrics.operating_points import OperatingPoints
 
 _ISO_F = "streameval-iso-f"
 _LEVELS = (0.2, 0.4, 0.6, 0.8)

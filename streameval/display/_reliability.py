@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
 
 import numpy as np
 
-from streameval._certainty.limits import Figure as Estimate
-from streameval._certainty.limits import proportion_limits
+from streameval._uncertainty.limits import Figure as Estimate
+from streameval._uncertainty.limits import proportion_limits
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from streameval._evaluator import Evaluator
-    from streameval._figures.reliability import ReliabilityTable
+    from streameval._metrics.reliability import ReliabilityTable
 
 _DIAGONAL = "streameval-diagonal"
 _SHARE = 0.16

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._counts.points import OperatingPoints
     from streameval._evaluator import Evaluator
-    from streameval._figures.curves import RocHull
+    from streameval._metrics.curves import RocHull
+    from streameval._metrics.operating_points import OperatingPoints
 
 _CHANCE = "streameval-chance"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval.display._canvas import (
     GUIDE,
     PALETTE,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-    from streameval._counts.groups import FloatArray
-    from streameval._counts.points import OperatingPoints
+    from streameval._common.arrays import FloatArray
     from streameval._evaluator import Evaluator
+    from streameval._metrics.operating_points import OperatingPoints
 
 
 class ThresholdDisplay:

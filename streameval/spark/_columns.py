@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
 from streameval._time.times import span_us
-from streameval._values import shown
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval._evaluator import Evaluator
-from streameval._named import METRICS
+from streameval._metric_registry import METRICS
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import refusal, rows_of
 from streameval.spark._figures import row_of, wanted

@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval._certainty.bounds import BOUNDED_FIGURES
-from streameval._certainty.intervals import NAMES as WITH_INTERVAL
-from streameval._certainty.intervals import check_level
-from streameval._errors import InvalidInputError
-from streameval._named import COMPUTE, METRICS
+from streameval._common.errors import InvalidInputError
+from streameval._metric_registry import COMPUTE, METRICS
 from streameval._snapshot import FIGURES, reason_of
+from streameval._uncertainty.bounds import BOUNDED_FIGURES
+from streameval._uncertainty.intervals import NAMES as WITH_INTERVAL
+from streameval._uncertainty.intervals import check_level
 from streameval.spark._arrow import columns
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import types as st
 
-    from streameval._certainty.limits import Limits
     from streameval._evaluator import Evaluator
+    from streameval._uncertainty.limits import Limits
 
 _LIMITS = "struct<lower: double, upper: double>"
 

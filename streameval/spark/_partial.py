@@ -19,7 +19,7 @@ from streameval.spark._columns import COUNT, POSITIVE, SCORE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
 
     Key = tuple[Any, ...]
 

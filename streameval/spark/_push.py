@@ -19,9 +19,9 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
 from streameval._evaluator import Evaluator
-from streameval._values import shown
 from streameval.spark._columns import PANE
 from streameval.spark._evaluate import states
 from streameval.spark._partial import STATE
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from streameval.client import MergeState
-    from streameval.client._credentials import Pem
+    from streameval.client._wire.credentials import Pem
 
     OfStream = tuple[str, list[tuple[int, MergeState]]]
     """A stream's name, and its states with their lengths."""

@@ -17,16 +17,16 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from streameval._certainty.bounds import rounding_bounds
-from streameval._certainty.estimates import limits_of
-from streameval._certainty.limits import Figure
-from streameval._certainty.shard_variance import Scatter, ShardVariance, shard_variance
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
 from streameval._evaluator import Evaluator
-from streameval._figures.hull import Vertices
-from streameval._figures.shards import Above, Shard, places, shard_of
+from streameval._metrics.hull import Vertices
+from streameval._metrics.shards import Above, Shard, places, shard_of
 from streameval._snapshot import FIGURES
-from streameval._values import shown
+from streameval._uncertainty.bounds import rounding_bounds
+from streameval._uncertainty.estimates import limits_of
+from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.shard_variance import Scatter, ShardVariance, shard_variance
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import COUNT, POSITIVE, SCORE, is_bad, refusal
 from streameval.spark._figures import filled
@@ -34,7 +34,7 @@ from streameval.spark._figures import filled
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streameval._certainty.limits import Limits
+    from streameval._uncertainty.limits import Limits
     from streameval.spark._columns import Rows
     from streameval.spark._figures import Wanted
     from streameval.spark._partial import Key

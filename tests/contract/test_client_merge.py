@@ -14,7 +14,7 @@ import pytest
 from streameval import Evaluator, InvalidInputError
 from streameval._time.windowed import WindowedEvaluator
 from streameval.client import Client, MergeState, UnavailableError
-from streameval_server._process.settings import Settings
+from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from streameval.client import (
     NotFoundError,
     UnavailableError,
 )
-from streameval.client._routing import owner
+from streameval.client._delivery.routing import owner
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

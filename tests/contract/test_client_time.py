@@ -17,9 +17,9 @@ from streameval.client import (
     NotFoundError,
     PreconditionError,
     RowsLostError,
-    _clock,
 )
-from streameval_server._process.settings import Settings
+from streameval.client._buffer import clock as _clock
+from streameval_server._model.server_settings import Settings
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
@@ -268,9 +268,11 @@ def test_rows_that_waited_count_when_they_were_added(
     """Rows without a time are dated by the server's clock at the time when they were added."""
     real = _clock.clock_ns
     ahead_ns = [0]
-    monkeypatch.setattr("streameval.client._clock.clock_ns", lambda: real() + ahead_ns[0])
-    monkeypatch.setattr("streameval.client._buffer.clock_ns", lambda: real() + ahead_ns[0])
-    monkeypatch.setattr("streameval.client._delivery.clock_ns", lambda: real() + ahead_ns[0])
+    monkeypatch.setattr("streameval.client._buffer.clock.clock_ns", lambda: real() + ahead_ns[0])
+    monkeypatch.setattr("streameval.client._buffer.buffer.clock_ns", lambda: real() + ahead_ns[0])
+    monkeypatch.setattr(
+        "streameval.client._delivery.delivery.clock_ns", lambda: real() + ahead_ns[0]
+    )
     # A wall clock that is two days ahead: only the server's counts.
     wall = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: wall() + 172_800 * 10**9)

@@ -20,9 +20,9 @@ from faults import Fault
 from sweep import REVISION_BYTES, Case, chosen, scratch
 from workload import LIMITS, Run, Workload
 
-from streameval_server._core.core import open_core
-from streameval_server._core.errors import StorageError
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.errors import StorageError
 
 FAULTS = {
     "fdatasync": ("error=EIO", "error=ENOSPC", "signal=KILL"),

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from streameval_server import Limits, Settings, run
-from streameval_server._process import sqlite_log
+from streameval_server._log import sqlite as sqlite_log
 
 sqlite_log._INSERTED_AT_ONCE = 2
 

@@ -28,14 +28,14 @@ from pathlib import Path
 
 from workload import LIMITS, Run, Workload, reopened
 
-from streameval_server._core import failpoints
 from streameval_server._core.committer import State
 from streameval_server._core.compaction import read_base
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.errors import StorageError
-from streameval_server._core.storage import MemoryStorage, PartRow, Storage
-from streameval_server._process import sqlite_log
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._log import failpoints
+from streameval_server._log import sqlite as sqlite_log
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.storage import MemoryStorage, PartRow, Storage
+from streameval_server._model.errors import StorageError
 
 sqlite_log._INSERTED_AT_ONCE = 2  # most transactions take more than one statement
 

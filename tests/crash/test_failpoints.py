@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from streameval_server._core import failpoints
-from streameval_server._core.errors import StorageError
+from streameval_server._log import failpoints
+from streameval_server._model.errors import StorageError
 
 from .test_kill import SMALL_SERVER, Load
 

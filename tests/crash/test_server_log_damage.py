@@ -22,11 +22,11 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.errors import StorageError
-from streameval_server._core.limits import Limits
-from streameval_server._core.session import IngestSession
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.errors import StorageError
+from streameval_server._model.limits import Limits
 
 NOW = 1_800_000_000_000_000
 LIMITS = Limits()
@@ -207,10 +207,10 @@ WRITER = textwrap.dedent(
     from pathlib import Path
 
     from streameval.v1 import ingest_pb2 as pb
-    from streameval_server._core.core import open_core
-    from streameval_server._core.limits import Limits
-    from streameval_server._process.sqlite_log import SqliteStorage
-    from streameval_server._core.session import IngestSession
+    from streameval_server._core.recovery import open_core
+    from streameval_server._model.limits import Limits
+    from streameval_server._log.sqlite import SqliteStorage
+    from streameval_server._ingest.session import IngestSession
 
     core = open_core(SqliteStorage(Path(sys.argv[1])), Limits(checkpoint_bytes=5000))
     session = IngestSession(core.committer, core.limits)

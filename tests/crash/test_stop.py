@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streameval.client import Client
-from streameval_server._core.core import open_core
-from streameval_server._core.limits import Limits
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.limits import Limits
 
 from .test_kill import Load
 
@@ -81,7 +81,7 @@ def test_the_log_of_a_process_is_one_object_a_line(start: Callable[..., Process]
     code, said = server.terminate()
     assert code == 0
     entries = [json.loads(line) for line in said.splitlines()]
-    assert {"streameval_server._process.runtime", "streameval_server.calls"} <= {
+    assert {"streameval_server._runtime.runtime", "streameval_server.calls"} <= {
         entry["logger"] for entry in entries
     }
     methods = [entry["method"] for entry in entries if "method" in entry]

@@ -17,15 +17,15 @@ from google.protobuf.message import Message
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core import checkpoint
+from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.errors import RequestError
-from streameval_server._core.limits import Limits
-from streameval_server._core.merge import MergeInbox
-from streameval_server._core.session import IngestSession
-from streameval_server._core.storage import MemoryStorage, Storage
-from streameval_server._grpc.calls import UnaryCall
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log import checkpoint
+from streameval_server._log.storage import MemoryStorage, Storage
+from streameval_server._model.errors import RequestError
+from streameval_server._model.limits import Limits
 from streameval_server._state.stream_file import StreamFile
 
 START_US = 1_800_000_000_000_000

@@ -31,7 +31,7 @@ from streameval_server.testing import running_service
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval_server._process.service import Addresses
+    from streameval_server._service.service import Addresses
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -16,10 +16,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval import Evaluator
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2, types_pb2
-from streameval_server._core.core import open_core
-from streameval_server._core.limits import Limits
-from streameval_server._core.storage import MemoryStorage
-from streameval_server._grpc.calls import UnaryCall
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,14 +15,14 @@ import zlib
 import pytest
 
 from streameval.v1 import stream_pb2
-from streameval_server._core.checkpoint import FORMAT, Manifest
-from streameval_server._core.core import open_core
-from streameval_server._core.entries import LogRow, checksum
-from streameval_server._core.errors import StorageError
-from streameval_server._core.limits import Limits
-from streameval_server._core.session import IngestSession
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.checkpoint import FORMAT, Manifest
+from streameval_server._log.entries import LogRow, checksum
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.errors import StorageError
+from streameval_server._model.limits import Limits
 
 LIMITS = Limits()
 INTEGERS = (0, 1, 2, 3, 4, 5, 6, 7, 99, -1, 2**31, 2**62, 2**63 - 1, -(2**63))

@@ -10,11 +10,11 @@ import numpy as np
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.core import open_core
-from streameval_server._core.limits import Limits
-from streameval_server._core.session import IngestSession
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.limits import Limits
 
 NOW = 1_795_000_000_000_000
 

@@ -20,11 +20,11 @@ from server_log_facts import LIMITS, PRODUCERS, facts
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
-from streameval_server._core.core import open_core
-from streameval_server._core.merge import MergeInbox
-from streameval_server._core.session import IngestSession
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._batch.merge import MergeInbox
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.sqlite import SqliteStorage
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000

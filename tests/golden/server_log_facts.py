@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from streameval_server._core.limits import Limits
+from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from streameval import Evaluator
-    from streameval_server._core.core import Core
+    from streameval_server._core.recovery import Core
     from streameval_server._state.coverage import PaneCoverage
     from streameval_server._state.views import SliceView, StreamView
 

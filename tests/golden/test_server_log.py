@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from streameval_server._core.core import open_core
-from streameval_server._core.limits import Limits
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.limits import Limits
 
 DATA = Path(__file__).parent / "data" / "server_log_v1"
 STATE_HASH = "a6c46bef04873d29ca1ddad318d3cf0949af24423da0fa57e58a23fa7be3e659"

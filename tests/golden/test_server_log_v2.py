@@ -16,9 +16,9 @@ from types import ModuleType
 
 import pytest
 
-from streameval_server._core.core import open_core
-from streameval_server._core.entries import Kind
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.entries import Kind
+from streameval_server._log.sqlite import SqliteStorage
 
 DATA = Path(__file__).parent / "data" / "server_log_v2"
 

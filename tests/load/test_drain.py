@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import grpc
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
-from streameval_server._core.core import open_core
-from streameval_server._core.limits import Limits
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.limits import Limits
 
 from .conftest import batch, counted
 

@@ -13,15 +13,15 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval._counts.groups import Groups
 from streameval._evaluator import Evaluator
-from streameval._figures import pr_areas
-from streameval._figures.areas import (
+from streameval._metrics import pr_areas
+from streameval._metrics.areas import (
     auc_pr_value,
     auc_roc_value,
     average_precision_value,
     partial_auc_roc_value,
     steps,
 )
-from streameval._figures.skew import auc_pr_minimum_value, auc_prg_value
+from streameval._metrics.skew import auc_pr_minimum_value, auc_prg_value
 
 CASES = st.lists(
     st.tuples(st.booleans(), st.integers(0, 8), st.integers(1, 3)), min_size=0, max_size=25

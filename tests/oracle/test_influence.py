@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator
-from streameval._certainty.estimates import figure_of
-from streameval._certainty.influence import (
+from streameval._counts.groups import Groups
+from streameval._uncertainty.estimates import figure_of
+from streameval._uncertainty.influence import (
     auc_pr_influence,
     auc_roc_influence,
     average_precision_influence,
     negatives_between,
     sampling_variance,
 )
-from streameval._counts.groups import Groups
 
 MISSED = -1000.0
 AREAS = ("auc_roc", "auc_pr", "average_precision")

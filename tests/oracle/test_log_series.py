@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._certainty.estimates import figure_of
-from streameval._certainty.influence import auc_pr_derivatives
 from streameval._counts.groups import Groups
-from streameval._figures.log_series import log_series
-from streameval._figures.pr_areas import closed_area
+from streameval._metrics.log_series import log_series
+from streameval._metrics.pr_areas import closed_area
+from streameval._uncertainty.estimates import figure_of
+from streameval._uncertainty.influence import auc_pr_derivatives
 
 DIGITS = 60
 NAMES = ("auc_pr", "average_precision", "auc_roc")

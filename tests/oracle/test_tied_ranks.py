@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import nhypergeom
 
 from streameval import Evaluator
-from streameval._figures.tied_ranks import expected_reciprocal_rank
+from streameval._metrics.tied_ranks import expected_reciprocal_rank
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5, 1000])

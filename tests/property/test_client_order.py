@@ -10,12 +10,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.client import _open
-from streameval.client._buffer import Buffer
-from streameval.client._case_verbs import CaseVerbs
-from streameval.client._clock import clock_ns
-from streameval.client._id_verbs import IdVerbs
-from streameval.client._sender import Sender
+from streameval.client._buffer import stream_buffer
+from streameval.client._buffer.buffer import Buffer
+from streameval.client._buffer.case_verbs import CaseVerbs
+from streameval.client._buffer.clock import clock_ns
+from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._delivery.sender import Sender
 from streameval.v1 import ingest_pb2
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -180,7 +180,7 @@ class Arrived(Expected):
 @settings(max_examples=300)
 def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
     """Every id hears the same in the same order; cases and misses add up to the same."""
-    with mock.patch.object(_open, "_BRISK", brisk):
+    with mock.patch.object(stream_buffer, "_BRISK", brisk):
         _arrive(script, max_rows)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

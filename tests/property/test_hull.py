@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from streameval._figures import hull
-from streameval._figures.hull import upper_hull
+from streameval._metrics import hull
+from streameval._metrics.hull import upper_hull
 
 
 def scan(points):

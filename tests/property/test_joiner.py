@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import JoinSettings
 from streameval._time.effects import Coverage, Effect

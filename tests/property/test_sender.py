@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from streameval.client._buffer.columns import CaseRows
+from streameval.client._delivery.sender import Phase, Sender
 from streameval.client._errors import error_for
-from streameval.client._rows import CaseRows
-from streameval.client._sender import Phase, Sender
 from streameval.v1 import ingest_pb2, status_pb2
 
 MAX_ROWS = 4

@@ -21,18 +21,18 @@ from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._core.engine import Engine
-from streameval_server._core.entries import Entry, Format, Kind, LogRow
-from streameval_server._core.limits import Limits
 from streameval_server._core.replay import entry_of
-from streameval_server._state import counts
-from streameval_server._state.joins import join_settings
-from streameval_server._state.stream_settings import (
+from streameval_server._log.entries import Entry, Format, Kind, LogRow
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import (
     HOUR_US,
     MINUTE_US,
     SECOND_US,
     settings_of,
     updated,
 )
+from streameval_server._state import counts
+from streameval_server._state.join_table import join_settings
 from streameval_server._state.views import OTHER, SliceView
 
 from .test_joiner import Oracle

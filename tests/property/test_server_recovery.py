@@ -22,16 +22,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
+from streameval_server._batch.merge import MergeInbox, stored_merge
 from streameval_server._core.committer import State
-from streameval_server._core.core import open_core
-from streameval_server._core.entries import Kind
-from streameval_server._core.errors import RequestError, StorageError
-from streameval_server._core.limits import Limits
-from streameval_server._core.merge import MergeInbox, stored_merge
-from streameval_server._core.session import IngestSession
-from streameval_server._core.storage import MemoryStorage
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.entries import Kind
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.errors import RequestError, StorageError
+from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

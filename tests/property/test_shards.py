@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from streameval import Evaluator, InvalidInputError
-from streameval._certainty.estimates import figure_of
-from streameval._certainty.shard_variance import shard_variance
-from streameval._figures.hull import hull_vertices
-from streameval._figures.shards import places, shard_of
+from streameval._metrics.hull import hull_vertices
+from streameval._metrics.shards import places, shard_of
+from streameval._uncertainty.estimates import figure_of
+from streameval._uncertainty.shard_variance import shard_variance
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
 INTEGER = ("auc_roc", "auc_roc_hull", "auc_pr_hull", "prevalence")

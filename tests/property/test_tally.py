@@ -10,25 +10,26 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streameval._counts import layout
-from streameval._counts.layout import Layout, Span, cell_keys
+from streameval._counts import cell_layout as layout
+from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, quantise
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._evaluator import Evaluator
-from streameval_server._core.limits import Limits
-from streameval_server._core.rows import LabelRows, PredictionRows
-from streameval_server._state import cells, tables
-from streameval_server._state.binning import Columns
-from streameval_server._state.cells import Cells
+from streameval_server._model.limits import Limits
+from streameval_server._model.rows import LabelRows, PredictionRows
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._state import accumulator as cells
+from streameval_server._state import cell_table_lru as tables
+from streameval_server._state.accumulator import Accumulator
+from streameval_server._state.cell_table import CellTable
 from streameval_server._state.counts import StreamCounts
-from streameval_server._state.ledger import Ledger
-from streameval_server._state.pending import Loose
-from streameval_server._state.stream_info import StreamInfo
-from streameval_server._state.stream_settings import DEFAULTS
+from streameval_server._state.ledger import StreamUsage
+from streameval_server._state.pending_cases import UnsortedCases
+from streameval_server._state.slice_columns import Columns
 from streameval_server._state.stream_state import StreamState
-from streameval_server._state.tally import Tally
 
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
@@ -50,8 +51,8 @@ def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "_LEAST", 2)
 
 
-def loose(cases: list[tuple[bool, float]]) -> Loose:
-    return Loose(
+def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
+    return UnsortedCases(
         np.array([positive for positive, _ in cases], dtype=np.bool_),
         np.array([score for _, score in cases], dtype=np.float64),
         None,
@@ -117,9 +118,9 @@ def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
     """To the bit, at the same resolution, also of what nobody has asked for yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
-    ours = Cells(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
+    ours = Accumulator(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
     peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
-    kept: list[tuple[cells.Frozen, bytes]] = []
+    kept: list[tuple[cells.LazyCounts, bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layout, "_WIDE", wide)
         patch.setattr(layout, "_SPARSE", 2)
@@ -129,7 +130,7 @@ def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
             counts = None
             if kind == "add counted":
                 counts = np.random.default_rng(seed).integers(1, 5, len(cases))
-                change = Loose(change.labels, change.scores, counts)
+                change = UnsortedCases(change.labels, change.scores, counts)
             before = ours.memory_bytes
             grown = ours.add(change.sorted() if kind == "add sorted" else change)
             assert ours.memory_bytes == before + grown
@@ -142,7 +143,11 @@ def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
 
 
 def _then(
-    what: str, ours: Cells, peer: Evaluator, change: Loose, kept: list[tuple[cells.Frozen, bytes]]
+    what: str,
+    ours: Accumulator,
+    peer: Evaluator,
+    change: UnsortedCases,
+    kept: list[tuple[cells.LazyCounts, bytes]],
 ) -> None:
     if what in ("freeze", "look"):
         frozen = ours.frozen()
@@ -155,7 +160,7 @@ def _then(
         peer.add_misses(2)
         peer.add_negative_misses(1)
     elif what == "remove":
-        one = Loose(change.labels[:1], change.scores[:1], None)
+        one = UnsortedCases(change.labels[:1], change.scores[:1], None)
         ours.remove(ScoreCounts(*(Run.of(part.scores) for part in (one.positives, one.negatives))))
         peer.remove_cases(labels=one.labels, scores=one.scores)
     elif what == "release":
@@ -168,7 +173,7 @@ def _then(
 
 def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
     """Who froze it may read it at any time; who did not costs no copy."""
-    ours = Cells(empty_state(resolution=8, scale=None, max_cells=100))
+    ours = Accumulator(empty_state(resolution=8, scale=None, max_cells=100))
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
     table = ours._tally
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
@@ -182,8 +187,8 @@ def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
 
 def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too much waits instead."""
-    monkeypatch.setattr("streameval_server._state.tally._MOST_CASES", 5)
-    tally = Tally(empty_state(resolution=8, scale=None, max_cells=100))
+    monkeypatch.setattr("streameval_server._state.cell_table._MOST_CASES", 5)
+    tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
     three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
     layout = tally.layout_for(three)
     assert layout is not None
@@ -196,15 +201,15 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
 ) -> None:
     """To find out takes as long as what waits is long: it is tried when there is twice as much."""
     asked: list[int] = []
-    layout_for = Tally.layout_for
+    layout_for = CellTable.layout_for
 
-    def noted(tally: Tally, cases: Loose) -> Layout | None:
+    def noted(tally: CellTable, cases: UnsortedCases) -> Layout | None:
         asked.append(len(cases))
         return layout_for(tally, cases)
 
-    monkeypatch.setattr(Tally, "layout_for", noted)
+    monkeypatch.setattr(CellTable, "layout_for", noted)
     # 0.0 lies a thousand octaves below any other score.
-    ours = Cells(empty_state(resolution=12, scale=None, max_cells=16_384))
+    ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     for _ in range(1_000):
         ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
         ours.frozen()
@@ -229,7 +234,7 @@ def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
     waiting = [change for each in _all_cells(stream.counts) for change in each._pending]
     assert waiting
     for change in waiting:
-        assert isinstance(change, Loose)
+        assert isinstance(change, UnsortedCases)
         assert change.scores.base is None
         assert change.labels.base is None
 
@@ -242,13 +247,13 @@ def minutes(number: int) -> int:
 @pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
 def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
     """However many panes are filled in turn, and whoever merges what is due."""
-    ledger = Ledger(revision=1)
+    ledger = StreamUsage(revision=1)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), ledger)
     counts.advance(NOW)
     rng = np.random.default_rng(2)
     for step in range(60):
         labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(Columns(Loose(labels, scores, None), minutes(step % in_turn)))
+        counts.add_cases(Columns(UnsortedCases(labels, scores, None), minutes(step % in_turn)))
         counts.flush()
         for frozen in counts.take_due():
             frozen.merge()
@@ -268,14 +273,14 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
 def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its table is merged without the lock, and gone the time after."""
     monkeypatch.setattr(tables, "_IDLE", 10)
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), Ledger(revision=1))
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), StreamUsage(revision=1))
     counts.advance(NOW)
     rng = np.random.default_rng(3)
     due = []
     for minute in range(6, -1, -1):
         for _ in range(10):
             labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-            counts.add_cases(Columns(Loose(labels, scores, None), minutes(minute)))
+            counts.add_cases(Columns(UnsortedCases(labels, scores, None), minutes(minute)))
             counts.flush()
             due.append(counts.take_due())
             for frozen in due[-1]:
@@ -287,6 +292,6 @@ def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -
     assert sum(map(len, due)) >= 4
 
 
-def _all_cells(counts: StreamCounts) -> list[Cells]:
+def _all_cells(counts: StreamCounts) -> list[Accumulator]:
     panes = [pane.content.parts.values() for pane in counts.store.panes]
     return [counts.store.whole.cells, *(part.cells for parts in panes for part in parts)]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._joining.label_joiner import LabelJoiner
 from streameval._time.effects import Coverage

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval._counts import sums
+from streameval._counts import merge as sums
 from streameval._counts.state import State
 from streameval._evaluator import Evaluator
 from streameval._time import window_cache

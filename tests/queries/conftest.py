@@ -10,10 +10,10 @@ import pytest
 
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._queries.answers import Answers
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._queries.query_engine import Answers
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.stream_settings import StreamSettings
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from streameval import Evaluator
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.answers import Answers
-from streameval_server._queries.curve_state import curve, curve_asked, state
-from streameval_server._queries.figures import METRICS
+from streameval_server._queries.curves import curve, curve_asked, state
+from streameval_server._queries.metrics import METRICS
+from streameval_server._queries.query_engine import Answers
 from streameval_server._queries.selection import selected
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
 

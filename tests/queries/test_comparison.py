@@ -10,9 +10,9 @@ from google.protobuf.duration_pb2 import Duration
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval._certainty.compare import compare, holm
+from streameval._uncertainty.compare import compare, holm
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._core.errors import Code
+from streameval_server._model.errors import Code
 from streameval_server._queries.comparison import compare_asked, comparison
 from streameval_server._queries.ranking import rank_asked, ranking
 

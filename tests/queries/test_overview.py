@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streameval import _names
+from streameval._common import names as _names
 from streameval.v1 import query_pb2
 from streameval_server._queries.overview import MOST_STREAMS, overview_asked
 

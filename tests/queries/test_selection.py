@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.v1 import types_pb2
-from streameval_server._queries.applied import applied
+from streameval_server._queries.resolved_selection import applied
 from streameval_server._queries.selection import selected
 
 from .conftest import DAY, HOUR, MINUTE, NOW, SETTINGS, Event, View, invalid_field

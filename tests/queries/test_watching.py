@@ -11,13 +11,13 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._process.answering import QueryThreads, Visibility
-from streameval_server._process.open_calls import OpenCalls
-from streameval_server._queries.answers import Answers
+from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.overview import overview_asked
+from streameval_server._queries.query_engine import Answers
 from streameval_server._queries.snapshots import snapshot_asked
-from streameval_server._queries.watching import interval_s, watched, watched_many
+from streameval_server._runtime.open_calls import OpenCalls
+from streameval_server._runtime.query_threads import QueryThreads, Visibility
+from streameval_server._runtime.watch import interval_s, watched, watched_many
 
 from .conftest import MINUTE, NOW, Event, View, invalid_field
 
@@ -151,7 +151,7 @@ def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
 
 def test_a_window_moves_with_the_clock(monkeypatch) -> None:
     """Although nothing is counted, time passes."""
-    monkeypatch.setattr("streameval_server._queries.watching.CLOCK_S", 0.02)
+    monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_S", 0.02)
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch(last=Duration(seconds=1)) as stream:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import Evaluator
+from streameval.client._delivery.merge_upload import Upload
 from streameval.client._errors import error_for
-from streameval.client._merge import Upload
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._core.errors import RequestError
+from streameval_server._model.errors import RequestError
 
 from .client import Client
 from .oracle import Merged

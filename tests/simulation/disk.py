@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval_server._core.compaction import part_keys, read_base
-from streameval_server._core.errors import CorruptLogError, StorageError
-from streameval_server._core.storage import MemoryStorage
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.errors import CorruptLogError, StorageError
 
 from .world import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from streameval_server._core.entries import LogRow
-    from streameval_server._core.storage import PartKey, PartRow
+    from streameval_server._log.entries import LogRow
+    from streameval_server._log.storage import PartKey, PartRow
 
     from .world import World
 

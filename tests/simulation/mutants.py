@@ -17,17 +17,19 @@ from unittest import mock
 
 from streameval._joining import rules
 from streameval._joining.joiner import Joiner
-from streameval.client._buffer import Buffer
-from streameval.client._sender import Sender
-from streameval_server._core import catalog, core, draft
-from streameval_server._core.checkpoint import CheckpointWriter
+from streameval.client._buffer.buffer import Buffer
+from streameval.client._delivery.sender import Sender
+from streameval_server._core import recovery as core
+from streameval_server._core import transaction as draft
 from streameval_server._core.committer import Committer
 from streameval_server._core.compaction import Compaction
 from streameval_server._core.engine import Engine
-from streameval_server._core.session import IngestSession
-from streameval_server._state.joins import TrackedTable
+from streameval_server._ingest.session import IngestSession
+from streameval_server._log import catalog
+from streameval_server._log.checkpoint import CheckpointWriter
+from streameval_server._state.join_table import TrackedTable
+from streameval_server._state.pane_store import Store
 from streameval_server._state.segments import Segments
-from streameval_server._state.store import Store
 from streameval_server._state.stream_state import StreamState
 
 from .run import run
@@ -130,14 +132,14 @@ MUTANTS = [
     ),
     Mutant(
         "duplicates count",
-        draft.Draft,
+        draft.Transaction,
         "add",
         "if verdict is not Verdict.NEXT:",
         "if verdict not in (Verdict.NEXT, Verdict.DUPLICATE):",
     ),
     Mutant(
         "duplicates within one commit count",
-        draft.Draft,
+        draft.Transaction,
         "add",
         "self._new_marks.get(item.producer) or self._marks.get(item.producer)",
         "self._marks.get(item.producer)",

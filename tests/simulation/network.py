@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from streameval.client._errors import ClientError, UnavailableError, error_for
 from streameval.v1 import ingest_pb2
-from streameval_server._core.errors import RequestError
-from streameval_server._core.session import IngestSession
+from streameval_server._ingest.session import IngestSession
+from streameval_server._model.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

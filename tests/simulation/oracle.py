@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, stream_pb2
-from streameval_server._core.entries import Format, Kind
-from streameval_server._state.stream_settings import DEFAULTS, settings_of, updated
+from streameval_server._log.entries import Format, Kind
+from streameval_server._model.stream_settings import DEFAULTS, settings_of, updated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval_server._core.entries import LogRow
-    from streameval_server._core.limits import Limits
-    from streameval_server._state.stream_settings import StreamSettings
+    from streameval_server._log.entries import LogRow
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.stream_settings import StreamSettings
 
 SECOND_US = 1_000_000
 OTHER = "__other__"

@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval_server._core.core import open_core
 from streameval_server._core.engine import Engine
-from streameval_server._core.entries import Kind
+from streameval_server._core.recovery import open_core
 from streameval_server._core.replay import entry_of
-from streameval_server._core.storage import MemoryStorage
+from streameval_server._log.entries import Kind
+from streameval_server._log.storage import MemoryStorage
 
 from .applications import Merging, Operating, Repeating, Rows, Streaming
 from .disk import Disk

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.client._errors import UnavailableError
+from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
-from streameval_server._core.core import open_core
-from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
-from streameval_server._core.merge import MergeInbox
-from streameval_server._grpc.calls import UnaryCall
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._model.errors import Code, CorruptLogError, RequestError, StorageError
 
 from .comparison import compare
 from .oracle import Oracle
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from streameval.v1 import ingest_pb2
     from streameval_server._core.committer import StepResult
-    from streameval_server._core.core import Core
-    from streameval_server._grpc.calls import Response
+    from streameval_server._core.recovery import Core
+    from streameval_server._ingest.unary_call import Response
 
     from .disk import Disk
     from .ledger import Ledger

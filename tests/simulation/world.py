@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from streameval.client import _buffer, _clock, _delivery
-from streameval_server._core import failpoints
+from streameval.client._buffer import buffer as _buffer
+from streameval.client._buffer import clock as _clock
+from streameval.client._delivery import delivery as _delivery
+from streameval_server._log import failpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval.client import _buffer, _open
-from streameval.client._buffer import Buffer
-from streameval.client._case_verbs import CaseVerbs
-from streameval.client._id_rows import PredictionRows
-from streameval.client._id_verbs import IdVerbs
-from streameval.client._rows import CaseRows
-from streameval.client._ticker import Ticker
+from streameval.client._buffer import buffer as _buffer
+from streameval.client._buffer import stream_buffer
+from streameval.client._buffer.buffer import Buffer
+from streameval.client._buffer.case_verbs import CaseVerbs
+from streameval.client._buffer.columns import CaseRows
+from streameval.client._buffer.id_columns import PredictionRows
+from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._buffer.ticker import Ticker
 
 if TYPE_CHECKING:
     import pytest
 
-BRISK = _open._BRISK
+BRISK = stream_buffer._BRISK
 
 
 def stop_time(monkeypatch: pytest.MonkeyPatch) -> None:

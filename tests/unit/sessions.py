@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.core import Core
-from streameval_server._core.session import IngestSession
+from streameval_server._core.recovery import Core
+from streameval_server._ingest.session import IngestSession
 
 NOW = 1_800_000_000_000_000
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streameval import Evaluator
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from types import ModuleType

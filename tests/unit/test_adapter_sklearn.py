@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streameval._certainty import bounds
-from streameval._certainty.bounds import BoundsQueries
-from streameval._certainty.cell_orders import (
+from streameval._common.errors import InvalidInputError
+from streameval._counts.groups import Groups
+from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
+from streameval._evaluator import Evaluator
+from streameval._uncertainty import bounds
+from streameval._uncertainty.bounds import BoundsQueries
+from streameval._uncertainty.cell_orders import (
     both_orders,
     hides_order,
     least_average_precision,
     negatives_first,
     positives_first,
 )
-from streameval._certainty.estimates import variance_of, variances_of
-from streameval._counts.groups import Groups
-from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
-from streameval._errors import InvalidInputError
-from streameval._evaluator import Evaluator
+from streameval._uncertainty.estimates import variance_of, variances_of
 
 from .rankings import Ranking, every_order
 

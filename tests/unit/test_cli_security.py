@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from streameval.cli._app import app
 from streameval_server import Settings
-from streameval_server._process.configuration import FLAGS, flag_of
+from streameval_server._service.configuration import FLAGS, flag_of
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:

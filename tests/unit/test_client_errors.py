@@ -27,7 +27,7 @@ from streameval.client import (
     Violation,
 )
 from streameval.client._errors import error_for
-from streameval.client._transport import from_rpc_error
+from streameval.client._wire.transport import from_rpc_error
 
 
 class Failed(grpc.RpcError, grpc.Call):

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator, InvalidInputError
-from streameval.client._clock import Stamps, dated, joined, shared
+from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
+from streameval.client._buffer.clock import Stamps, dated, joined, shared
+from streameval.client._buffer.coalesce import coalesce_id_rows, phases, rank_of
+from streameval.client._buffer.columns import Rows
+from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
+from streameval.client._buffer.segments import SegmentCodes
+from streameval.client._buffer.segments import joined as joined_segments
+from streameval.client._delivery.merge_upload import PIECE_BYTES, MergeState, Upload
 from streameval.client._errors import error_for
-from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
-from streameval.client._merge import PIECE_BYTES, MergeState, Upload
-from streameval.client._order import in_order, phases, rank_of
-from streameval.client._rows import Rows
-from streameval.client._segments import SegmentCodes
-from streameval.client._segments import joined as joined_segments
-from streameval.client._text import check_ids, check_segment_columns, check_segments
 from streameval.v1 import ingest_pb2
-from streameval_server._core.batch import decode
-from streameval_server._core.batch_columns import case_rows
-from streameval_server._core.limits import Limits
-from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._batch.columns import case_rows
+from streameval_server._batch.decode import decode
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import StreamSettings
 
 NOW = 1_800_000_000_000_000
 KEYS = StreamSettings(segment_keys=("country", "plan"))
@@ -151,9 +151,9 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
             LabelRows("s", [f"a{i}"], np.ones(1, bool)),
         )
     ]
-    predictions, labels = in_order(alternating)
+    predictions, labels = coalesce_id_rows(alternating)
     assert (predictions.size, labels.size, predictions.times) == (50, 50, 5)
-    again = in_order([*alternating, PredictionRows("s", ["a7"], np.ones(1), 5)])
+    again = coalesce_id_rows([*alternating, PredictionRows("s", ["a7"], np.ones(1), 5)])
     assert [rank_of(piece) for piece in again] == [0, 1, 0]
     assert phases(["a", "b", "a", "a"], [1, 0, 1, 0]) == [0, 3, 4]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from streameval.client import ClosedError
-from streameval.client._buffer import Buffer
-from streameval.client._open import OpenList
+from streameval.client._buffer.buffer import Buffer
+from streameval.client._buffer.stream_buffer import UnlockedList
 
 from .open_rows import Verbs, brisk, buffer, stop_time, taken
 
@@ -23,7 +23,7 @@ def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     stop_time(monkeypatch)
 
 
-class Sly(OpenList):
+class Sly(UnlockedList):
     """Something happens in another thread right before a row is appended."""
 
     __slots__ = ("before",)
@@ -95,7 +95,7 @@ def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> No
         assert not any(lists)
 
 
-class Watched(OpenList):
+class Watched(UnlockedList):
     """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
 
     __slots__ = ("allowed_then", "late")

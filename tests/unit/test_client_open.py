@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streameval.client import _buffer
-from streameval.client._id_rows import LabelRows, PredictionRows, RetractionRows
-from streameval.client._sender import Sender
-from streameval.client._statistics import read_statistics
-from streameval.client._ticker import Ticker
+from streameval.client._buffer import buffer as _buffer
+from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
+from streameval.client._buffer.ticker import Ticker
+from streameval.client._delivery.sender import Sender
+from streameval.client._delivery.statistics import read_statistics
 
 from .open_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
 

@@ -9,7 +9,7 @@ import pytest
 
 from streameval import InvalidInputError
 from streameval.client import Client
-from streameval.client._routing import check_addresses, owner
+from streameval.client._delivery.routing import check_addresses, owner
 
 SERVERS = [f"eval-{i}.example:50051" for i in range(5)]
 STREAMS = [f"model-{i}/v{i % 7}" for i in range(20_000)]

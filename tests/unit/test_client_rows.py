@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval.client._buffer import Buffer
-from streameval.client._order import in_any_order
-from streameval.client._rows import CaseRows, MissRows, Rows
-from streameval_server._core.batch import decode
-from streameval_server._core.limits import Limits
+from streameval.client._buffer.buffer import Buffer
+from streameval.client._buffer.coalesce import coalesce_cases
+from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+from streameval_server._batch.decode import decode
+from streameval_server._model.limits import Limits
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -65,21 +65,21 @@ def test_rows_join_where_that_changes_nothing() -> None:
     plain = CaseRows("s", np.array([True]), np.array([1.0]))
     counted = CaseRows("s", np.array([True]), np.array([1.0]), np.array([2**61]))
     huge = MissRows("s", 2**61, 0)
-    assert in_any_order([plain]) == [plain]
-    pieces = in_any_order(
+    assert coalesce_cases([plain]) == [plain]
+    pieces = coalesce_cases(
         [plain, MissRows("s", 1, 0), counted, plain, MissRows("s", 0, 2), counted]
     )
     assert sum(piece.size for piece in pieces) == 6
     assert [piece for piece in pieces if piece is counted] == [counted, counted]
     assert MissRows("s", 1, 2, size=2) in pieces
     assert max(piece.size for piece in pieces if isinstance(piece, CaseRows)) == 2
-    assert in_any_order([huge, huge, MissRows("s", 1, 1)]) == [
+    assert coalesce_cases([huge, huge, MissRows("s", 1, 1)]) == [
         huge,
         MissRows("s", 2**61, 0),
         MissRows("s", 1, 1),
     ]
     apart = [MissRows("s", 1, 0, 1, 5), MissRows("s", 1, 0, 1, 6), MissRows("s", 1, 0, 1, 5)]
-    assert in_any_order(apart) == [MissRows("s", 2, 0, 2, 5), MissRows("s", 1, 0, 1, 6)]
+    assert coalesce_cases(apart) == [MissRows("s", 2, 0, 2, 5), MissRows("s", 1, 0, 1, 6)]
 
 
 def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:

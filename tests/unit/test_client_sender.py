@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streameval.client._buffer.columns import CaseRows
+from streameval.client._delivery.sender import KEPT_REFUSALS, Phase, ProtocolError, Sender
 from streameval.client._errors import ClientError, FencedError, error_for
-from streameval.client._rows import CaseRows
-from streameval.client._sender import KEPT_REFUSALS, Phase, ProtocolError, Sender
 from streameval.v1 import ingest_pb2, status_pb2
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval.client import _ticker
-from streameval.client._ticker import Ticker
+from streameval.client._buffer import ticker as _ticker
+from streameval.client._buffer.ticker import Ticker
 
 from .open_rows import Verbs, buffer
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from streameval.client import AccessError, Client, DeadlineError, RowsLostError
-from streameval.client._transport import from_rpc_error
+from streameval.client._wire.transport import from_rpc_error
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:

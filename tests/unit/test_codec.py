@@ -9,8 +9,8 @@ import zlib
 import numpy as np
 import pytest
 
+from streameval._common.errors import CorruptStateError
 from streameval._counts import codec
-from streameval._errors import CorruptStateError
 from streameval._evaluator import Evaluator
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts.columns import (
     check_columns,
     check_count,
@@ -15,7 +16,6 @@ from streameval._counts.columns import (
     check_score,
     check_scores,
 )
-from streameval._errors import InvalidInputError
 
 NAN = float("nan")
 

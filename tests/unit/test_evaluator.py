@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 
 NAN = float("nan")

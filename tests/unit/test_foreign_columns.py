@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts.columns import check_columns, check_counts, check_labels, check_scores
-from streameval._errors import InvalidInputError
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:

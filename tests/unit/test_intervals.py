@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
-from streameval._certainty.compare import LEAST_P_VALUE, compare, holm
-from streameval._certainty.estimates import figure_of, hidden_error
-from streameval._certainty.intervals import NAMES
-from streameval._certainty.limits import (
+from streameval._uncertainty.compare import LEAST_P_VALUE, compare, holm
+from streameval._uncertainty.estimates import figure_of, hidden_error
+from streameval._uncertainty.intervals import NAMES
+from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
     newcombe_variance,
     precision_limits,
     proportion_limits,
 )
-from streameval._certainty.student import anytime_quantile, student_quantile
+from streameval._uncertainty.student import anytime_quantile, student_quantile
 
 AREAS = ("auc_roc", "auc_pr", "average_precision")
 
@@ -456,5 +456,5 @@ def test_no_use_and_few_positives_is_no_reason_for_an_upper_limit_of_one():
 @pytest.mark.parametrize("name", ["intervals", "compare", "limits"])
 def test_examples(name):
     """The docstrings' examples run."""
-    module = importlib.import_module(f"streameval._certainty.{name}")
+    module = importlib.import_module(f"streameval._uncertainty.{name}")
     assert doctest.testmod(module).failed == 0

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streameval._errors import InvalidInputError
+from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._joining.label_joiner import LabelJoiner
 from streameval._joining.rules import JoinCounts

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError
-from streameval._certainty import pairs
-from streameval._certainty.pair_cells import PairCells, levels_of
-from streameval._certainty.pairs import METRICS, PairedEvaluator
+from streameval import _paired_evaluator as pairs
+from streameval._paired_evaluator import METRICS, PairedEvaluator
+from streameval._uncertainty.pair_cells import PairCells, levels_of
 
 
 def cases(n=400, share=0.3, shift=(1.5, 1.0), agreement=0.8, seed=1):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts import resolution
 from streameval._counts.resolution import MAX_BITS, MIN_BITS, largest_bits, quantise, upper_edge
-from streameval._errors import InvalidInputError
 
 LARGEST = np.finfo(np.float64).max
 TINY = 5e-324

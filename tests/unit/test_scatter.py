@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streameval._counts import layout
+from streameval._counts import cell_layout as layout
 from streameval._counts.resolution import quantise
 from streameval._counts.run import EMPTY, Run, merge_runs
 from streameval._counts.scatter import count_cells, merge_cells, rank_cells

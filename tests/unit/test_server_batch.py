@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from streameval._common.errors import InvalidInputError
 from streameval._counts import columns
-from streameval._errors import InvalidInputError
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
-from streameval_server._core.batch import stored
-from streameval_server._core.entries import Format
-from streameval_server._core.errors import Code, CorruptLogError, Refused
-from streameval_server._core.rows import (
+from streameval_server._batch.decode import stored
+from streameval_server._log.entries import Format
+from streameval_server._model.errors import Code, CorruptLogError, Refused
+from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
     MissRows,

@@ -7,11 +7,11 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
-from streameval_server._core import marks
-from streameval_server._core.batch import decode
-from streameval_server._core.errors import Code, Refused
-from streameval_server._core.limits import Limits
-from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._batch.decode import decode
+from streameval_server._log import producer_marks as marks
+from streameval_server._model.errors import Code, Refused
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.views import OTHER
 
 from .batches import NOW, SETTINGS, case_batch, column, decoded, refusal

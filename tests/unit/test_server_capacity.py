@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from streameval_server._core.core import open_core
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._core.limits import Limits
-from streameval_server._core.storage import MemoryStorage
+from streameval_server._core.recovery import open_core
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.limits import Limits
 
 from .sessions import NOW, commit, counted, frame, opened
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streameval_server import Configuration, Limits, Settings, SettingsError, configure
-from streameval_server._process.configuration import FLAGS
+from streameval_server._service.configuration import FLAGS
 
 from ..pages import codes
 

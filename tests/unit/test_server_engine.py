@@ -13,20 +13,20 @@ import pytest
 
 from streameval import Evaluator
 from streameval_server._core.engine import Engine
-from streameval_server._core.entries import Entry, Kind
-from streameval_server._core.errors import CorruptLogError
-from streameval_server._core.limits import Limits
-from streameval_server._core.rows import (
+from streameval_server._log.entries import Entry, Kind
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.limits import Limits
+from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
     MissRows,
     PredictionRows,
     SegmentCodes,
 )
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import counts
-from streameval_server._state.cells import OVERHEAD_BYTES
-from streameval_server._state.stream_info import StreamInfo
-from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._state.accumulator import OVERHEAD_BYTES
 from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits(max_cells=64)

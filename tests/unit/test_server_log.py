@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core import checkpoint
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.entries import LogRow, checksum
-from streameval_server._core.errors import CorruptLogError, StorageError
-from streameval_server._core.limits import Limits
-from streameval_server._core.session import IngestSession
-from streameval_server._core.storage import MemoryStorage, NullStorage
-from streameval_server._process.sqlite_log import SqliteStorage
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.session import IngestSession
+from streameval_server._log import checkpoint
+from streameval_server._log.entries import LogRow, checksum
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.storage import MemoryStorage, NullStorage
+from streameval_server._model.errors import CorruptLogError, StorageError
+from streameval_server._model.limits import Limits
 
 NOW = 1_800_000_000_000_000
 

@@ -6,9 +6,16 @@ import struct
 
 import pytest
 
-from streameval_server._core import marks as module
-from streameval_server._core.errors import Code, CorruptLogError, Refused
-from streameval_server._core.marks import KEPT_REFUSALS, Mark, Marks, Refusal, Verdict, judge
+from streameval_server._log import producer_marks as module
+from streameval_server._log.producer_marks import (
+    KEPT_REFUSALS,
+    Mark,
+    Marks,
+    Refusal,
+    Verdict,
+    judge,
+)
+from streameval_server._model.errors import Code, CorruptLogError, Refused
 
 REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),))
 

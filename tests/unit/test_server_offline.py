@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from streameval._errors import StreamEvalError
-from streameval._whole_file import written_whole
+from streameval._common.atomic_file import write_atomically
+from streameval._common.errors import StreamEvalError
 from streameval.v1 import ingest_pb2 as pb
 from streameval_server import DataDirectoryInUseError, Limits
-from streameval_server._core.checkpoint import Manifest
-from streameval_server._core.core import open_core
-from streameval_server._core.errors import CorruptLogError, StorageError
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._process.backup import LogCopy
-from streameval_server._process.commit_times import MeasuredStorage
-from streameval_server._process.history import LOG_NAME, replay_until
-from streameval_server._process.lock import DirectoryLock
-from streameval_server._process.offline import backup, compact, state_hash
-from streameval_server._process.restoring import restore
-from streameval_server._process.sqlite_log import SqliteStorage
-from streameval_server._process.verification import verify
+from streameval_server._core.recovery import open_core
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.backup import LogCopy
+from streameval_server._log.checkpoint import Manifest
+from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.timed_storage import MeasuredStorage
+from streameval_server._model.errors import CorruptLogError, StorageError
+from streameval_server.maintenance.history import replay_until
+from streameval_server.maintenance.offline import backup, compact, state_hash
+from streameval_server.maintenance.restore import restore
+from streameval_server.maintenance.verify import verify
 
 NOW = 1_800_000_000_000_000
 LIMITS = Limits()
@@ -226,14 +226,14 @@ def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     target = tmp_path / "file"
 
     def failing() -> None:
-        with written_whole(target) as partial:
+        with write_atomically(target) as partial:
             partial.write_text("half")
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         failing()
     assert list(tmp_path.iterdir()) == []
-    with written_whole(target) as partial:
+    with write_atomically(target) as partial:
         assert not target.exists()
         partial.write_text("whole")
     assert target.read_text() == "whole"

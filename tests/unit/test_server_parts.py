@@ -9,20 +9,20 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
+from streameval._common.errors import CorruptStateError
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
-from streameval._errors import CorruptStateError
 from streameval._joining.table import _Bucket
 from streameval._time.effects import Effect, Effects
-from streameval_server._core.rows import SegmentCodes
-from streameval_server._state.cells import Cells
+from streameval_server._model.rows import SegmentCodes
+from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.joins import FRAME, Joins, TrackedTable, load_segment
-from streameval_server._state.pending import Loose
+from streameval_server._state.join_table import FRAME, Joins, TrackedTable, load_segment
+from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import ABSENT, Segments, codes_of
-from streameval_server._state.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.views import OTHER
 
 NOW = 1_800_000_000_000_000
@@ -104,12 +104,12 @@ def test_coverage_merges_to_the_same_object_when_there_is_one():
 def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
     """However changes come, however much waits, whoever looks, and whatever is taken away."""
     rng = np.random.default_rng(3)
-    cells = Cells(empty_state(resolution=bits, scale=None, max_cells=max_cells))
+    cells = Accumulator(empty_state(resolution=bits, scale=None, max_cells=max_cells))
     peer = Evaluator(resolution=bits, max_cells=max_cells)
     for step in range(60):
         scores, labels = rng.normal(size=300).round(2), rng.random(300) < 0.3
         counts = rng.integers(1, 4, 300) if step % 5 == 4 else None
-        change = Loose(labels, scores, counts)
+        change = UnsortedCases(labels, scores, counts)
         if step % 3 == 1:
             change = change.sorted()
         before = cells.memory_bytes
@@ -137,10 +137,10 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
 def test_misses_keep_what_was_merged():
     """Whatever comes between, what waits is bounded by the state."""
     rng = np.random.default_rng(5)
-    cells = Cells(empty_state(resolution=12, scale=None, max_cells=16_384))
+    cells = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     memory = cells.memory_bytes
     for step in range(50):
-        memory += cells.add(Loose(rng.random(5_000) < 0.5, rng.random(5_000), None))
+        memory += cells.add(UnsortedCases(rng.random(5_000) < 0.5, rng.random(5_000), None))
         if cells.is_due:
             cells.frozen().merge()
         memory += cells.miss(1, 2)
@@ -152,11 +152,11 @@ def test_misses_keep_what_was_merged():
 
 def test_what_somebody_looked_at_is_not_merged_again():
     """The next to look merges only what came since; who looked keeps what was then."""
-    cells = Cells(empty_state(resolution=None, scale=None, max_cells=None))
-    cells.add(Loose(np.array([True, False]), np.array([0.7, 0.2]), None))
+    cells = Accumulator(empty_state(resolution=None, scale=None, max_cells=None))
+    cells.add(UnsortedCases(np.array([True, False]), np.array([0.7, 0.2]), None))
     first = cells.frozen()
     seen = first.evaluator._view()
-    cells.add(Loose(np.array([False]), np.array([0.4]), None))
+    cells.add(UnsortedCases(np.array([False]), np.array([0.4]), None))
     assert cells._state is seen
     assert cells.frozen().evaluator.num_cases == 3
     assert first.evaluator.num_cases == 2

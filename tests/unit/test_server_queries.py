@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from streameval_server._core.errors import RequestError
-from streameval_server._process.answering import AbandonedError, QueryThreads, Visibility
-from streameval_server._process.threads import Doorbell, FairLock
+from streameval_server._model.errors import RequestError
+from streameval_server._model.threads import Doorbell, FairLock
+from streameval_server._runtime.query_threads import AbandonedError, QueryThreads, Visibility
 
 
 class Clock:

@@ -26,12 +26,12 @@ from streameval.v1 import (
 )
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.engine import Engine
-from streameval_server._core.errors import StorageError
 from streameval_server._grpc.ingest_service import _MOST_UNREAD, _Stream
-from streameval_server._process import runtime
-from streameval_server._process.runtime import Runtime
-from streameval_server._process.sqlite_log import SqliteStorage
-from streameval_server._process.threads import Doorbell
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._model.errors import StorageError
+from streameval_server._model.threads import Doorbell
+from streameval_server._runtime import runtime
+from streameval_server._runtime.runtime import Runtime
 from streameval_server._security.access import Guard
 from streameval_server._state import counts
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from streameval_server import DataDirectoryInUseError, Settings, SettingsError
-from streameval_server._process.lock import DirectoryLock
-from streameval_server._process.settings import is_loopback
+from streameval_server._log.data_directory import DirectoryLock
+from streameval_server._model.server_settings import is_loopback
 
 
 @pytest.mark.parametrize(

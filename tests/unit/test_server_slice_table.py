@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval_server._core.limits import Limits
-from streameval_server._core.rows import CaseRows, SegmentCodes
+from streameval_server._model.limits import Limits
+from streameval_server._model.rows import CaseRows, SegmentCodes
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import slice_table
-from streameval_server._state.binning import Ordered, ordered, slices_of
-from streameval_server._state.pending import Loose
+from streameval_server._state.pending_cases import UnsortedCases
+from streameval_server._state.slice_columns import Ordered, ordered, slices_of
 from streameval_server._state.slice_table import SliceTable
-from streameval_server._state.stream_info import StreamInfo
-from streameval_server._state.stream_settings import StreamSettings
 from streameval_server._state.stream_state import StreamState
 
 NOW = 1_800_000_000_000_000
@@ -22,11 +22,11 @@ VALUES = ("US", "DE", "FR")
 SEED = 20_261_121
 
 
-def loose(rng: np.random.Generator, size: int, counts=None) -> Loose:
-    return Loose(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts)
+def loose(rng: np.random.Generator, size: int, counts=None) -> UnsortedCases:
+    return UnsortedCases(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts)
 
 
-def in_order(some: Loose, rng: np.random.Generator, values: int = 5) -> Ordered:
+def in_order(some: UnsortedCases, rng: np.random.Generator, values: int = 5) -> Ordered:
     codes = rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
     return ordered(some, codes, 12, "plain")
 
@@ -62,7 +62,7 @@ def test_it_counts_what_sorting_counts():
 @pytest.mark.parametrize("label", [True, False])
 def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
     """The last row is no cell of its own, where the other class has none."""
-    some = Loose(np.full(3, label), np.array([0.5, 0.25, 0.5]), None)
+    some = UnsortedCases(np.full(3, label), np.array([0.5, 0.25, 0.5]), None)
     codes = np.zeros((1, 3), dtype=np.uint16)
     ((_, change),) = slices_of(ordered(some, codes, 12, "plain"))
     run = change.positives if label else change.negatives

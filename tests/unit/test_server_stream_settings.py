@@ -8,12 +8,12 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.core import Core, open_core
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._core.limits import Limits
-from streameval_server._core.storage import MemoryStorage
-from streameval_server._grpc.calls import UnaryCall
-from streameval_server._state.stream_settings import (
+from streameval_server._core.recovery import Core, open_core
+from streameval_server._ingest.unary_call import UnaryCall
+from streameval_server._log.storage import MemoryStorage
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.limits import Limits
+from streameval_server._model.stream_settings import (
     DAY_US,
     DEFAULTS,
     HOUR_US,
@@ -346,7 +346,7 @@ def test_a_mask_has_few_paths(monkeypatch):
     assert caught.value.violations == (("update_mask", message),)
     assert core.committer.revision == 1
     assert called(core, lambda call: call.update_stream(few)).revision == 2
-    monkeypatch.setattr("streameval_server._grpc.calls.check_mask", lambda _: None)
+    monkeypatch.setattr("streameval_server._ingest.unary_call.check_mask", lambda _: None)
     assert called(core, lambda call: call.update_stream(many)).revision == 3
     assert open_core(storage, Limits()).engine.stream("s").settings.max_pending == 5
 

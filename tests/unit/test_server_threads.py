@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from streameval_server._process import threads
-from streameval_server._process.threads import gather, stand_back
+from streameval_server._model import threads
+from streameval_server._model.threads import gather, stand_back
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there threads have their own priority")

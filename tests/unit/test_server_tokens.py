@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streameval_server import SettingsError
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError
 from streameval_server._security import tokens
 from streameval_server._security.access import Guard, bearer
 from streameval_server._security.tokens import Scope, create_token, granted, read_grants

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval_server._core.entries import Format, Kind, LogRow, checksum
-from streameval_server._process import wal_copier
-from streameval_server._process.sqlite_log import SqliteStorage
-from streameval_server._process.wal_copier import WalCopier
+from streameval_server._log import wal_checkpointer as wal_copier
+from streameval_server._log.entries import Format, Kind, LogRow, checksum
+from streameval_server._log.sqlite import SqliteStorage
+from streameval_server._log.wal_checkpointer import WalCopier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

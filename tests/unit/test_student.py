@@ -7,8 +7,8 @@ import doctest
 import pytest
 from scipy import stats
 
-from streameval._certainty import student
-from streameval._certainty.student import (
+from streameval._uncertainty import student
+from streameval._uncertainty.student import (
     anytime_quantile,
     normal_quantile,
     student_quantile,

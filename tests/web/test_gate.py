@@ -13,8 +13,8 @@ import pytest
 from streameval_server import Settings
 from streameval_server._security.rules import rule_of
 from streameval_server._security.tokens import create_token
-from streameval_server._web.guarding import HEADERS
 from streameval_server._web.routes import ROUTES, Answer, Route
+from streameval_server._web.security_headers import HEADERS
 
 from .conftest import Site, reason, site
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval_server import Limits, Settings
-from streameval_server._core.errors import Code
-from streameval_server._web import intake, patience
-from streameval_server._web.refusals import HTTP_STATUS
+from streameval_server._model.errors import Code
+from streameval_server._web import head_timeout as patience
+from streameval_server._web import request_bodies as intake
+from streameval_server._web.error_responses import HTTP_STATUS
 from streameval_server._web.transcoding import _distinct
 
 from .conftest import Site, reason, site

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from streameval_server._core.failpoints import failpoint
+from streameval_server._log.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval_server._core.checkpoint import Checkpoint
     from streameval_server._core.engine import Engine
-    from streameval_server._core.entries import Entry
-    from streameval_server._core.limits import Limits
+    from streameval_server._log.checkpoint import Checkpoint
+    from streameval_server._log.entries import Entry
+    from streameval_server._model.limits import Limits
 
 _TIME_BUDGET = 4_096
 """So many ids may fall due in one step: a few milliseconds."""

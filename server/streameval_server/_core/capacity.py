@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval_server._core.entries import Kind
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._core.rows import LabelRows, PredictionRows
+from streameval_server._log.entries import Kind
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.rows import LabelRows, PredictionRows
 
 if TYPE_CHECKING:
     from streameval_server._core.engine import Engine
-    from streameval_server._core.entries import Item
-    from streameval_server._core.limits import Limits
-    from streameval_server._core.marks import Marks
+    from streameval_server._log.entries import Item
+    from streameval_server._log.producer_marks import Marks
+    from streameval_server._model.limits import Limits
 
 RETRY_AFTER_S = 1.0
 """What a producer is asked to wait when the server cannot take more."""

@@ -25,25 +25,25 @@ from streameval_server._core.capacity import (
     check_producers,
     check_queue,
 )
-from streameval_server._core.catalog import note
-from streameval_server._core.checkpoint import CheckpointWriter, Manifest
 from streameval_server._core.compaction import Compacted, Compaction, read_base
-from streameval_server._core.draft import Draft
-from streameval_server._core.entries import Outcome, Status
-from streameval_server._core.errors import Code, CorruptLogError, RequestError, StorageError
-from streameval_server._core.failpoints import NOTED, failpoint
 from streameval_server._core.replay import entry_of
-from streameval_server._core.rows import BATCH_KINDS
+from streameval_server._core.transaction import Transaction
+from streameval_server._log.catalog import note
+from streameval_server._log.checkpoint import CheckpointWriter, Manifest
+from streameval_server._log.entries import Outcome, Status
+from streameval_server._log.failpoints import NOTED, failpoint
+from streameval_server._model.errors import Code, CorruptLogError, RequestError, StorageError
+from streameval_server._model.rows import BATCH_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval_server._core.applier import Applier
-    from streameval_server._core.catalog import Catalog
-    from streameval_server._core.entries import Entry, Item
-    from streameval_server._core.limits import Limits
-    from streameval_server._core.marks import Marks
-    from streameval_server._core.storage import Storage
+    from streameval_server._log.catalog import Catalog
+    from streameval_server._log.entries import Entry, Item
+    from streameval_server._log.producer_marks import Marks
+    from streameval_server._log.storage import Storage
+    from streameval_server._model.limits import Limits
 
 
 class State(enum.Enum):
@@ -261,7 +261,7 @@ class Committer:
         return is_full and due_us is not None and due_us <= now_us
 
     def _commit(self, now_us: int, result: StepResult) -> None:
-        draft = Draft(
+        draft = Transaction(
             marks=self.marks,
             catalog=self.catalog,
             limits=self._limits,

@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval_server._core.checkpoint import Manifest
 from streameval_server._core.engine import Engine
-from streameval_server._core.errors import CorruptLogError
-from streameval_server._core.failpoints import failpoint
+from streameval_server._log.checkpoint import Manifest
+from streameval_server._log.failpoints import failpoint
+from streameval_server._model.errors import CorruptLogError
 
 if TYPE_CHECKING:
-    from streameval_server._core.limits import Limits
-    from streameval_server._core.storage import PartKey, Storage
+    from streameval_server._log.storage import PartKey, Storage
+    from streameval_server._model.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

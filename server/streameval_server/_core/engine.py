@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
-from streameval_server._core.catalog import NO_SOURCES, Catalog, Known, administered
-from streameval_server._core.checkpoint import Checkpoint
-from streameval_server._core.entries import Kind
-from streameval_server._core.errors import CorruptLogError
-from streameval_server._core.marks import Marks
+from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts, administered
+from streameval_server._log.checkpoint import Checkpoint
+from streameval_server._log.entries import Kind
+from streameval_server._log.producer_marks import Marks
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
-from streameval_server._state.stream_info import StreamInfo
-from streameval_server._state.stream_settings import DEFAULTS
 from streameval_server._state.stream_state import NEVER, StreamState, split_part
 from streameval_server._state.views import StreamView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from streameval_server._core.entries import Entry
-    from streameval_server._core.limits import Limits
-    from streameval_server._state.cells import Frozen
+    from streameval_server._log.entries import Entry
+    from streameval_server._model.limits import Limits
+    from streameval_server._state.accumulator import LazyCounts
 
 MARKS_PART = "marks"
 
@@ -60,7 +60,7 @@ class Engine:
         self._sizes: dict[str, tuple[int, int]] = {}
         self._agenda: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
-        self._unmerged: list[Frozen] = []
+        self._unmerged: list[LazyCounts] = []
         self._collected: dict[str, None] = {}
         self.marks = Marks(limits.marks_ttl_us)
 
@@ -141,7 +141,7 @@ class Engine:
             return state
         if entry.kind == Kind.UPDATE_STREAM:
             state = self._streams[entry.stream]
-            known = administered(Known(settings=state.info.settings), entry)
+            known = administered(StreamFacts(settings=state.info.settings), entry)
             assert known is not None
             state.on_time(entry.received_us)
             state.update(known.settings, entry.revision)
@@ -320,7 +320,7 @@ class Engine:
     def catalog(self) -> Catalog:
         """Return what a committer has to know of each stream. O(streams)."""
         return {
-            name: Known(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
+            name: StreamFacts(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
             for name, state in self._streams.items()
         }
 

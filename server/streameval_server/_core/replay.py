@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval._errors import CorruptStateError
+from streameval._common.errors import CorruptStateError
 from streameval._time.times import LAST_US
 from streameval.v1 import status_pb2, stream_pb2
-from streameval_server._core.batch import stored
-from streameval_server._core.entries import Entry, Format, Kind
-from streameval_server._core.errors import CorruptLogError, Refused, StorageError
-from streameval_server._core.merge import stored_merge
+from streameval_server._batch.decode import stored
+from streameval_server._batch.merge import stored_merge
+from streameval_server._log.entries import Entry, Format, Kind
+from streameval_server._model.errors import CorruptLogError, Refused, StorageError
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._core.applier import Applier
-    from streameval_server._core.entries import Administered, LogRow
-    from streameval_server._core.rows import Rows
+    from streameval_server._log.entries import Administered, LogRow
+    from streameval_server._model.rows import Rows
 
 _FORMATS = {
     Kind.BATCH: (Format.INGEST_REQUEST, Format.INGEST_BATCH_REQUEST),

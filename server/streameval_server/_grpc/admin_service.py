@@ -8,14 +8,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from streameval.v1 import admin_pb2, admin_pb2_grpc
-from streameval_server._core.errors import Code, RequestError, StorageError
-from streameval_server._core.importing import ImportInbox
-from streameval_server._core.names import check_stream_name
-from streameval_server._core.pieces import PIECE_BYTES
-from streameval_server._process.backup import LogCopy
-from streameval_server._process.open_calls import stopping_error
-from streameval_server._process.runtime import now_us
-from streameval_server._process.server_status import server_status
+from streameval_server._batch.chunks import PIECE_BYTES
+from streameval_server._batch.stream_import import ImportInbox
+from streameval_server._log.backup import LogCopy
+from streameval_server._model.errors import Code, RequestError, StorageError
+from streameval_server._model.names import check_stream_name
+from streameval_server._runtime.open_calls import stopping_error
+from streameval_server._runtime.runtime import now_us
+from streameval_server._runtime.server_status import server_status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from streameval_server._core.limits import Limits
-    from streameval_server._process.runtime import Runtime
+    from streameval_server._model.limits import Limits
+    from streameval_server._runtime.runtime import Runtime
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval_server._grpc.current import current
+from streameval_server._security.call_context import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

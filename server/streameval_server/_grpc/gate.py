@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
 from streameval_server._grpc.handlers import behaviour_of, like
 from streameval_server._grpc.status import abort
+from streameval_server._model.errors import Code, RequestError
 from streameval_server._security.access import bearer
+from streameval_server._security.call_context import REQUEST_ID_HEADER, Call, current, request_id
 from streameval_server._security.rules import rule_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
-from streameval_server._core.errors import Code, RequestError
 from streameval_server._grpc.status import abort
+from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from streameval.v1 import ingest_pb2
+from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.capacity import RETRY_AFTER_S
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._core.merge import MergeInbox
-from streameval_server._core.session import IngestSession
-from streameval_server._grpc.current import current_access
-from streameval_server._process.open_calls import stopping_error
-from streameval_server._process.runtime import now_us
+from streameval_server._ingest.session import IngestSession
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._runtime.open_calls import stopping_error
+from streameval_server._runtime.runtime import now_us
+from streameval_server._security.call_context import current_access
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from streameval_server._core.limits import Limits
-    from streameval_server._process.runtime import Runtime
+    from streameval_server._model.limits import Limits
+    from streameval_server._runtime.runtime import Runtime
     from streameval_server._security.access import Access
 
 _FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name

@@ -10,18 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import query_pb2, query_pb2_grpc
-from streameval_server._process.runtime import now_us
-from streameval_server._queries.answers import Answers
 from streameval_server._queries.comparison import compare_asked, comparison
-from streameval_server._queries.curve_state import curve, curve_asked, state
+from streameval_server._queries.curves import curve, curve_asked, state
 from streameval_server._queries.decision import decision, decision_asked
 from streameval_server._queries.histogram import histogram, histogram_asked
 from streameval_server._queries.overview import overview, overview_asked
+from streameval_server._queries.query_engine import Answers
 from streameval_server._queries.ranking import rank_asked, ranking
 from streameval_server._queries.selection import selected
 from streameval_server._queries.series import series, series_asked
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
-from streameval_server._queries.watching import interval_s, watched, watched_many
+from streameval_server._runtime.runtime import now_us
+from streameval_server._runtime.watch import interval_s, watched, watched_many
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from streameval_server._process.runtime import Runtime
+    from streameval_server._runtime.runtime import Runtime
 
     Context = grpc.aio.ServicerContext[Any, Any]
 

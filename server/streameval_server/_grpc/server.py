@@ -19,13 +19,13 @@ from streameval_server._grpc.ingest_service import IngestService
 from streameval_server._grpc.methods import Methods
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.stream_service import StreamService
-from streameval_server._process.runtime import Runtime
-from streameval_server._process.settings import SettingsError, is_loopback, split_address
+from streameval_server._model.server_settings import SettingsError, is_loopback, split_address
+from streameval_server._runtime.runtime import Runtime
 from streameval_server._security.access import Guard
 from streameval_server._security.tls import Certificates, TlsFiles
 
 if TYPE_CHECKING:
-    from streameval_server._process.settings import Settings
+    from streameval_server._model.server_settings import Settings
 
 _log = logging.getLogger(__name__)
 

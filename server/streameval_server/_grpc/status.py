@@ -14,7 +14,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from streameval_server._grpc.current import current
+from streameval_server._security.call_context import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import grpc
     from google.protobuf.message import Message
 
-    from streameval_server._core.errors import RequestError
+    from streameval_server._model.errors import RequestError
 
 DOMAIN = "streameval"
 """The domain of every ErrorInfo."""

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval._values import quoted
+from streameval._common.values import quoted
 from streameval.v1 import stream_pb2
-from streameval_server._core.errors import invalid
-from streameval_server._core.names import check_stream_name
-from streameval_server._grpc.calls import UnaryCall, counters_message, info_message
-from streameval_server._grpc.current import current_access
+from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
+from streameval_server._model.errors import invalid
+from streameval_server._model.names import check_stream_name
+from streameval_server._security.call_context import current_access
 from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval_server._process.runtime import Runtime
-    from streameval_server._state.stream_info import StreamInfo
+    from streameval_server._model.stream_info import StreamInfo
+    from streameval_server._runtime.runtime import Runtime
 
     Administered = (
         stream_pb2.CreateStreamResponse

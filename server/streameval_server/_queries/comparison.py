@@ -23,26 +23,26 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._certainty.compare import compare, share_of_positives
-from streameval._certainty.intervals import PR_NAMES
-from streameval._values import quoted
+from streameval._common.values import quoted
+from streameval._uncertainty.compare import compare, share_of_positives
+from streameval._uncertainty.intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._core.errors import Code, RequestError, invalid
-from streameval_server._queries.answers import range_message
-from streameval_server._queries.figures import (
+from streameval_server._model.errors import Code, RequestError, invalid
+from streameval_server._queries.metrics import (
     bounds_message,
     checked_level,
     interval_message,
     reason_value,
 )
+from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selected, iso, selected
 
 if TYPE_CHECKING:
-    from streameval._certainty.compare import Comparison
-    from streameval._certainty.intervals import Interval
     from streameval._time.window import Window
-    from streameval_server._queries.answers import Answers
-    from streameval_server._queries.applied import Applied
+    from streameval._uncertainty.compare import Comparison
+    from streameval._uncertainty.intervals import Interval
+    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.resolved_selection import ResolvedSelection
 
 DEFAULT_METRIC = "auc_pr"
 COMPARED = ("auc_pr", "average_precision", "auc_roc")
@@ -156,7 +156,7 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
     return response
 
 
-def _is_within(a: Applied, b: Applied) -> bool:
+def _is_within(a: ResolvedSelection, b: ResolvedSelection) -> bool:
     """Whether b contains a; False where they share nothing. Refuses everything between."""
     by_segment = _by_segment(a.selected.segment, b.selected.segment)
     by_time = _by_time(a.span_us, b.span_us)
@@ -222,12 +222,12 @@ def _overlap(message: str) -> RequestError:
     return RequestError(Code.FAILED_PRECONDITION, message, reason="SELECTIONS_OVERLAP")
 
 
-def _named(of: Applied) -> str:
+def _named(of: ResolvedSelection) -> str:
     segment = of.selected.segment
     return "the whole" if segment is None else f"{segment[0]}={segment[1]}"
 
 
-def _spanned(of: Applied) -> str:
+def _spanned(of: ResolvedSelection) -> str:
     if of.span_us is None:
         return "of all time"
     return f"from {iso(of.span_us[0])} to {iso(of.span_us[1])}"

@@ -16,8 +16,8 @@ from streameval.v1 import types_pb2
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from streameval._counts.groups import FloatArray, IntArray
-    from streameval._queries import EvaluatorQueries
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._evaluator_queries import EvaluatorQueries
 
     class CountCurve(Protocol):
         """Operating points and hulls alike."""

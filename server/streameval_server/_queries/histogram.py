@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.v1 import query_pb2
-from streameval_server._core.errors import invalid
-from streameval_server._queries.answers import range_message
+from streameval_server._model.errors import invalid
+from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
-    from streameval._counts.groups import FloatArray, IntArray
-    from streameval_server._queries.answers import Answers
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval_server._queries.query_engine import Answers
 
 DEFAULT_BINS = 40
 MOST_BINS = 500

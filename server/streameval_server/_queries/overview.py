@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
-from streameval_server._core.errors import Code, RequestError, invalid
-from streameval_server._core.names import MAX_STREAM_NAME, stream_name_problem
-from streameval_server._queries.figures import Wanted, wanted
+from streameval_server._model.errors import Code, RequestError, invalid
+from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
+from streameval_server._queries.metrics import Wanted, wanted
 from streameval_server._queries.selection import AllTime, Last, Selected, micros
 from streameval_server._queries.series import part_of, spans
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval.v1 import types_pb2
-    from streameval_server._queries.answers import Answers
-    from streameval_server._queries.applied import Applied
+    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.resolved_selection import ResolvedSelection
 
 MOST_STREAMS = 100
 MOST_STEPS = 100
@@ -89,7 +89,7 @@ def overview(answers: Answers, asked: OverviewAsked) -> query_pb2.BatchGetSnapsh
     )
 
 
-def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> Applied | None:
+def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> ResolvedSelection | None:
     """Return what is covered of one of the streams; None when there is no such stream."""
     try:
         return answers.applied(Selected(name, asked.span))
@@ -100,7 +100,7 @@ def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> Appli
 
 
 def stream_snapshot(
-    answers: Answers, of: Applied, asked: OverviewAsked
+    answers: Answers, of: ResolvedSelection, asked: OverviewAsked
 ) -> query_pb2.StreamSnapshot:
     """Return one stream's figures and its series."""
     found = query_pb2.StreamSnapshot(
@@ -114,7 +114,9 @@ def stream_snapshot(
     return found
 
 
-def _series(answers: Answers, of: Applied, asked: OverviewAsked) -> Iterator[types_pb2.Metric]:
+def _series(
+    answers: Answers, of: ResolvedSelection, asked: OverviewAsked
+) -> Iterator[types_pb2.Metric]:
     if not asked.steps:
         return
     assert of.span_us is not None

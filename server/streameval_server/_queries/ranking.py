@@ -14,26 +14,26 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._certainty.compare import compare, holm
-from streameval._certainty.intervals import PR_NAMES
+from streameval._uncertainty.compare import compare, holm
+from streameval._uncertainty.intervals import PR_NAMES
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._core.errors import invalid
-from streameval_server._queries.answers import range_message
-from streameval_server._queries.applied import check_key
+from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
     checked_metric,
     common_prevalence,
     difference_message,
     side_message,
 )
-from streameval_server._queries.figures import checked_level
+from streameval_server._queries.metrics import checked_level
+from streameval_server._queries.query_engine import range_message
+from streameval_server._queries.resolved_selection import check_key
 from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
-    from streameval._certainty.compare import Comparison
     from streameval._time.window import Window
-    from streameval_server._queries.answers import Answers
-    from streameval_server._queries.applied import Applied
+    from streameval._uncertainty.compare import Comparison
+    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
 
@@ -50,7 +50,7 @@ class RankAsked:
 class _Ranked(NamedTuple):
     """One slice beside the rest."""
 
-    of: Applied
+    of: ResolvedSelection
     window: Window
     rest: Window
     found: Comparison

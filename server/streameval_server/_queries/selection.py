@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._names import MAX_ID_BYTES, MAX_KEY_LENGTH
+from streameval._common.names import MAX_ID_BYTES, MAX_KEY_LENGTH
 from streameval._time.times import LAST_US, to_datetime
-from streameval_server._core.errors import invalid
-from streameval_server._core.names import check_stream_name, id_problem
+from streameval_server._model.errors import invalid
+from streameval_server._model.names import check_stream_name, id_problem
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration

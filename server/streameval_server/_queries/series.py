@@ -19,19 +19,19 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._values import quoted
+from streameval._common.values import quoted
 from streameval.v1 import query_pb2
-from streameval_server._core.errors import invalid
-from streameval_server._queries.applied import grid_of
-from streameval_server._queries.figures import Wanted, wanted
+from streameval_server._model.errors import invalid
+from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.resolved_selection import grid_of
 from streameval_server._queries.selection import Between, Selected, micros, selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._time.panes import Grid
-    from streameval_server._queries.answers import Answers
-    from streameval_server._queries.applied import Applied
+    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.resolved_selection import ResolvedSelection
 
 DEFAULT_ROWS = 500
 MOST_ROWS = 1000
@@ -104,13 +104,17 @@ def series(answers: Answers, asked: SeriesAsked) -> query_pb2.ListWindowsRespons
     return response
 
 
-def part_of(every: Applied, starts: list[int], span_us: tuple[int, int]) -> Applied:
+def part_of(
+    every: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
+) -> ResolvedSelection:
     """Return one row of a span whose panes begin at `starts`. O(log(panes)) and its panes."""
     panes = every.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
     return every.of_panes(panes, span_us)
 
 
-def spans(every: Applied, step_us: int, next_us: int | None = None) -> Iterator[tuple[int, int]]:
+def spans(
+    every: ResolvedSelection, step_us: int, next_us: int | None = None
+) -> Iterator[tuple[int, int]]:
     """Yield where rows begin and end; none begins after the clock's pane.
 
     Parameters

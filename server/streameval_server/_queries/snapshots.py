@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval_server._core.errors import invalid
-from streameval_server._queries.figures import Wanted, wanted
+from streameval_server._model.errors import invalid
+from streameval_server._queries.metrics import Wanted, wanted
 from streameval_server._queries.selection import AllTime, Selected, selected
 
 if TYPE_CHECKING:
     from streameval.v1 import query_pb2, types_pb2
-    from streameval_server._queries.answers import Answers
+    from streameval_server._queries.query_engine import Answers
 
 
 @dataclass(frozen=True, slots=True)

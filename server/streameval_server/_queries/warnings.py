@@ -10,12 +10,14 @@ from streameval_server._state.views import OTHER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval_server._queries.applied import Applied
+    from streameval_server._queries.resolved_selection import ResolvedSelection
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
-def warnings_of(of: Applied, resolution: int | None, typical_delay_us: float | None) -> list[str]:
+def warnings_of(
+    of: ResolvedSelection, resolution: int | None, typical_delay_us: float | None
+) -> list[str]:
     """Return the warnings of an answer. O(1).
 
     Parameters
@@ -34,7 +36,7 @@ def warnings_of(of: Applied, resolution: int | None, typical_delay_us: float | N
     ]
 
 
-def _of_slice(of: Applied) -> Iterator[str]:
+def _of_slice(of: ResolvedSelection) -> Iterator[str]:
     if of.view.info.settings.expired == "negative":
         yield (
             "predictions whose label did not come in time count as negatives: labels are not "
@@ -49,7 +51,7 @@ def _of_slice(of: Applied) -> Iterator[str]:
         yield text
 
 
-def _of_span(of: Applied, typical_delay_us: float | None) -> Iterator[str]:
+def _of_span(of: ResolvedSelection, typical_delay_us: float | None) -> Iterator[str]:
     if of.span_us is None:
         return
     start_us, end_us = of.span_us
@@ -68,7 +70,7 @@ def _of_span(of: Applied, typical_delay_us: float | None) -> Iterator[str]:
         )
 
 
-def _of_resolution(of: Applied, resolution: int | None) -> Iterator[str]:
+def _of_resolution(of: ResolvedSelection, resolution: int | None) -> Iterator[str]:
     if resolution is None:
         return
     settings = of.view.info.settings

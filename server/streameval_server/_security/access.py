@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._process.settings import SettingsError
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.tokens import Scope, granted, read_grants
 from streameval_server._security.watch import signature
 

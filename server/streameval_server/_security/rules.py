@@ -14,7 +14,7 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
-from streameval_server._core.admission import parsed
+from streameval_server._ingest.admission import parsed
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:

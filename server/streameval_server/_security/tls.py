@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval_server._process.settings import SettingsError
+from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.watch import signature
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval_server._core.names import stream_name_problem
-from streameval_server._process.settings import SettingsError
+from streameval_server._model.names import stream_name_problem
+from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

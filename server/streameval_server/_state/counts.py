@@ -18,28 +18,28 @@ import numpy as np
 
 from streameval._time.changes import changes_by_group, rows_by_group
 from streameval._time.effects import Effect, Effects
-from streameval_server._state.binning import Columns, ordered, slices_of
+from streameval_server._state.cell_table_lru import CellTableLru
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.pending import Loose
+from streameval_server._state.pane_store import Store
+from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
+from streameval_server._state.slice_columns import Columns, ordered, slices_of
 from streameval_server._state.slice_table import LEAST_ROWS, SliceTable
-from streameval_server._state.store import Store
-from streameval_server._state.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
     from streameval._counts.state import State
     from streameval._time.changes import Change
-    from streameval_server._core.limits import Limits
-    from streameval_server._state.binning import Ordered
-    from streameval_server._state.cells import Cells, Frozen
-    from streameval_server._state.ledger import Ledger
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.accumulator import Accumulator, LazyCounts
+    from streameval_server._state.ledger import StreamUsage
     from streameval_server._state.pane_content import PaneContent, Part
-    from streameval_server._state.pending import Added
-    from streameval_server._state.stream_settings import StreamSettings
+    from streameval_server._state.pending_cases import Added
+    from streameval_server._state.slice_columns import Ordered
     from streameval_server._state.views import FrozenStream
 
 _TAKES_AWAY = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
@@ -65,7 +65,7 @@ class StreamCounts:
     ----------
     settings, limits
         The stream's and the server's.
-    ledger : Ledger
+    ledger : StreamUsage
         The stream's.
 
     Attributes
@@ -76,7 +76,7 @@ class StreamCounts:
         Rows that came into no pane.
     """
 
-    def __init__(self, settings: StreamSettings, limits: Limits, ledger: Ledger) -> None:
+    def __init__(self, settings: StreamSettings, limits: Limits, ledger: StreamUsage) -> None:
         self.store = Store(settings, limits, ledger)
         self._ledger = ledger
         self.beyond_retention = 0
@@ -87,9 +87,9 @@ class StreamCounts:
         self._table = SliceTable()
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
-        self._due: dict[Cells, None] = {}
-        self._tables = Tables()
-        self._leaving: list[Cells] = []
+        self._due: dict[Accumulator, None] = {}
+        self._tables = CellTableLru()
+        self._leaving: list[Accumulator] = []
 
     @property
     def memory_bytes(self) -> int:
@@ -142,7 +142,7 @@ class StreamCounts:
         if effects:
             self._count_effects(Effects.concat(effects))
 
-    def take_due(self) -> list[Frozen]:
+    def take_due(self) -> list[LazyCounts]:
         """Return what should be merged before more is added, once: ask for the evaluators."""
         # Merged since the last time, so that to let go of them is all that is left.
         self._release(self._leaving)
@@ -258,7 +258,7 @@ class StreamCounts:
             if cells.is_due:
                 self._due[cells] = None
 
-    def _release(self, cells: Iterable[Cells]) -> None:
+    def _release(self, cells: Iterable[Accumulator]) -> None:
         """Let cells do without a table."""
         for each in cells:
             self._ledger.memory_bytes += each.release()
@@ -298,8 +298,8 @@ class StreamCounts:
     def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
         """Count what happened to one group."""
         # Copies: a view would keep the columns of all groups in memory while it waits.
-        added = None if change.added is None else Loose(*change.added).own()
-        removed = None if change.removed is None else Loose(*change.removed).sorted()
+        added = None if change.added is None else UnsortedCases(*change.added).own()
+        removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from ddsketch import DDSketch
 
-from streameval._errors import CorruptStateError
+from streameval._common.errors import CorruptStateError
 from streameval._time.effects import Effect
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.groups import IntArray
+    from streameval._common.arrays import IntArray
     from streameval._time.effects import Effects
 
 RELATIVE_ACCURACY = 0.01

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Ledger:
+class StreamUsage:
     """One stream's.
 
     Attributes

@@ -8,10 +8,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from streameval._common.errors import CorruptStateError
 from streameval._counts.codec import decode, encode
-from streameval._errors import CorruptStateError
 from streameval._time.coverage import CoverageCell
-from streameval_server._state.cells import Cells
+from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
 from streameval_server._state.views import PaneView
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from streameval._counts.resolution import Scale
     from streameval._counts.state import State
-    from streameval_server._state.cells import Frozen
-    from streameval_server._state.ledger import Ledger
+    from streameval_server._state.accumulator import LazyCounts
+    from streameval_server._state.ledger import StreamUsage
 
-    FrozenParts = list[tuple[int, Frozen, PaneCoverage]]
+    FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
     """Slices by number, ascending."""
 
 _PART = struct.Struct("<IIII")
@@ -35,7 +35,7 @@ class Part:
 
     __slots__ = ("cells", "coverage")
 
-    def __init__(self, cells: Cells, coverage: PaneCoverage) -> None:
+    def __init__(self, cells: Accumulator, coverage: PaneCoverage) -> None:
         self.cells = cells
         self.coverage = coverage
 
@@ -58,7 +58,7 @@ class PaneContent:
     ----------
     make : callable
         Makes an empty part.
-    ledger : Ledger
+    ledger : StreamUsage
         The stream's.
 
     Attributes
@@ -73,7 +73,7 @@ class PaneContent:
 
     __slots__ = ("_frozen", "_ledger", "_make", "is_open", "parts", "revision")
 
-    def __init__(self, make: Callable[[], Part], ledger: Ledger) -> None:
+    def __init__(self, make: Callable[[], Part], ledger: StreamUsage) -> None:
         self._make = make
         self._ledger = ledger
         self._frozen: dict[int, PaneView] | None = None
@@ -159,7 +159,9 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
                 at += length
             cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
             state: State = decode(blobs[0])
-            parts[number] = Part(Cells(state), PaneCoverage(cell, Delays.from_bytes(blobs[2])))
+            parts[number] = Part(
+                Accumulator(state), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
+            )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error
     if at != len(data):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._time.effects import CodeArray
-    from streameval_server._core.rows import BatchCodes, SegmentCodes
+    from streameval_server._model.rows import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._counts.groups import BoolArray, FloatArray, IntArray
-    from streameval_server._state.binning import Ordered
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval_server._state.slice_columns import Ordered
 
 _MOST_BYTES = 16 << 20
 """Fifty slices of 64,000 cells: less than half of what fifty full ones take once merged."""

@@ -16,19 +16,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import streameval
-from streameval._counts.limit import LIMIT
-from streameval._errors import CorruptStateError, StreamEvalError
-from streameval._frame import Frame
-from streameval._names import id_problem
+from streameval._common.errors import CorruptStateError, StreamEvalError
+from streameval._common.frame import Frame
+from streameval._common.names import id_problem
+from streameval._counts.exact import MAX_TOTAL
 from streameval._time.times import LAST_US
-from streameval_server._core.errors import CorruptLogError
-from streameval_server._state.stream_settings import CHOICES, StreamSettings, check
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval_server._core.limits import Limits
+    from streameval_server._model.limits import Limits
 
 FRAME = Frame(b"SEVX", 1, "an exported stream")
 _LENGTH_BYTES = 4
@@ -94,7 +94,7 @@ class StreamFile:
                 _whole(header["time_us"], LAST_US),
                 _whole(header["ids"]),
                 settings,
-                _whole(fields["total"], LIMIT - 1),
+                _whole(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
             )

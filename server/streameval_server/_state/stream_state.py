@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._errors import CorruptStateError, StreamEvalError
-from streameval_server._core.errors import CorruptLogError
-from streameval_server._core.rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
-from streameval_server._state.binning import Columns
+from streameval._common.errors import CorruptStateError, StreamEvalError
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
+from streameval_server._model.stream_info import StreamCounters, StreamInfo
+from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.counts import StreamCounts
-from streameval_server._state.joins import Joins, segment
-from streameval_server._state.ledger import Ledger
+from streameval_server._state.join_table import Joins, segment
+from streameval_server._state.ledger import StreamUsage
 from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
-from streameval_server._state.pending import Loose
+from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import WHOLE, Segments, codes_of, key_of
-from streameval_server._state.stream_info import StreamCounters, StreamInfo
-from streameval_server._state.stream_settings import StreamSettings
+from streameval_server._state.slice_columns import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streameval._counts.groups import IntArray
-    from streameval_server._core.limits import Limits
-    from streameval_server._core.rows import EventTimes, Rows
+    from streameval._common.arrays import IntArray
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.rows import EventTimes, Rows
     from streameval_server._state.pane_content import FrozenParts
     from streameval_server._state.views import FrozenStream
 
@@ -88,7 +88,7 @@ class StreamState:
         self.total = 0
         self.sources: dict[str, int] = {}
         self.segments = Segments(info.settings.segment_keys, limits.max_segment_values)
-        self._ledger = Ledger(self.revision)
+        self._ledger = StreamUsage(self.revision)
         self.counts = StreamCounts(info.settings, limits, self._ledger)
         self.counts.advance(info.create_us)
         self.joins: Joins | None = None
@@ -105,7 +105,7 @@ class StreamState:
             coded = self.segments.read(rows.segments, rows.size)
             self.counts.add_cases(
                 Columns(
-                    Loose(rows.labels, rows.scores, rows.counts),
+                    UnsortedCases(rows.labels, rows.scores, rows.counts),
                     received_us if rows.event_us is None else rows.event_us,
                     () if coded is None else (coded,),
                 )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval._evaluator import Evaluator
-    from streameval_server._state.cells import Frozen
-    from streameval_server._state.stream_info import StreamCounters, StreamInfo
+    from streameval_server._model.stream_info import StreamCounters, StreamInfo
+    from streameval_server._state.accumulator import LazyCounts
 
 OTHER = "__other__"
 """The slice of values that came after a key had its most."""
@@ -38,7 +38,9 @@ class PaneView:
 
     __slots__ = ("_counts", "coverage", "end_us", "start_us")
 
-    def __init__(self, start_us: int, end_us: int, counts: Frozen, coverage: PaneCoverage) -> None:
+    def __init__(
+        self, start_us: int, end_us: int, counts: LazyCounts, coverage: PaneCoverage
+    ) -> None:
         self.start_us = start_us
         self.end_us = end_us
         self.coverage = coverage
@@ -59,7 +61,7 @@ class SliceView:
 
     Attributes
     ----------
-    counts : Frozen
+    counts : LazyCounts
         Everything since the stream was made; the same object until it changes.
     coverage : PaneCoverage
         Of all predictions since then.
@@ -67,7 +69,7 @@ class SliceView:
         Oldest first; panes without anything in them are left out.
     """
 
-    counts: Frozen
+    counts: LazyCounts
     coverage: PaneCoverage = field(default_factory=PaneCoverage)
     panes: tuple[PaneView, ...] = ()
 
@@ -83,7 +85,7 @@ class FrozenStream:
 
     Attributes
     ----------
-    all_time : mapping of int to (Frozen, PaneCoverage)
+    all_time : mapping of int to (LazyCounts, PaneCoverage)
         By the number of the slice; 0 is the whole.
     panes : tuple of mapping of int to PaneView
         Oldest first; in each the slices that it has.
@@ -91,7 +93,7 @@ class FrozenStream:
         The numbers of slices; a value that no row had has none in `all_time`.
     """
 
-    all_time: Mapping[int, tuple[Frozen, PaneCoverage]]
+    all_time: Mapping[int, tuple[LazyCounts, PaneCoverage]]
     panes: tuple[Mapping[int, PaneView], ...]
     names: Mapping[tuple[str, str], int]
     _slices: dict[int, SliceView] = field(default_factory=dict)

@@ -11,16 +11,16 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as Path
 
-from streameval_server._core.errors import Code
-from streameval_server._process.settings import is_loopback
+from streameval_server._model.errors import Code
+from streameval_server._model.server_settings import is_loopback
 from streameval_server._web.endpoints import NO_STORE, Endpoint
+from streameval_server._web.error_responses import HttpError, refusal
 from streameval_server._web.files import Files
 from streameval_server._web.gate import Gate
-from streameval_server._web.guarding import Guarding
-from streameval_server._web.intake import Intake
 from streameval_server._web.metrics import Metrics
-from streameval_server._web.refusals import HttpError, refusal
+from streameval_server._web.request_bodies import Intake
 from streameval_server._web.routes import ROUTES
+from streameval_server._web.security_headers import Guarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.server import Server
-    from streameval_server._process.settings import Settings
+    from streameval_server._model.server_settings import Settings
 
     Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 

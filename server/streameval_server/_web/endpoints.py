@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval_server._core.errors import Code
 from streameval_server._grpc.gate import check_named
+from streameval_server._model.errors import Code
 from streameval_server._security.rules import rule_of
+from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.events import events
-from streameval_server._web.refusals import JSON, HttpError
 from streameval_server._web.routes import Answer
 from streameval_server._web.transcoding import bind, from_query, to_json
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streameval_server._grpc.methods import Method
     from streameval_server._web.gate import Gate, Passing
-    from streameval_server._web.intake import Intake
+    from streameval_server._web.request_bodies import Intake
     from streameval_server._web.routes import Route
 
 NO_STORE = {"cache-control": "no-store"}

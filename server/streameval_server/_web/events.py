@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from streameval_server._grpc.gate import check_named
-from streameval_server._web.refusals import status_json
+from streameval_server._web.error_responses import status_json
 from streameval_server._web.transcoding import to_json
 
 if TYPE_CHECKING:

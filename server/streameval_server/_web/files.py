@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._web.refusals import refusal
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._web.error_responses import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval_server._core.errors import Code, RequestError
-from streameval_server._grpc.current import REQUEST_ID_HEADER, Call, current, request_id
 from streameval_server._grpc.gate import TOKEN_HEADER, internal_error, let_in
-from streameval_server._web.refusals import refusal
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._security.call_context import REQUEST_ID_HEADER, Call, current, request_id
+from streameval_server._web.error_responses import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

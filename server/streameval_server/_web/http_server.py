@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from streameval_server._process.settings import SettingsError, split_address
+from streameval_server._model.server_settings import SettingsError, split_address
 from streameval_server._web.app import make_app
-from streameval_server._web.patience import PatientProtocol
+from streameval_server._web.head_timeout import PatientProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from streameval_server._grpc.server import Server
-    from streameval_server._process.settings import Settings
+    from streameval_server._model.server_settings import Settings
     from streameval_server._web.app import Lifespan
 
 _MOST_CONNECTIONS = 1000

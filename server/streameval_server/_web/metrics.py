@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from streameval.v1 import admin_pb2
-from streameval_server._grpc.current import current_access
+from streameval_server._security.call_context import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics

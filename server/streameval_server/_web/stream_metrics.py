@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
-from streameval_server._core.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

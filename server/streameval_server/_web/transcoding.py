@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
-from streameval_server._core.errors import Code, RequestError, invalid
+from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,0 +1,1 @@
+"""From the bytes of a batch or merge to checked rows."""

@@ -1,0 +1,208 @@
+"""Merges: states that somebody else aggregated, from their pieces to rows for the log.
+
+A header announces the stream, the source, its epoch, the length and the CRC-32
+of what follows; nothing counts before all of it has come and was found good.
+In the log a merge is one entry. Cost: O(bytes), in one pass and a check of
+each state.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from streameval._common.errors import CorruptStateError, InvalidInputError
+from streameval._counts.merge import merge_states
+from streameval._counts.state import empty_state
+from streameval._evaluator import Evaluator
+from streameval.v1 import ingest_pb2
+from streameval_server._batch.chunks import Pieces
+from streameval_server._batch.columns import check_distinct
+from streameval_server._batch.decode import check_segments, check_times
+from streameval_server._log.catalog import NEW
+from streameval_server._model.errors import Code, CorruptLogError, RefusedError, RequestError
+from streameval_server._model.names import MAX_UINT, check_stream_name, id_problem
+from streameval_server._model.rows import MergedState, MergeRows
+from streameval_server._model.stream_settings import DEFAULTS
+
+if TYPE_CHECKING:
+    from streameval_server._log.catalog import Catalog
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.stream_settings import StreamSettings
+
+_LENGTH_BYTES = 4
+_BYTES_PER_ROW = 64
+
+
+class MergeInbox:
+    """Collects one merge.
+
+    Parameters
+    ----------
+    limits
+        The server's.
+
+    Attributes
+    ----------
+    header : MergeHeader or None
+        None before it came.
+    settings : StreamSettings
+        Those of the stream under which `finish` found everything good.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.header: ingest_pb2.MergeHeader | None = None
+        self.settings = DEFAULTS
+        self._limits = limits
+        self._pieces = Pieces(0, _invalid)
+
+    def feed(self, request: ingest_pb2.MergeRequest) -> None:
+        """Take the next message.
+
+        Raises
+        ------
+        RequestError
+            The call ends with it; nothing was changed.
+        """
+        if self.header is None:
+            if not request.HasField("header"):
+                raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
+            self._check(request.header)
+            self.header = request.header
+            self._pieces = Pieces(request.header.total_bytes, _invalid)
+            return
+        if not request.HasField("data"):
+            raise _invalid("data", "every message after the first must be data", "DATA_EXPECTED")
+        self._pieces.add(request.data)
+
+    def _check(self, header: ingest_pb2.MergeHeader) -> None:
+        limits = self._limits
+        check_stream_name(header.stream, "header.stream", limits.max_stream_name)
+        problem = id_problem("source", header.source, limits.max_id_bytes)
+        if problem is not None:
+            raise _invalid("header.source", problem)
+        if not 0 < header.epoch <= MAX_UINT:
+            raise _invalid("header.epoch", f"epoch must be from 1 to 2**63 - 1, got {header.epoch}")
+        if header.total_bytes > limits.max_merge_bytes:
+            raise _too_large(
+                "header.total_bytes", "bytes", limits.max_merge_bytes, header.total_bytes
+            )
+
+    def is_duplicate(self, catalog: Catalog) -> bool:
+        """Whether the source has merged this epoch before, or a later one. O(1)."""
+        header = self.header
+        if header is None:
+            return False
+        known = catalog.get(header.stream, NEW)
+        return header.epoch <= known.sources.get(header.source, 0)
+
+    def settings_in(self, catalog: Catalog) -> StreamSettings:
+        """Return the settings of the stream now. O(1)."""
+        return catalog.get("" if self.header is None else self.header.stream, NEW).settings
+
+    def finish(self, now_us: int, settings: StreamSettings) -> tuple[MergeRows, bytes]:
+        """Return the rows and the payload of the log row; all pieces have come. O(bytes).
+
+        Parameters
+        ----------
+        now_us
+            The clock.
+        settings
+            The stream's.
+
+        Raises
+        ------
+        RequestError
+            When anything is not as it should be.
+        """
+        self.settings = settings
+        header = self.header
+        if header is None:
+            raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
+        data = self._pieces.whole()
+        if zlib.crc32(data) != header.crc32:
+            raise _invalid("header.crc32", "the pieces are not what was sent: their CRC-32 differs")
+        rows = _read(header, data, self._limits.max_merge_states)
+        for place, state in enumerate(rows.states):
+            self._check_state(state, f"states[{place}]", now_us, settings)
+        encoded = header.SerializeToString()
+        length = len(encoded).to_bytes(_LENGTH_BYTES, "little")
+        return rows, length + encoded + data
+
+    def _check_state(
+        self, state: MergedState, path: str, now_us: int, settings: StreamSettings
+    ) -> None:
+        """Refuse a state that the stream cannot take."""
+        try:
+            if state.event_us:
+                check_times(state.event_us, f"{path}.event_time_us", now_us, self._limits, settings)
+            check_distinct([key for key, _ in state.segments], f"{path}.segments")
+            check_segments(state.segments, f"{path}.segments", self._limits, settings)
+        except RefusedError as error:
+            raise error.refused.to_error() from None
+        mine = empty_state(
+            resolution=settings.resolution,
+            scale=settings.scale,
+            max_cells=self._limits.pane_cells,
+        )
+        try:
+            merge_states([mine, replace(state.evaluator._view(), max_cells=None)], revision=0)
+        except InvalidInputError as error:
+            raise _invalid(f"{path}.evaluator", str(error)) from None
+
+
+def stored_merge(payload: bytes) -> MergeRows:
+    """Return the rows of a merge that was accepted before, from its log row. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError
+        When the payload is not such a merge.
+    """
+    size = int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    encoded, data = payload[_LENGTH_BYTES : _LENGTH_BYTES + size], payload[_LENGTH_BYTES + size :]
+    try:
+        return _read(ingest_pb2.MergeHeader.FromString(encoded), data)
+    except (DecodeError, RequestError) as error:
+        raise CorruptLogError(f"not a merge that this version accepts: {error}") from error
+
+
+def _read(header: ingest_pb2.MergeHeader, data: bytes, most_states: int | None = None) -> MergeRows:
+    try:
+        message = ingest_pb2.MergeStates.FromString(data)
+    except DecodeError:
+        raise _invalid("data", "the pieces are not an encoded MergeStates") from None
+    if most_states is not None and len(message.states) > most_states:
+        raise _too_large("states", "states", most_states, len(message.states))
+    states = []
+    for place, each in enumerate(message.states):
+        try:
+            evaluator = Evaluator.from_bytes(each.evaluator)
+        except CorruptStateError as error:
+            raise _invalid(f"states[{place}].evaluator", str(error)) from None
+        segments = tuple((segment.key, segment.value) for segment in each.segments)
+        states.append(MergedState(each.event_time_us, segments, evaluator))
+    total = sum(each.evaluator._view().total for each in states)
+    return MergeRows(header.source, header.epoch, states, 1 + len(data) // _BYTES_PER_ROW, total)
+
+
+def _too_large(field: str, what: str, most: int, got: int) -> RequestError:
+    message = (
+        f"a merge must have at most {most} {what}, got {got}: "
+        "merge in parts, each with an epoch of its own"
+    )
+    return RequestError(
+        Code.RESOURCE_EXHAUSTED,
+        message,
+        reason="MERGE_TOO_LARGE",
+        violations=((field, message),),
+    )
+
+
+def _invalid(field: str, message: str, reason: str = "INVALID_MERGE") -> RequestError:
+    return RequestError(
+        Code.INVALID_ARGUMENT, message, reason=reason, violations=((field, message),)
+    )

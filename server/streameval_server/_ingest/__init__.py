@@ -1,0 +1,1 @@
+"""Sessions and unary calls that take batches in; no I/O."""

@@ -1,0 +1,216 @@
+"""Single calls that end when they are durable: IngestBatch, Merge, CreateStream, ..."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
+from streameval_server._ingest.admission import batch_item, check_producer, nothing, nowhere, parsed
+from streameval_server._log.entries import Format, Item, Kind, Status
+from streameval_server._model.errors import invalid
+from streameval_server._model.names import MAX_UINT, check_stream_name
+from streameval_server._model.stream_info import StreamCounters, StreamInfo
+from streameval_server._model.stream_settings import check, check_mask, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._batch.merge import MergeInbox
+    from streameval_server._core.committer import Committer
+    from streameval_server._ingest.admission import Forbids
+    from streameval_server._log.entries import Administered, Outcome
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.rows import MergeRows
+    from streameval_server._state.stream_file import StreamFile
+
+Response = (
+    ingest_pb2.IngestBatchResponse
+    | ingest_pb2.MergeResponse
+    | stream_pb2.CreateStreamResponse
+    | stream_pb2.UpdateStreamResponse
+    | stream_pb2.DeleteStreamResponse
+    | admin_pb2.ImportStreamResponse
+)
+
+_FORMATS = {
+    Kind.CREATE_STREAM: Format.CREATE_STREAM_REQUEST,
+    Kind.UPDATE_STREAM: Format.UPDATE_STREAM_REQUEST,
+    Kind.DELETE_STREAM: Format.DELETE_STREAM_REQUEST,
+}
+
+
+class UnaryCall:
+    """One call that ends when its item is durable.
+
+    Parameters
+    ----------
+    committer, limits
+        The server's.
+    wake
+        Called when `response` has an answer, in the thread that delivers outcomes.
+    """
+
+    def __init__(
+        self, committer: Committer, limits: Limits, wake: Callable[[], None] = nothing
+    ) -> None:
+        self._committer = committer
+        self._limits = limits
+        self._wake = wake
+        self._outcome: Outcome | None = None
+
+    def ingest_batch(self, frame: bytes, now_us: int, *, forbids: Forbids = nowhere) -> None:
+        """Submit an encoded IngestBatchRequest.
+
+        With a producer, a refused batch consumes its sequence here too;
+        `forbids` as in IngestSession.
+
+        Raises
+        ------
+        RequestError
+            The call ends with it; nothing was changed.
+        """
+        request = parsed(ingest_pb2.IngestBatchRequest, frame)
+        batch = request.batch
+        if request.producer:
+            check_producer(request.producer, request.epoch, self._limits)
+            if not 0 < batch.sequence <= MAX_UINT:
+                raise invalid(
+                    "batch.sequence", f"sequence must be from 1 to 2**63 - 1, got {batch.sequence}"
+                )
+        elif batch.sequence or request.epoch:
+            raise invalid("producer", "a sequence or an epoch needs a producer")
+        item = batch_item(
+            self,
+            batch,
+            frame,
+            format_=Format.INGEST_BATCH_REQUEST,
+            producer=request.producer,
+            epoch=request.epoch,
+            now_us=now_us,
+            limits=self._limits,
+            catalog=self._committer.catalog,
+            forbids=forbids,
+        )
+        if item.refused is not None and not item.producer:
+            raise item.refused.to_error()
+        self._committer.submit(item)
+
+    def merge(self, inbox: MergeInbox, prepared: tuple[MergeRows, bytes]) -> None:
+        """Submit a merge of which everything has come.
+
+        Parameters
+        ----------
+        inbox
+            Where it was collected.
+        prepared
+            What its `finish` returned, under the stream's settings of then.
+
+        Raises
+        ------
+        RequestError
+            As `Committer.submit`.
+        """
+        rows, payload = prepared
+        assert inbox.header is not None
+        stream = inbox.header.stream
+        item = Item(self, Kind.MERGE, Format.MERGE, stream, "", 0, 0, payload, rows)
+        item.nbytes = len(payload)
+        item.settings = inbox.settings
+        self._committer.submit(item)
+
+    def import_stream(self, name: str, payload: bytes, file: StreamFile) -> None:
+        """Submit an exported stream, of which `file` was read and found good.
+
+        Raises
+        ------
+        RequestError
+            As `Committer.submit`.
+        """
+        # It has a limit of its own and waits alone, so it takes nothing of the queue.
+        item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
+        item.request = file
+        self._committer.submit(item)
+
+    def create_stream(self, frame: bytes) -> None:
+        """Submit an encoded CreateStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.CreateStreamRequest, frame)
+        settings = settings_of(request.stream.settings)
+        check(settings, self._limits)
+        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, request)
+
+    def update_stream(self, frame: bytes) -> None:
+        """Submit an encoded UpdateStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.UpdateStreamRequest, frame)
+        check_mask(request)
+        settings_of(request.stream.settings)
+        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, request)
+
+    def delete_stream(self, frame: bytes) -> None:
+        """Submit an encoded DeleteStreamRequest. Raises RequestError."""
+        request = parsed(stream_pb2.DeleteStreamRequest, frame)
+        self._administer(Kind.DELETE_STREAM, "name", request.name, frame)
+
+    def _administer(
+        self, kind: Kind, field: str, name: str, frame: bytes, request: Administered | None = None
+    ) -> None:
+        check_stream_name(name, field, self._limits.max_stream_name)
+        item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
+        item.request = request
+        self._committer.submit(item)
+
+    @property
+    def done(self) -> bool:
+        """Whether `response` has an answer."""
+        return self._outcome is not None
+
+    def response(self) -> Response:
+        """Return the answer once `done`. Raises RequestError when the call failed."""
+        outcome = self._outcome
+        if outcome is None:
+            raise RuntimeError("the call is not done")
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.refused is not None:
+            raise outcome.refused.to_error()
+        item, revision = outcome.item, outcome.revision
+        if isinstance(item.request, stream_pb2.CreateStreamRequest):
+            settings = settings_of(item.request.stream.settings)
+            info = StreamInfo(item.stream, outcome.received_us, revision, settings)
+            return stream_pb2.CreateStreamResponse(stream=info_message(info), revision=revision)
+        if item.kind == Kind.UPDATE_STREAM:
+            # What it is now, whoever answers says.
+            stream = stream_pb2.Stream(name=item.stream)
+            return stream_pb2.UpdateStreamResponse(stream=stream, revision=revision)
+        if item.kind == Kind.DELETE_STREAM:
+            return stream_pb2.DeleteStreamResponse(revision=revision)
+        if item.kind == Kind.IMPORT_STREAM:
+            return admin_pb2.ImportStreamResponse(revision=revision, name=item.stream)
+        duplicate = outcome.status is Status.DUPLICATE
+        if item.kind == Kind.MERGE:
+            return ingest_pb2.MergeResponse(revision=revision, duplicate=duplicate)
+        return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Take the outcome."""
+        self._outcome = outcome
+        self._wake()
+
+
+def info_message(info: StreamInfo) -> stream_pb2.Stream:
+    """Return a stream's description as a message."""
+    create_time = Timestamp()
+    create_time.FromMicroseconds(info.create_us)
+    return stream_pb2.Stream(
+        name=info.name,
+        create_time=create_time,
+        create_revision=info.create_revision,
+        settings=info.settings.to_message(),
+    )
+
+
+def counters_message(counters: StreamCounters) -> stream_pb2.StreamCounters:
+    """Return what a stream keeps, and what had no effect, as a message."""
+    return stream_pb2.StreamCounters(**asdict(counters))

@@ -1,0 +1,1 @@
+"""The log: entries, storage, checkpoints, producer marks, the data directory."""

@@ -1,0 +1,100 @@
+"""One server per data directory: an exclusive lock that ends with the process.
+
+The lock belongs to an open file, not to the file's existence, so a server
+that was killed leaves nothing behind that would have to be removed by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from streameval._common.errors import StreamEvalError
+from streameval_server._model.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LOG_NAME = "streameval.db"
+"""The log's file in a data directory."""
+
+
+def log_of(directory: Path) -> Path:
+    """Return the log in a data directory.
+
+    Raises
+    ------
+    StorageError
+        When there is none.
+    """
+    path = directory / LOG_NAME
+    if not path.is_file():
+        raise StorageError(f"there is no log at {path}")
+    return path
+
+
+class DataDirectoryInUseError(StreamEvalError):
+    """Another server has the data directory."""
+
+    __module__ = "streameval_server"
+
+
+class DirectoryLock:
+    """The right to use a data directory, held until `release` or the process's end.
+
+    Raises
+    ------
+    DataDirectoryInUseError
+        When another process (or another server of this one) holds it.
+    StorageError
+        When it cannot be made or written to.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _cannot_use(directory, error) from error
+        try:
+            _lock(self._fd)
+        except OSError as error:
+            # Read before the file is closed: the holder's number helps to find it.
+            holder = os.read(self._fd, 32).decode(errors="replace").strip()
+            os.close(self._fd)
+            raise DataDirectoryInUseError(
+                f"{directory} is in use by another server"
+                f"{f' (process {holder})' if holder else ''}: "
+                "stop it, or give this one a directory of its own with --data"
+            ) from error
+        try:
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            os.close(self._fd)
+            raise _cannot_use(directory, error) from error
+
+    def release(self) -> None:
+        """Let another server have the directory."""
+        os.close(self._fd)
+
+
+def _cannot_use(directory: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot use the data directory {directory}: {error.strerror}")
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int) -> None:
+        # Far beyond the contents: a locked region cannot be read by others.
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,220 @@
+"""Log entries: what was decided, in the order that makes it true.
+
+A `LogRow` is what the disk keeps; an `Entry` is the same, decoded, as the
+engine applies it; an `Item` is a request on its way into the log, and an
+`Outcome` what became of it. Rows keep the request's own bytes, so what a
+later version understands of them can be replayed from today's log.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from streameval.v1 import stream_pb2
+    from streameval_server._model.errors import Refused, RequestError
+    from streameval_server._model.rows import Rows
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.stream_file import StreamFile
+
+    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest | StreamFile
+
+
+class Kind(enum.IntEnum):
+    """What an entry does. Numbers are never reused."""
+
+    BATCH = 1
+    """Counts a batch's rows, in a stream that is made if need be."""
+    REFUSED = 2
+    """Consumes a sequence."""
+    CREATE_STREAM = 3
+    DELETE_STREAM = 4
+    UPDATE_STREAM = 5
+    """Changes a stream's settings."""
+    TICK = 6
+    """Lets time pass: what fell due by now happens."""
+    MERGE = 7
+    """Adds what somebody else counted."""
+    IMPORT_STREAM = 8
+    """Makes a stream of an exported one."""
+
+
+class Format(enum.IntEnum):
+    """How a row's payload is written. Numbers are never reused."""
+
+    INGEST_REQUEST = 1
+    """A streameval.v1.IngestRequest whose message is a batch."""
+    INGEST_BATCH_REQUEST = 2
+    """A streameval.v1.IngestBatchRequest."""
+    REFUSAL = 3
+    """A streameval.v1.Refusal."""
+    CREATE_STREAM_REQUEST = 4
+    """A streameval.v1.CreateStreamRequest."""
+    DELETE_STREAM_REQUEST = 5
+    """A streameval.v1.DeleteStreamRequest."""
+    UPDATE_STREAM_REQUEST = 6
+    """A streameval.v1.UpdateStreamRequest."""
+    TICK = 7
+    """Nothing."""
+    MERGE = 8
+    """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
+    header, and a streameval.v1.MergeStates."""
+    STREAM_FILE = 9
+    """A stream as it was exported."""
+
+
+class LogRow(NamedTuple):
+    """A row of the log, in the order of its columns.
+
+    Attributes
+    ----------
+    revision : int
+        From 1, without gaps.
+    received_us : int
+        The committer's clock in microseconds since 1970, never decreasing.
+    kind, format : int
+        A `Kind` and a `Format`.
+    stream : str
+        The stream's name; empty where there is none.
+    producer : str
+        Empty for a request that is not protected against duplicates.
+    epoch, sequence : int
+        0 without a producer.
+    crc32 : int
+        `checksum` of all the others.
+    payload : bytes
+        The request's own bytes.
+    """
+
+    revision: int
+    received_us: int
+    kind: int
+    format: int
+    stream: str
+    producer: str
+    epoch: int
+    sequence: int
+    crc32: int
+    payload: bytes
+
+
+_HEAD = struct.Struct("<qqBBqqHI")
+
+
+RowHead = tuple[int, int, int, int, str, str, int, int]
+"""The first eight columns of a `LogRow`."""
+
+
+def checksum(head: RowHead, payload: bytes) -> int:
+    """Return the CRC-32 of a row: of every column, so that no flipped bit goes unseen."""
+    revision, received_us, kind, format_, stream, producer, epoch, sequence = head
+    name = stream.encode()
+    fixed = _HEAD.pack(
+        revision, received_us, kind, format_, epoch, sequence, len(name), len(payload)
+    )
+    return zlib.crc32(payload, zlib.crc32(fixed + name + producer.encode()))
+
+
+@dataclass(slots=True)
+class Entry:
+    """A log row as the engine applies it.
+
+    Attributes
+    ----------
+    rows : Rows or None
+        The decoded columns of a batch, or states of a merge; None for other
+        kinds and for a batch without rows.
+    request : message, StreamFile or None
+        What makes a stream, or changes its settings.
+    refused : Refused or None
+        Why a batch was refused; None for other kinds.
+    """
+
+    revision: int
+    received_us: int
+    kind: int
+    stream: str
+    producer: str
+    epoch: int
+    sequence: int
+    rows: Rows | None
+    request: Administered | None = None
+    refused: Refused | None = None
+
+
+class Owner(Protocol):
+    """Who submitted an item and learns what became of it."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Take the outcome of one item; called in the order of submission."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A request on its way into the log, validated as far as it can be alone.
+
+    Attributes
+    ----------
+    owner : Owner
+        Who is told the outcome.
+    refused : Refused or None
+        Why a batch consumes its sequence without being counted.
+    rows, request
+        As in `Entry`.
+    settings : StreamSettings or None
+        The settings of the stream under which the rows were found good.
+    nbytes : int
+        What it takes of the queue: the length of the request.
+    """
+
+    owner: Owner
+    kind: int
+    format: int
+    stream: str
+    producer: str
+    epoch: int
+    sequence: int
+    payload: bytes
+    rows: Rows | None = None
+    refused: Refused | None = None
+    nbytes: int = 0
+    request: Administered | None = None
+    settings: StreamSettings | None = None
+
+
+class Status(enum.IntEnum):
+    """What became of an item."""
+
+    DURABLE = 1
+    DUPLICATE = 2
+    """It was durable before; nothing changed."""
+    REFUSED = 3
+    """Its sequence is consumed, durably, by this item or by one before that it repeats."""
+    FAILED = 4
+    """It ended with an error; if that is UNAVAILABLE its fate is unknown."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of an item.
+
+    Attributes
+    ----------
+    revision : int
+        Log revision that includes it; 0 when it failed.
+    received_us : int
+        The committer's time of that; 0 when it failed or was a duplicate.
+    refused, error
+        Set by status.
+    """
+
+    item: Item
+    status: Status
+    revision: int = 0
+    received_us: int = 0
+    refused: Refused | None = None
+    error: RequestError | None = None

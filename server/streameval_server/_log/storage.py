@@ -1,0 +1,243 @@
+"""What the core needs from a disk, and two stand-ins that have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from streameval_server._log.entries import LogRow, checksum
+from streameval_server._model.errors import CorruptLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+_DROPPED_AT_ONCE = 4
+
+PartKey = tuple[str, int]
+"""A part's name, and the revision of the checkpoint that wrote it."""
+
+
+class PartRow(NamedTuple):
+    """A piece of a checkpoint's part, of at most 1 MiB.
+
+    Attributes
+    ----------
+    part : str
+        For instance ``stream/fraud/v3``.
+    revision : int
+        Of the checkpoint that wrote it.
+    piece : int
+        From 0, in order.
+    data : bytes
+    """
+
+    part: str
+    revision: int
+    piece: int
+    data: bytes
+
+
+class Storage(Protocol):
+    """A log and its checkpoints. Every method raises StorageError when the disk fails.
+
+    Used by one thread at a time.
+    """
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is written can be read again, so that checkpoints are worth it."""
+
+    def open(self) -> None:
+        """Open, or open again after `close`: only what is durable is seen afterwards."""
+
+    def close(self) -> None:
+        """Close; never raises, and is harmless when closed."""
+
+    def last_revision(self) -> int:
+        """Return the newest row's revision; 0 for an empty log."""
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Write rows durably, all or nothing.
+
+        Raises
+        ------
+        StorageError
+            The fate of these rows is unknown: `close` and `open` before anything else.
+        """
+
+    def read(self, after: int) -> Iterator[LogRow]:
+        """Yield the rows above a revision, oldest first.
+
+        Raises
+        ------
+        CorruptLogError
+            At a row that is not what was written, or that is missing.
+        """
+
+    def write_parts(self, rows: Sequence[PartRow]) -> None:
+        """Write pieces of a checkpoint, all or nothing; they are not current yet."""
+
+    def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint current, and drop parts that it does not need."""
+
+    def manifest(self) -> bytes | None:
+        """Return the current checkpoint's manifest; None when there is none."""
+
+    def read_part(self, part: str, revision: int) -> bytes:
+        """Return a part, its pieces joined; as much of it as there is."""
+
+    def prune(self, keep: Collection[PartKey]) -> None:
+        """Drop all parts but these, which an abandoned checkpoint may have left."""
+
+    def base(self) -> bytes | None:
+        """Return the manifest of the log's base; None when the log is whole."""
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the log's base, and drop parts that only the base before needs."""
+
+    def drop(self, before: int) -> int:
+        """Drop some of the rows below a revision, the oldest; return how many; 0: all are gone."""
+
+
+def verified(row: LogRow, expected: int) -> LogRow:
+    """Return a row as it was read, if it is the expected one and what was written.
+
+    Raises
+    ------
+    CorruptLogError
+        When it is not.
+    """
+    if row.revision != expected:
+        raise CorruptLogError(f"log row {expected} is missing: row {row.revision} comes instead")
+    if checksum(row[:8], row.payload) != row.crc32:
+        raise CorruptLogError(f"log row {expected} is not what was written: its checksum differs")
+    return row
+
+
+class MemoryStorage:
+    """`Storage` for tests and simulations: survives `close`, but not the process."""
+
+    keeps = True
+
+    def __init__(self) -> None:
+        self.rows: list[LogRow] = []
+        self.parts: dict[PartKey, dict[int, bytes]] = {}
+        self._manifest: bytes | None = None
+        self._base: bytes | None = None
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def last_revision(self) -> int:
+        """Return the newest row's revision."""
+        return self.rows[-1].revision if self.rows else 0
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Keep rows."""
+        self.rows += rows
+
+    def read(self, after: int) -> Iterator[LogRow]:
+        """Yield the rows above a revision."""
+        rows = [row for row in self.rows if row.revision > after]
+        for expected, row in enumerate(rows, after + 1):
+            yield verified(row, expected)
+
+    def write_parts(self, rows: Sequence[PartRow]) -> None:
+        """Keep pieces."""
+        for row in rows:
+            self.parts.setdefault((row.part, row.revision), {})[row.piece] = row.data
+
+    def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint current."""
+        self._manifest = manifest
+        for key in superseded:
+            self.parts.pop(key, None)
+
+    def manifest(self) -> bytes | None:
+        """Return the current manifest."""
+        return self._manifest
+
+    def read_part(self, part: str, revision: int) -> bytes:
+        """Return a part, joined."""
+        pieces = self.parts.get((part, revision), {})
+        return b"".join(pieces[piece] for piece in sorted(pieces))
+
+    def prune(self, keep: Collection[PartKey]) -> None:
+        """Drop all parts but these."""
+        for key in [key for key in self.parts if key not in keep]:
+            del self.parts[key]
+
+    def base(self) -> bytes | None:
+        """Return the base's manifest."""
+        return self._base
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Make a checkpoint the base."""
+        self._base = manifest
+        for key in superseded:
+            self.parts.pop(key, None)
+
+    def drop(self, before: int) -> int:
+        """Drop a few of the oldest rows."""
+        dropped = sum(row.revision < before for row in self.rows[:_DROPPED_AT_ONCE])
+        del self.rows[:dropped]
+        return dropped
+
+
+class NullStorage:
+    """`Storage` that keeps nothing: for a server whose counts may end with it."""
+
+    keeps = False
+
+    def __init__(self) -> None:
+        self._last_revision = 0
+
+    def open(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def last_revision(self) -> int:
+        """Return the newest row's revision."""
+        return self._last_revision
+
+    def append(self, rows: Sequence[LogRow]) -> None:
+        """Note how far the log has come."""
+        self._last_revision = rows[-1].revision
+
+    def read(self, after: int) -> Iterator[LogRow]:
+        """Yield nothing: only an empty log is ever read again."""
+        if after < self._last_revision:
+            raise CorruptLogError("nothing is kept of this log")
+        return iter(())
+
+    def write_parts(self, rows: Sequence[PartRow]) -> None:
+        """Keep nothing."""
+
+    def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Keep nothing."""
+
+    def manifest(self) -> bytes | None:
+        """Return None."""
+        return None
+
+    def read_part(self, part: str, revision: int) -> bytes:
+        """Return nothing."""
+        raise CorruptLogError(f"part {part} of revision {revision} was not kept")
+
+    def prune(self, keep: Collection[PartKey]) -> None:
+        """Do nothing."""
+
+    def base(self) -> bytes | None:
+        """Return None."""
+        return None
+
+    def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
+        """Do nothing."""
+
+    def drop(self, before: int) -> int:  # noqa: ARG002 - there are no rows
+        """Drop nothing."""
+        return 0

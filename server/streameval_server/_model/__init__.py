@@ -1,0 +1,1 @@
+"""The ground of the server: errors, limits, names, rows, settings."""

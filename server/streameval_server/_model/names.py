@@ -1,0 +1,24 @@
+"""Names, as the client checks them too, and numbers that the log can keep."""
+
+from __future__ import annotations
+
+from streameval._common.names import MAX_STREAM_NAME, id_problem, stream_name_problem
+from streameval_server._model.errors import invalid
+
+__all__ = ["MAX_STREAM_NAME", "MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]
+
+MAX_UINT = (1 << 63) - 1
+"""Largest epoch or sequence: SQLite's integers are signed."""
+
+
+def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
+    """Refuse what cannot name a stream, in the same words for all calls.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT; `field` is the name's path in the request.
+    """
+    problem = stream_name_problem(name, max_length)
+    if problem is not None:
+        raise invalid(field, problem)

@@ -1,0 +1,203 @@
+"""How a server is to run: one dataclass, and the checks that come before it starts."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+
+from streameval._common.errors import StreamEvalError
+from streameval_server._model.limits import Limits
+
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+HTTP_OFF = "off"
+_HTTP_PORT = 8080
+_LONGEST_WINDOW_S = 366 * 86_400
+_LONGEST_INTERVAL_S = 86_400
+
+_MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
+
+
+class SettingsError(StreamEvalError, ValueError):
+    """Settings that a server cannot, or should not, start with."""
+
+    __module__ = "streameval_server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server is to run.
+
+    Raises
+    ------
+    SettingsError
+        When `listen` or `http` is not ``HOST:PORT``, or names an address that
+        other machines can reach without both TLS and tokens while `insecure` is
+        False; when settings exclude or lack one another.
+    """
+
+    listen: str = "127.0.0.1:50051"
+    """Where to listen: ``HOST:PORT``, ``[IPV6]:PORT``; port 0 picks a free one."""
+
+    http: str | None = None
+    """Where to serve HTTP: ``HOST:PORT``, or ``off``; None is `listen`'s host and port 8080,
+    or a free port where that is what `listen` asks for."""
+
+    data: Path | None = None
+    """Directory of the log and its checkpoints; None is `default_data_directory`."""
+
+    memory: bool = False
+    """Keep everything in memory: nothing survives a stop."""
+
+    insecure: bool = False
+    """Listen on addresses that other machines can reach without TLS and tokens."""
+
+    tls_certificate: Path | None = None
+    """The server's certificate, and those between it and its authority, in PEM."""
+
+    tls_key: Path | None = None
+    """Its private key, in PEM, without a password."""
+
+    tls_client_ca: Path | None = None
+    """Authorities that each client's certificate must come from (mTLS), in PEM."""
+
+    tokens: Path | None = None
+    """The tokens file; without one everybody who reaches the server may do everything."""
+
+    auto_create: bool = True
+    """Whether a batch for a stream that does not exist makes it."""
+
+    log_format: LogFormat = "text"
+    """Lines for people, or one JSON object a line."""
+
+    log_level: LogLevel = "warning"
+    """The least that is logged."""
+
+    stop_grace_s: float = 5.0
+    """Seconds that requests in progress get to finish when the server stops."""
+
+    metrics_window_s: float = 3600.0
+    """Seconds of the recent window whose figures Prometheus is told."""
+
+    metrics_interval_s: float = 15.0
+    """Seconds between scrapes: figures are found anew at most once in about so long, however
+    many scrape; 0 is at each scrape."""
+
+    limits: Limits = field(default_factory=Limits)
+    """What one request, one stream and the whole server may hold."""
+
+    def __post_init__(self) -> None:
+        listens = (self.listen, self.http_address())
+        hosts = [split_address(listen)[0] for listen in listens if listen is not None]
+        if self.memory and self.data is not None:
+            raise SettingsError("a server in memory has no data directory: give one of the two")
+        self._check_numbers()
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise SettingsError("tls_certificate and tls_key need each other: give both")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise SettingsError("tls_client_ca needs tls_certificate and tls_key")
+        secured = self.tls_certificate is not None and self.tokens is not None
+        for host in hosts:
+            if not (secured or self.insecure or is_loopback(host)):
+                raise SettingsError(
+                    f"refusing to listen on {host or 'every address'}: other machines could reach "
+                    f"it, and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
+                    "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
+                )
+
+    def _check_numbers(self) -> None:
+        """Raise SettingsError where a number is out of its range."""
+        if not 0 <= self.stop_grace_s < math.inf:
+            raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
+        for name, value, least, most in (
+            ("metrics_window_s", self.metrics_window_s, 1, _LONGEST_WINDOW_S),
+            ("metrics_interval_s", self.metrics_interval_s, 0, _LONGEST_INTERVAL_S),
+        ):
+            if not least <= value <= most:
+                raise SettingsError(f"{name} must be from {least} to {most}, got {value}")
+        for name, value in asdict(self.limits).items():
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if value < least:
+                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
+
+    def _lacking(self) -> str:
+        lacking = []
+        if self.tls_certificate is None:
+            lacking.append("TLS")
+        if self.tokens is None:
+            lacking.append("tokens file")
+        return " and no ".join(lacking)
+
+    def http_address(self) -> str | None:
+        """Return where HTTP is to be served, ``HOST:PORT``; None where it is off."""
+        if self.http == HTTP_OFF:
+            return None
+        if self.http is not None:
+            split_address(self.http, "http")
+            return self.http
+        split_address(self.listen)
+        host, _, port = self.listen.rpartition(":")
+        return f"{host}:{_HTTP_PORT if int(port) else 0}"
+
+    def directory(self) -> Path | None:
+        """Return where the log is kept; None in memory."""
+        if self.memory:
+            return None
+        return self.data if self.data is not None else default_data_directory()
+
+
+def default_data_directory() -> Path:
+    """Return the server's directory among the user's application data."""
+    return Path(platformdirs.user_data_dir("streameval", appauthor=False)) / "server"
+
+
+def split_address(listen: str, setting: str = "listen") -> tuple[str, int]:
+    """Split ``HOST:PORT`` (an IPv6 host stands in brackets).
+
+    Parameters
+    ----------
+    listen
+        The address.
+    setting
+        What asks for it.
+
+    Raises
+    ------
+    SettingsError
+        When there is no port, or it is not a number from 0 to 65535.
+
+    Examples
+    --------
+    >>> split_address("127.0.0.1:0"), split_address("[::1]:50051")
+    (('127.0.0.1', 0), ('::1', 50051))
+    """
+    host, colon, port = listen.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not _is_port(port) or (":" in host and not bracketed):
+        raise SettingsError(
+            f"{setting} must be HOST:PORT, for instance 127.0.0.1:0, got {listen!r}"
+        )
+    return (host[1:-1] if bracketed else host), int(port)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) <= 65535
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`.
+
+    A name other than localhost is not looked up: what it means may change.
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

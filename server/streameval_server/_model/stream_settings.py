@@ -1,0 +1,306 @@
+"""How one stream counts: its settings, their defaults and the rules between them.
+
+What panes hold cannot be cut anew, so what shapes them (`pane`, `resolution`,
+`scale`) is fixed when the stream is made; everything else may change and
+applies from then on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from google.protobuf.duration_pb2 import Duration
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.names import MAX_KEY_LENGTH
+from streameval._common.values import quoted
+from streameval._counts.resolution import MAX_BITS
+from streameval._time.panes import tiers_of
+from streameval.v1 import stream_pb2
+from streameval_server._model.errors import Code, RequestError, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval._counts.resolution import Scale
+    from streameval_server._model.limits import Limits
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+
+_LABEL_TTL_US = 14 * DAY_US
+_LONGEST_US = 3_660 * DAY_US
+_MOST_PATHS = 32
+"""Paths of an update's mask: it is logged, and each replay follows all of them."""
+_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
+
+CHOICES: Mapping[str, Mapping[int, str]] = {
+    "scale": {
+        stream_pb2.SCALE_UNSPECIFIED: "plain",
+        stream_pb2.SCALE_PLAIN: "plain",
+        stream_pb2.SCALE_PROBABILITY: "probability",
+    },
+    "orphans": {
+        stream_pb2.ORPHAN_POLICY_UNSPECIFIED: "drop",
+        stream_pb2.ORPHAN_POLICY_DROP: "drop",
+        stream_pb2.ORPHAN_POLICY_MISS: "miss",
+    },
+    "expired": {
+        stream_pb2.EXPIRY_POLICY_UNSPECIFIED: "drop",
+        stream_pb2.EXPIRY_POLICY_DROP: "drop",
+        stream_pb2.EXPIRY_POLICY_NEGATIVE: "negative",
+    },
+}
+"""Settings that are one of a few words, by the numbers that messages have for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How a stream counts.
+
+    Attributes
+    ----------
+    pane_us : int
+        Smallest time slice that is kept apart.
+    retention_us : int
+        How long panes are kept; all-time counts outlive them.
+    resolution : int
+        Significant bits of a score that a pane keeps.
+    scale : {"plain", "probability"}
+        What those bits are counted of.
+    label_ttl_us : int
+        How long after its event time a prediction waits for its label.
+    relabel_ttl_us : int
+        How long a labelled id can be relabelled or retracted.
+    max_pending : int
+        The most ids that are kept; above it what falls due first goes early.
+    orphans : {"drop", "miss"}
+        What a label without a prediction counts as.
+    expired : {"drop", "negative"}
+        What a prediction without a label counts as.
+    segment_keys : tuple of str
+        Declared keys, in the order in which they were declared.
+    """
+
+    pane_us: int = MINUTE_US
+    retention_us: int = 30 * DAY_US
+    resolution: int = 12
+    scale: Scale = "plain"
+    label_ttl_us: int = _LABEL_TTL_US
+    relabel_ttl_us: int = HOUR_US
+    max_pending: int = 2_000_000
+    orphans: Literal["drop", "miss"] = "drop"
+    expired: Literal["drop", "negative"] = "drop"
+    segment_keys: tuple[str, ...] = ()
+
+    def to_message(self) -> stream_pb2.StreamSettings:
+        """Return all of them as a message."""
+        return stream_pb2.StreamSettings(
+            pane=_duration(self.pane_us),
+            retention=_duration(self.retention_us),
+            resolution=self.resolution,
+            scale=(
+                stream_pb2.SCALE_PLAIN if self.scale == "plain" else stream_pb2.SCALE_PROBABILITY
+            ),
+            label_ttl=_duration(self.label_ttl_us),
+            relabel_ttl=_duration(self.relabel_ttl_us),
+            max_pending=self.max_pending,
+            orphans=(
+                stream_pb2.ORPHAN_POLICY_DROP
+                if self.orphans == "drop"
+                else stream_pb2.ORPHAN_POLICY_MISS
+            ),
+            expired=(
+                stream_pb2.EXPIRY_POLICY_DROP
+                if self.expired == "drop"
+                else stream_pb2.EXPIRY_POLICY_NEGATIVE
+            ),
+            segment_keys=self.segment_keys,
+        )
+
+
+DEFAULTS = StreamSettings()
+"""The settings of a stream that is made on first use."""
+
+_CANNOT_CHANGE = {
+    "pane_us": "panes cannot be cut anew",
+    "resolution": "panes have forgotten the other bits",
+    "scale": "panes have forgotten the scores",
+}
+_TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
+FIELDS = {field.name.removesuffix("_us"): field.name for field in fields(StreamSettings)}
+"""From the message's name of a setting to ours."""
+
+
+def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
+    """Return what a message says; what it does not say has its default.
+
+    Whether the settings agree with each other is for `check` to say.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT for a value that cannot be read.
+    """
+    given: dict[str, object] = {}
+    for descriptor, value in message.ListFields():
+        name = FIELDS[descriptor.name]
+        given[name] = _value(name, value)
+    retention_us = given.get("retention_us", DEFAULTS.retention_us)
+    assert isinstance(retention_us, int)
+    given.setdefault("label_ttl_us", min(_LABEL_TTL_US, retention_us))
+    return replace(DEFAULTS, **given)  # type: ignore[arg-type]  # each has the type of its field
+
+
+def _value(name: str, value: object) -> object:
+    if isinstance(value, Duration):
+        # Not ToMicroseconds: a duration may hold what does not fit, or be negative.
+        return value.seconds * SECOND_US + value.nanos // 1_000
+    if name in CHOICES:
+        assert isinstance(value, int)
+        if value not in CHOICES[name]:
+            _refuse(name, f"{name} has the unknown value {value}")
+        return CHOICES[name][value]
+    return tuple(value) if name == "segment_keys" else value  # type: ignore[arg-type]  # a repeated field
+
+
+def check(settings: StreamSettings, limits: Limits) -> None:
+    """Refuse settings that contradict each other or a limit.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT, or RESOURCE_EXHAUSTED above a limit, with the field.
+    """
+    for name in sorted(_TIMES):
+        value: int = getattr(settings, name)
+        if not SECOND_US <= value <= _LONGEST_US:
+            _refuse(name, f"{_shown(name)} must be from 1 s to 3660 d, got {value / SECOND_US:g} s")
+    try:
+        tiers_of(settings.pane_us, settings.retention_us)
+    except InvalidInputError as error:
+        _refuse(f"{error.field}_us", str(error))
+    if not 1 <= settings.resolution <= MAX_BITS:
+        _refuse("resolution", f"resolution must be from 1 to {MAX_BITS}, got {settings.resolution}")
+    if settings.label_ttl_us > settings.retention_us:
+        _refuse(
+            "label_ttl_us",
+            f"label_ttl must be at most retention, got {settings.label_ttl_us / SECOND_US:g} s "
+            f"with a retention of {settings.retention_us / SECOND_US:g} s",
+        )
+    if not 1 <= settings.max_pending <= limits.max_pending_total:
+        _refuse(
+            "max_pending",
+            f"max_pending must be from 1 to {limits.max_pending_total}, got {settings.max_pending}",
+        )
+    if settings.orphans == "miss" and settings.expired == "negative":
+        _refuse(
+            "orphans",
+            "orphans MISS with expired NEGATIVE would count a late positive twice: "
+            "as a negative case when its prediction expires and as a miss when its label comes",
+        )
+    _check_keys(settings.segment_keys, limits)
+
+
+def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
+    if len(keys) > limits.max_segment_keys:
+        _refuse(
+            "segment_keys",
+            f"segment_keys must be at most {limits.max_segment_keys}, got {len(keys)}",
+            Code.RESOURCE_EXHAUSTED,
+        )
+    for key in keys:
+        if _KEY.match(key) is None:
+            _refuse(
+                "segment_keys",
+                f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
+                f"got {quoted(key)}",
+            )
+        if keys.count(key) > 1:
+            _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
+
+
+def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
+    """Refuse a mask of more paths than there is use for.
+
+    Not asked of what is in the log: such masks were once accepted.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT.
+    """
+    paths = len(request.update_mask.paths)
+    if paths > _MOST_PATHS:
+        raise invalid(
+            "update_mask", f"update_mask must have at most {_MOST_PATHS} paths, got {paths}"
+        )
+
+
+def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
+    """Return the settings that an update makes of these.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when the mask names no setting, FAILED_PRECONDITION
+        for a setting that cannot change.
+    """
+    wanted = settings_of(request.stream.settings)
+    changes: dict[str, object] = {}
+    if not request.update_mask.paths:
+        raise invalid("update_mask", "update_mask must name the settings to change, got none")
+    for path in request.update_mask.paths:
+        prefix, _, name = path.partition(".")
+        if path == "settings":
+            changes |= {each: getattr(wanted, each) for each in FIELDS.values()}
+        elif prefix == "settings" and name in FIELDS:
+            changes[FIELDS[name]] = getattr(wanted, FIELDS[name])
+        else:
+            raise invalid(
+                "update_mask",
+                f"update_mask must name settings, as settings.label_ttl, got {quoted(path)}",
+            )
+    after = replace(settings, **changes)  # type: ignore[arg-type]  # each has the type of its field
+    for name, why in _CANNOT_CHANGE.items():
+        if getattr(after, name) != getattr(settings, name):
+            _refuse_change(name, f"{_shown(name)} cannot change: {why}")
+    gone = [key for key in settings.segment_keys if key not in after.segment_keys]
+    if gone:
+        _refuse_change(
+            "segment_keys", f"segment_keys can only be added: {gone[0]!r} has slices already"
+        )
+    # Slices are numbered by key, so those that were there stay where they were.
+    fresh = [key for key in after.segment_keys if key not in settings.segment_keys]
+    return replace(after, segment_keys=(*settings.segment_keys, *fresh))
+
+
+def _refuse_change(name: str, message: str) -> NoReturn:
+    raise RequestError(
+        Code.FAILED_PRECONDITION,
+        message,
+        reason="SETTING_CANNOT_CHANGE",
+        violations=((_path(name), message),),
+    )
+
+
+def _refuse(name: str, message: str, code: Code = Code.INVALID_ARGUMENT) -> NoReturn:
+    raise RequestError(
+        code, message, reason="INVALID_SETTINGS", violations=((_path(name), message),)
+    )
+
+
+def _path(name: str) -> str:
+    return f"stream.settings.{_shown(name)}"
+
+
+def _shown(name: str) -> str:
+    return name.removesuffix("_us")
+
+
+def _duration(time_us: int) -> Duration:
+    return Duration(seconds=time_us // SECOND_US, nanos=time_us % SECOND_US * 1_000)

@@ -1,0 +1,78 @@
+"""The calls in progress: who has to be told that the server stops, and when all have ended.
+
+A stop waits for these, and only for these: whoever watches the server's health
+holds a call open for ever, and must not hold up the stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streameval_server._ingest.admission import nothing
+from streameval_server._model.errors import Code, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class OpenCalls:
+    """Calls in progress; belongs to the event loop's thread.
+
+    Attributes
+    ----------
+    stopping : bool
+        Whether calls should come to an end, and new ones are turned away.
+    """
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._wakes: dict[object, Callable[[], None]] = {}
+        self._all_ended = asyncio.Event()
+
+    @contextmanager
+    def call(self, wake: Callable[[], None] = nothing) -> Iterator[None]:
+        """Count a call within the context, and call `wake` when the server begins to stop.
+
+        Raises
+        ------
+        RequestError
+            UNAVAILABLE when it stops already.
+        """
+        if self.stopping:
+            raise stopping_error()
+        key = object()
+        self._wakes[key] = wake
+        try:
+            yield
+        finally:
+            del self._wakes[key]
+            self._note()
+
+    def __len__(self) -> int:
+        return len(self._wakes)
+
+    def stop(self) -> None:
+        """Turn new calls away, and wake all that are in progress, so that they end."""
+        self.stopping = True
+        for wake in self._wakes.values():
+            wake()
+        self._note()
+
+    def _note(self) -> None:
+        if self.stopping and not self._wakes:
+            self._all_ended.set()
+
+    async def ended(self, timeout_s: float) -> None:
+        """Wait until all calls have ended after `stop`, but no longer than `timeout_s`."""
+        ending = asyncio.create_task(self._all_ended.wait())
+        await asyncio.wait((ending,), timeout=timeout_s)
+        ending.cancel()
+
+
+def stopping_error() -> RequestError:
+    """Return the error that ends a call because the server stops."""
+    return RequestError(
+        Code.UNAVAILABLE, "the server is stopping", reason="SERVER_STOPPING", retry_after_s=1.0
+    )

@@ -1,0 +1,217 @@
+"""Watch: the newest snapshot whenever its stream moved, as often as the reader keeps up.
+
+Nothing is queued: while a reader takes its time, nothing is computed for it, and
+what it gets next is the newest. What was sent is remembered by weak references
+only, so a reader that stands still holds no counts in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streameval.v1 import query_pb2
+from streameval_server._model.errors import invalid
+from streameval_server._queries.overview import applied_if_there, stream_snapshot
+from streameval_server._queries.selection import AllTime, micros
+from streameval_server._runtime.open_calls import stopping_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+
+    from streameval.v1 import types_pb2
+    from streameval_server._queries.overview import OverviewAsked
+    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.resolved_selection import ResolvedSelection
+    from streameval_server._queries.snapshots import SnapshotAsked
+    from streameval_server._runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+LEAST_INTERVAL_S = 0.1
+"""Nobody is told more often."""
+
+CLOCK_S = 1.0
+"""A window that ends at the clock is looked at so often, although nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What to tell an answer by from the next."""
+
+    span_us: tuple[int, int] | None
+    stream: tuple[weakref.ref[object], ...]
+
+    @classmethod
+    def at(cls, of: ResolvedSelection) -> _Mark:
+        # Whatever changes a stream changes its all-time counts or their coverage.
+        parts = (of.view.whole.counts, of.view.whole.coverage)
+        return cls(of.span_us, tuple(map(weakref.ref, parts)))
+
+    def differs(self, before: _Mark | None) -> bool:
+        """Whether the stream or the covered time has moved."""
+        if before is None or before.span_us != self.span_us:
+            return True
+        return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
+
+
+def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest) -> float:
+    """Return the least time between two answers.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT when it is negative.
+    """
+    asked = micros(request.min_interval, "min_interval") / 1e6
+    if asked < 0:
+        raise invalid("min_interval", f"min_interval must not be negative, got {asked:g} s")
+    return max(asked, LEAST_INTERVAL_S)
+
+
+async def watched(
+    runtime: Runtime, answers: Answers, asked: SnapshotAsked, *, pause_s: float, min_revision: int
+) -> AsyncIterator[types_pb2.Snapshot]:
+    """Yield a snapshot at once, and then the newest whenever it is another.
+
+    Parameters
+    ----------
+    runtime, answers
+        The server's.
+    asked
+        What is watched.
+    pause_s
+        The least time between two of them.
+    min_revision
+        The first one includes it.
+
+    Raises
+    ------
+    RequestError
+        NOT_FOUND when the stream is deleted, and not at once made again;
+        UNAVAILABLE when the server stops.
+    """
+    timeout = None if isinstance(asked.chosen.span, AllTime) else CLOCK_S
+
+    async def look() -> tuple[_Mark, types_pb2.Snapshot]:
+        return await runtime.answer(("watch", asked), partial(_look, answers, asked))
+
+    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=min_revision)
+    async with aclosing(looks):
+        sent: _Mark | None = None
+        async for mark, snapshot in looks:
+            if mark.differs(sent):
+                sent = mark
+                yield snapshot
+
+
+def _look(answers: Answers, asked: SnapshotAsked) -> tuple[_Mark, types_pb2.Snapshot]:
+    of = answers.applied(asked.chosen)
+    return _Mark.at(of), answers.snapshot(of, asked.figures)
+
+
+async def watched_many(
+    runtime: Runtime, answers: Answers, asked: OverviewAsked, *, pause_s: float
+) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
+    """Yield the snapshots of all streams at once, and then of those that moved.
+
+    Only what moved is computed. As `watched`, except that a stream that is
+    deleted is gone, and may come again.
+
+    Raises
+    ------
+    RequestError
+        UNAVAILABLE when the server stops.
+    """
+    timeout = None if isinstance(asked.span, AllTime) else CLOCK_S
+    # None stands for a stream that is not there.
+    sent: dict[str, _Mark | None] = {}
+
+    async def look() -> _Moved:
+        # Whoever else asks has been sent something else.
+        work = partial(_moved, answers, asked, sent, runtime.visible_revision())
+        return await runtime.queries.run(object(), work, is_long=True)
+
+    # Else a stream that is durable and not visible yet would be called gone.
+    durable = runtime.durable_revision()
+    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=durable)
+    async with aclosing(looks):
+        async for moved in looks:
+            if not sent or moved.marks:
+                sent.update(moved.marks)
+                yield moved.response
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What is another than it was sent."""
+
+    marks: dict[str, _Mark | None]
+    response: query_pb2.WatchSnapshotsResponse
+
+
+def _moved(
+    answers: Answers, asked: OverviewAsked, sent: Mapping[str, _Mark | None], revision: int
+) -> _Moved:
+    found = _Moved({}, query_pb2.WatchSnapshotsResponse(revision=revision))
+    for name in asked.streams:
+        of = applied_if_there(answers, name, asked)
+        if of is None:
+            if sent.get(name) is not None or name not in sent:
+                found.marks[name] = None
+                found.response.gone.append(name)
+            continue
+        mark = _Mark.at(of)
+        if mark.differs(sent.get(name)):
+            found.marks[name] = mark
+            found.response.snapshots.append(stream_snapshot(answers, of, asked))
+    return found
+
+
+async def _looks(
+    runtime: Runtime,
+    look: Callable[[], Awaitable[T]],
+    *,
+    pause_s: float,
+    timeout: float | None,
+    min_revision: int = 0,
+) -> AsyncGenerator[T, None]:
+    """Yield looks: one at once, and another whenever something was applied or time passed."""
+    stopping = asyncio.Event()
+    with runtime.calls.call(stopping.set):
+        await runtime.visible(min_revision)
+        stopped = asyncio.ensure_future(stopping.wait())
+        moved: asyncio.Future[None] | None = None
+        try:
+            while True:
+                begun = time.monotonic()
+                if moved is None or moved.done():
+                    if moved is not None:
+                        moved.result()
+                    moved = asyncio.ensure_future(
+                        runtime.visibility.wait(runtime.visible_revision() + 1)
+                    )
+                looked = await look()
+                took = time.monotonic() - begun
+                yield looked
+                # Long looks are far between: half of the time is for others.
+                await _pause(stopped, begun + max(pause_s, 2 * took) - time.monotonic())
+                await asyncio.wait(
+                    (moved, stopped), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopped.done():
+                    raise stopping_error()
+        finally:
+            stopped.cancel()
+            if moved is not None:
+                moved.cancel()
+
+
+async def _pause(stopped: asyncio.Future[Any], seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.wait((stopped,), timeout=seconds)

@@ -1,0 +1,1 @@
+"""From the command line to a running server: configuration, logs, start, stop."""

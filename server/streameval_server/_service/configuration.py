@@ -1,0 +1,262 @@
+"""Settings from flags, the environment and a file, each value with its source.
+
+The first that says something wins::
+
+    --listen HOST:PORT            a flag
+    STREAMEVAL_LISTEN             the environment; empty is as if it were not there
+    listen = "..."                the file, TOML, that --config or STREAMEVAL_CONFIG names
+    the default
+
+Limits stand below ``[limits]`` in the file, and are ``STREAMEVAL_LIMITS_...`` in
+the environment. Paths in the file are relative to it. A name that a file or a
+flag misspells is an error; the environment holds other programs' variables too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from streameval_server._model.limits import Limits
+from streameval_server._model.server_settings import Settings, SettingsError
+from streameval_server._security.tokens import blotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PREFIX = "STREAMEVAL_"
+_CONFIG = "STREAMEVAL_CONFIG"
+_BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(
+    ("false", "no", "off", "0"), False
+)
+
+FLAGS = {
+    "listen": "where to listen; port 0 picks a free one",
+    "http": "where to serve the page, JSON and metrics, or off; 127.0.0.1:8080",
+    "data": "directory of the log",
+    "memory": "keep nothing on disk",
+    "insecure": "listen beyond this machine without TLS and tokens",
+    "tls_certificate": "the server's certificate chain, PEM",
+    "tls_key": "its private key, PEM",
+    "tls_client_ca": "authorities of clients' certificates, PEM (mTLS)",
+    "tokens": "the tokens file",
+    "auto_create": "let batches make the streams that they are for",
+    "stop_grace_s": "seconds that calls get to end when the server stops",
+    "log_format": "text or json",
+    "log_level": "debug, info, warning or error",
+    "metrics_window_s": "seconds of the recent window in /metrics",
+    "metrics_interval_s": "seconds between scrapes of /metrics",
+    "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
+}
+"""The settings that have a flag, with what it is for; the others are for files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One setting: its dotted name, the type of its value, its default."""
+
+    name: str
+    kind: Any
+    default: object
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return _PREFIX + self.name.replace(".", "_").upper()
+
+
+def _settings_of(kind: type[Any], prefix: str = "") -> Iterator[_Setting]:
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        hint = hints[field.name]
+        if is_dataclass(hint):
+            assert isinstance(hint, type)
+            yield from _settings_of(hint, f"{prefix}{field.name}.")
+            continue
+        kinds = [part for part in get_args(hint) if part is not NoneType]
+        plain = kinds[0] if NoneType in get_args(hint) else hint
+        default = None if field.default is MISSING else field.default
+        yield _Setting(prefix + field.name, plain, default)
+
+
+_SETTINGS = {setting.name: setting for setting in _settings_of(Settings)}
+
+
+def flag_of(name: str) -> str:
+    """Return a setting's flag.
+
+    Examples
+    --------
+    >>> flag_of("tls_key"), flag_of("limits.max_state_bytes")
+    ('--tls-key', '--max-state-bytes')
+    """
+    return "--" + name.rpartition(".")[2].replace("_", "-")
+
+
+def is_switch(name: str) -> bool:
+    """Whether a setting is yes or no."""
+    return _SETTINGS[name].kind is bool
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Settings, and where each of them comes from.
+
+    Attributes
+    ----------
+    settings : Settings
+    sources : dict of str to str
+        From a setting's dotted name to a flag, a variable, a file or ``default``.
+    """
+
+    settings: Settings
+    sources: dict[str, str]
+
+    def __str__(self) -> str:
+        """Return every setting as TOML, with its source beside it; no secrets."""
+        lines, table = [], ""
+        for name, setting in _SETTINGS.items():
+            section, _, key = name.rpartition(".")
+            if section != table:
+                lines += ["", f"[{section}]"]
+                table = section
+            value = self._value(setting.name)
+            if value is None:
+                shown = f"# {key} is not set"
+                if name == "data" and not self.settings.memory:
+                    shown += f", which means {self.settings.directory()}"
+                if name == "http":
+                    shown += f", which means {self.settings.http_address()}"
+            else:
+                shown = f"{key} = {_toml(value)}"
+            lines.append(f"{shown:<50} # {self.sources[name]}")
+        return blotted("\n".join(lines))
+
+    def _value(self, name: str) -> object:
+        value: object = self.settings
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+
+def configure(
+    flags: Mapping[str, object],
+    *,
+    config: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Configuration:
+    """Return the settings that flags, environment and file together give.
+
+    Parameters
+    ----------
+    flags
+        By dotted names; None is as if it were not there.
+    config
+        The file; without it the one that STREAMEVAL_CONFIG names, or none.
+    environment
+        The variables.
+
+    Raises
+    ------
+    SettingsError
+        When a value is of the wrong kind, a name is unknown, the file cannot be
+        read, or the settings exclude one another: it names the source.
+    """
+    values: dict[str, object] = {}
+    sources = dict.fromkeys(_SETTINGS, "default")
+    if config is None and environment.get(_CONFIG):
+        config = Path(environment[_CONFIG])
+    if config is not None:
+        for name, value in _read(config):
+            setting = _known(name, str(config))
+            values[name] = _converted(setting, value, str(config), config.parent)
+            sources[name] = str(config)
+    for name, setting in _SETTINGS.items():
+        text = environment.get(setting.variable)
+        if text:
+            values[name] = _converted(setting, text, setting.variable, Path())
+            sources[name] = setting.variable
+    for name, value in flags.items():
+        if value is not None:
+            values[name] = _converted(
+                _known(name, "the command line"), value, flag_of(name), Path()
+            )
+            sources[name] = flag_of(name)
+    plain: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    for name, value in values.items():
+        section, _, key = name.rpartition(".")
+        (limits if section else plain)[key] = value
+    return Configuration(Settings(**plain, limits=Limits(**limits)), sources)
+
+
+def _read(path: Path) -> list[tuple[str, object]]:
+    """Return a file's settings by their dotted names."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read the settings in {path}: {error}") from error
+    return list(_flat(content))
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _known(name: str, source: str) -> _Setting:
+    setting = _SETTINGS.get(name)
+    if setting is None:
+        close = difflib.get_close_matches(name, _SETTINGS, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SettingsError(f"{source}: there is no setting {name!r}{hint}")
+    return setting
+
+
+def _converted(setting: _Setting, value: object, source: str, base: Path) -> object:
+    """Return a value as its setting's kind, from whatever a source holds."""
+    kind = setting.kind
+    if get_origin(kind) is Literal:
+        wanted = " or ".join(get_args(kind))
+        converted = value if value in get_args(kind) else None
+    elif kind is bool:
+        wanted = "true or false"
+        converted = _BOOLEANS.get(str(value).lower())
+    elif kind is Path:
+        wanted = "a path"
+        converted = base / Path(value).expanduser() if isinstance(value, (str, Path)) else None
+    elif kind is str:
+        wanted = "text"
+        converted = value if isinstance(value, str) else None
+    else:
+        wanted = "a whole number" if kind is int else "a number"
+        converted = _number(kind, value)
+    if converted is None:
+        raise SettingsError(f"{source}: {setting.name} must be {wanted}, got {value!r}")
+    return converted
+
+
+def _number(kind: type[int | float], value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        number = kind(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if isinstance(value, str) or number == value else None
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, (bool, int, float)):
+        return str(value).lower()
+    # JSON's strings are TOML's, but for one character that TOML wants escaped.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,119 @@
+"""What the log looks like: lines for people, or one JSON object a line.
+
+Every line of a call carries its request id. Two things never get into it:
+
+- tokens: whatever looks like one is blotted out, wherever it came from
+- values that callers sent, prediction ids among them: the messages of
+  unexpected exceptions, which quote them, are left out of tracebacks; those
+  of the disk and of settings are not of that kind and stay
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from streameval_server._model.errors import StorageError
+from streameval_server._model.server_settings import SettingsError
+from streameval_server._security.call_context import current
+from streameval_server._security.tokens import blotted
+
+if TYPE_CHECKING:
+    from streameval_server._model.server_settings import LogFormat, LogLevel
+
+_TELLS = (OSError, StorageError, SettingsError, sqlite3.Error)
+
+
+class _Formatter(logging.Formatter):
+    """What both formats have in common."""
+
+    def formatException(  # noqa: N802 - logging's name
+        self, ei: tuple[type[BaseException], BaseException, object] | tuple[None, None, None]
+    ) -> str:
+        """Return a traceback without the values that exceptions quote."""
+        error = ei[1]
+        return "" if error is None else "\n".join(_chain(error, set()))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        return blotted(self.line(record))
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the line, tokens and all."""
+        raise NotImplementedError
+
+
+class TextFormatter(_Formatter):
+    """``2026-11-20T12:00:00.000Z WARNING streameval_server.calls: call NOT_FOUND method=...``."""
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the line, and the traceback below it."""
+        fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
+        # A line break that somebody smuggled in must not look like a line of the log.
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        line = f"{_time(record)} {record.levelname} {record.name}: {message}{fields}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(_Formatter):
+    """One object a line: time, level, logger, message, the call's fields, a traceback."""
+
+    def line(self, record: logging.LogRecord) -> str:
+        """Return the object."""
+        values: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            values["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(values, default=str)
+
+
+def configure(log_format: LogFormat, level: LogLevel) -> None:
+    """Send everything that is logged in this process to stderr, in this format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # At debug it tells what is sent.
+    logging.getLogger("sse_starlette").setLevel(logging.WARNING)
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """Return what a record says besides its message."""
+    fields: dict[str, object] = dict(getattr(record, "fields", {}))
+    call = current.get(None)
+    if call is not None:
+        fields["request_id"] = call.request_id
+    return fields
+
+
+def _chain(error: BaseException, seen: set[int]) -> list[str]:
+    """Return the lines of a traceback, the causes first."""
+    seen.add(id(error))
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines: list[str] = []
+    if before is not None and id(before) not in seen:
+        lines = [*_chain(before, seen), "and then:"]
+    lines += [
+        f"  {frame.filename}:{frame.lineno} in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    kind = type(error)
+    told = f": {error}" if isinstance(error, _TELLS) else ""
+    lines.append(f"{kind.__module__}.{kind.__qualname__}{told}")
+    return lines

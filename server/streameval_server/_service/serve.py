@@ -1,0 +1,106 @@
+"""Run a server until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from streameval_server._log import failpoints
+from streameval_server._model.server_settings import SettingsError
+from streameval_server._service.logs import configure
+from streameval_server._service.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval_server._model.server_settings import Settings
+    from streameval_server._service.service import Addresses
+
+_log = logging.getLogger(__name__)
+
+_SWITCH_INTERVAL_S = 0.0005
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's event loop where it is installed, else asyncio's."""
+    try:
+        import uvloop  # noqa: PLC0415 - not to be had on every platform
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def shorten_switch_interval() -> None:
+    """Let the event loop have its turn soon while other threads compute.
+
+    With Python's default of 5 ms a busy thread would hold up every ack by as much.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+
+async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) -> None:
+    """Run a server until SIGTERM or SIGINT, then stop it in order.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+    on_ready
+        Called once, when requests are served.
+
+    Raises
+    ------
+    StreamEvalError
+        When it cannot start (see `Server.start`), or cannot go on.
+    """
+    loop = asyncio.get_running_loop()
+
+    def ready(addresses: Addresses) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, service.stop)
+        on_ready(addresses)
+
+    service = Service(settings, ready)
+    await service.serve()
+
+
+def run(settings: Settings) -> None:
+    """Run a server, printing the addresses that it listens on, until it is told to stop.
+
+    The log of the whole process goes to stderr as the settings say.
+
+    Raises
+    ------
+    StreamEvalError
+        As `serve`.
+    """
+    configure(settings.log_format, settings.log_level)
+    _arm_failpoints()
+    shorten_switch_interval()
+    # Modules stay: a full collection need not look at them, 20 ms each time.
+    gc.collect()
+    gc.freeze()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve(settings, on_ready=_announce))
+
+
+def _arm_failpoints() -> None:
+    text = os.environ.get(failpoints.VARIABLE, "")
+    try:
+        failpoints.arm(text)
+    except ValueError as error:
+        raise SettingsError(f"{failpoints.VARIABLE}: {error}") from error
+    if text:
+        _log.warning("failpoints are armed: %s", text)
+
+
+def _announce(addresses: Addresses) -> None:
+    print(f"listening on {addresses.grpc}", flush=True)
+    if addresses.http is not None:
+        print(f"the page is at {addresses.http}/", flush=True)

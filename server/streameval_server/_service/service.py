@@ -1,0 +1,120 @@
+"""A server and its HTTP as one: who starts first, who stops first, and what went wrong.
+
+An ASGI lifespan owns the gRPC server, whether HTTP is served or not: it starts the
+server before the first request and stops it after the last one. Signals are for
+`stop`, which turns calls away at once, over gRPC and HTTP, so that those in progress
+come to their ends and HTTP can, and then the lifespan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval_server._grpc.server import Server
+from streameval_server._web.http_server import HttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from streameval_server._model.server_settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a server listens, with the ports that it was given.
+
+    Attributes
+    ----------
+    grpc : str
+        ``HOST:PORT``.
+    http : str or None
+        ``http://HOST:PORT`` or ``https://HOST:PORT``; None where HTTP is off.
+    """
+
+    grpc: str
+    http: str | None
+
+
+class Service:
+    """A server with its HTTP, for one event loop: `serve` it, `stop` it.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+    on_ready
+        Called once, when requests are served.
+
+    Raises
+    ------
+    SettingsError
+        When the tokens file or the certificates cannot be used, or the address
+        for HTTP cannot be had.
+    """
+
+    def __init__(self, settings: Settings, on_ready: Callable[[Addresses], None]) -> None:
+        self._server = Server(settings)
+        self._http: HttpServer | None = None
+        if settings.http_address() is not None:
+            self._http = HttpServer(self._server, settings, self._lifespan)
+        self._on_ready = on_ready
+        self._told = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    def stop(self) -> None:
+        """Let `serve` come to its end."""
+        self._told.set()
+
+    async def serve(self) -> None:
+        """Start, serve until `stop` or until it cannot go on, and stop in order.
+
+        Raises
+        ------
+        StreamEvalError
+            When it cannot start (see `Server.start`), or cannot go on.
+        """
+        if self._http is not None:
+            await self._http.serve()
+        else:
+            async with self._lifespan():
+                await self._ending.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: object = None) -> AsyncIterator[None]:
+        try:
+            await self._server.start()
+        except Exception as error:  # noqa: BLE001 - `serve` raises it: uvicorn would end the process
+            self._failure = error
+            self._end()
+            yield
+            return
+        ending = asyncio.create_task(self._until_told())
+        http = None if self._http is None else self._http.url
+        self._on_ready(Addresses(self._server.address, http))
+        try:
+            yield
+        finally:
+            ending.cancel()
+            await self._server.stop()
+
+    async def _until_told(self) -> None:
+        told = asyncio.create_task(self._told.wait())
+        failed = asyncio.create_task(self._server.wait_failed())
+        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if failed.done():
+            self._failure = failed.exception()
+        failed.cancel()
+        await self._server.begin_stop()
+        self._end()
+
+    def _end(self) -> None:
+        self._ending.set()
+        if self._http is not None:
+            self._http.stop()

@@ -1,0 +1,238 @@
+"""Where a stream's counts are: for all time and by pane, whole and by slice.
+
+A pane that is new is *open*: what its slices count is not in their all-time
+counts yet, and is added when it is closed, in one go. So a row of a slice is
+merged once, not twice, while it is the time of its pane. Few panes are open;
+whoever looks at a slice's all-time counts gets them with the open panes' added.
+Additions commute, so when a pane is closed makes no difference; before anything
+is taken away all panes are closed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streameval._counts.state import empty_state
+from streameval._time.coverage import CoverageCell
+from streameval._time.panes import Panes, tiers_of
+from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator, LazyCounts
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.pane_content import PaneContent, Part
+from streameval_server._state.segments import WHOLE, key_of
+from streameval_server._state.views import FrozenStream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval._counts.state import State
+    from streameval_server._model.limits import Limits
+    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._state.ledger import StreamUsage
+
+_MOST_OPEN = 2
+
+
+class Store:
+    """Counts of one stream, by slice and pane.
+
+    Parameters
+    ----------
+    settings, limits
+        The stream's and the server's.
+    ledger : StreamUsage
+        The stream's.
+
+    Attributes
+    ----------
+    bits, scale
+        Of the cells of panes and slices.
+    settled : dict of int to Part
+        All-time counts by the number of the slice, without what open panes
+        have of slices; the whole is always there and has everything.
+    panes : Panes of PaneContent
+    floor_us : int
+        What happened before this is in no pane, whatever is kept.
+    key_revisions : dict of int to int
+        The revision at which a key's slices changed last.
+    """
+
+    def __init__(self, settings: StreamSettings, limits: Limits, ledger: StreamUsage) -> None:
+        self.bits = settings.resolution
+        self.scale = settings.scale
+        self.floor_us = 0
+        self.key_revisions: dict[int, int] = {}
+        self._ledger = ledger
+        ledger.memory_bytes = OVERHEAD_BYTES
+        bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
+        self._new_part = partial(_new_part, bounded, ledger)
+        whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
+        self.settled = {WHOLE: _part(whole)}
+        self.panes = self._panes_for(settings)
+        self._open: list[PaneContent] = []
+
+    def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
+        tiers = tiers_of(settings.pane_us, settings.retention_us)
+        return Panes(tiers, partial(PaneContent, self._new_part, self._ledger))
+
+    # -- changing
+
+    @property
+    def whole(self) -> Part:
+        """The all-time counts of the whole."""
+        return self.settled[WHOLE]
+
+    def pane(self, start_us: int) -> PaneContent:
+        """Return the pane that starts there, to change it."""
+        return self.panes_at([start_us])[0]
+
+    def panes_at(self, starts_us: Sequence[int]) -> list[PaneContent]:
+        """Return the panes that start there, to change them.
+
+        Where there are many all are closed: what slices have in them can be counted for all
+        time at once, and need not be merged into that pane by pane.
+        """
+        if len(starts_us) > _MOST_OPEN:
+            self.settle()
+        found = []
+        for start_us in starts_us:
+            content = self.panes.get(start_us)
+            if content is None:
+                content = self.panes.at(start_us)
+                if len(starts_us) <= _MOST_OPEN:
+                    self._opened(content)
+            content.touch()
+            found.append(content)
+        return found
+
+    def _opened(self, content: PaneContent) -> None:
+        content.is_open = True
+        self._open.append(content)
+        if len(self._open) > _MOST_OPEN:
+            self._close(self._open.pop(0))
+
+    def parts(self, content: PaneContent | None, number: int) -> list[Part]:
+        """Return what has to change when a slice does: in a pane, or in all time alone."""
+        self.key_revisions[key_of(number)] = self._ledger.revision
+        if content is None:
+            return [self._settled(number)]
+        if content.is_open:
+            return [content.part(number)]
+        return [self._settled(number), content.part(number)]
+
+    @staticmethod
+    def in_pane(content: PaneContent | None, number: int) -> list[Part]:
+        """Return what has to change in a pane alone, when the rest has."""
+        return [] if content is None else [content.part(number)]
+
+    def _settled(self, number: int) -> Part:
+        part = self.settled.get(number)
+        if part is None:
+            part = self.settled[number] = self._new_part()
+        return part
+
+    def settle(self) -> None:
+        """Close all panes."""
+        for content in self._open:
+            self._close(content)
+        self._open = []
+
+    def _close(self, content: PaneContent) -> None:
+        content.is_open = False
+        for number, part in content.parts.items():
+            if number != WHOLE:
+                before = part.cells.memory_bytes
+                # Made first, if need be: that adds to the ledger too.
+                settled = self._settled(number)
+                self._ledger.memory_bytes += settled.merge([part])
+                # To be read it was merged.
+                self._ledger.memory_bytes += part.cells.memory_bytes - before
+
+    # -- time
+
+    @property
+    def oldest_us(self) -> int:
+        """Since when there are panes. O(1)."""
+        return max(self.floor_us, self.panes.grid.oldest_us)
+
+    @property
+    def due_us(self) -> int:
+        """When panes coarsen or go next. O(1)."""
+        return self.panes.until_us
+
+    def advance(self, now_us: int) -> bool:
+        """Let panes coarsen and go; return whether any did. O(panes that change)."""
+        # What an open pane has must not go with it.
+        self.settle()
+        if not self.panes.advance(now_us):
+            return False
+        self.measure()
+        return True
+
+    def keep(self, settings: StreamSettings) -> bool:
+        """Keep panes for longer, or not as long; return whether that is so. O(panes)."""
+        before, after = self.panes, self._panes_for(settings)
+        if before.tiers == after.tiers:
+            return False
+        self.settle()
+        self.floor_us = self.oldest_us
+        self.panes = after
+        after.advance(before.now_us)
+        for pane in before:
+            if pane.start_us >= after.grid.oldest_us:
+                after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
+            else:
+                self.floor_us = max(self.floor_us, pane.end_us)
+        self.measure()
+        return True
+
+    def measure(self) -> None:
+        """Find out anew what memory it takes. O(panes)."""
+        parts = list(self.settled.values())
+        for pane in self.panes:
+            parts += pane.content.parts.values()
+        self._ledger.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+
+    # -- reading
+
+    @property
+    def num_panes(self) -> int:
+        """Panes of all slices. O(panes)."""
+        return sum(len(pane.content.parts) for pane in self.panes)
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of the slices that there are. O(slices)."""
+        return set(self.settled).union(*(content.parts for content in self._open))
+
+    def _open_parts(self, number: int) -> list[Part]:
+        if number == WHOLE:
+            return []
+        return [content.parts[number] for content in self._open if number in content.parts]
+
+    def all_time(self, number: int) -> tuple[LazyCounts, PaneCoverage]:
+        """Return a slice's all-time counts as they are now. O(open panes)."""
+        parts = self._open_parts(number)
+        if number in self.settled:
+            parts.insert(0, self.settled[number])
+        counts = [part.cells.frozen() for part in parts]
+        return (
+            counts[0] if len(counts) == 1 else LazyCounts.sum(counts),
+            PaneCoverage.merged(part.coverage for part in parts),
+        )
+
+    def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
+        """Return the counts as they are now. O(panes + slices)."""
+        return FrozenStream(
+            {number: self.all_time(number) for number in self.numbers()},
+            tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
+            names,
+        )
+
+
+def _new_part(bounded: State, ledger: StreamUsage) -> Part:
+    ledger.memory_bytes += OVERHEAD_BYTES
+    return _part(bounded)
+
+
+def _part(state: State) -> Part:
+    return Part(Accumulator(state), PaneCoverage(CoverageCell(state.scale)))

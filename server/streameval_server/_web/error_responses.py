@@ -1,0 +1,85 @@
+"""A RequestError as an HTTP response: google.rpc.Status in JSON, as gRPC has it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from streameval_server._grpc.status import status_message
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._security.call_context import REQUEST_ID_HEADER, current
+from streameval_server._web.transcoding import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JSON = "application/json"
+
+HTTP_STATUS = {
+    Code.INVALID_ARGUMENT: 400,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.UNAUTHENTICATED: 401,
+}
+"""HTTP's status of each of google.rpc's, as google.rpc.Code's comments say."""
+
+
+class HttpError(RequestError):
+    """One that HTTP has a status of its own for.
+
+    Attributes
+    ----------
+    status : int
+        HTTP's.
+    headers : mapping of str to str
+        What the response carries besides.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: Code,
+        message: str,
+        *,
+        reason: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, message, reason=reason)
+        self.status = status
+        self.headers: Mapping[str, str] = headers or {}
+
+
+def status_json(error: RequestError) -> bytes:
+    """Return google.rpc.Status of the call in progress, in JSON; the call takes its reason."""
+    call = current.get(None)
+    if call is None:
+        return to_json(status_message(error))
+    call.reason = error.reason
+    return to_json(status_message(error, call.request_id))
+
+
+def refusal(error: RequestError) -> Response:
+    """Return what answers a request that failed."""
+    headers = {"cache-control": "no-store"}
+    status = HTTP_STATUS[error.code]
+    if isinstance(error, HttpError):
+        status = error.status
+        headers |= error.headers
+    if error.code == Code.UNAUTHENTICATED:
+        headers["www-authenticate"] = "Bearer"
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    call = current.get(None)
+    if call is not None:
+        headers[REQUEST_ID_HEADER] = call.request_id
+    return Response(status_json(error), status, headers, JSON)

@@ -1,0 +1,85 @@
+"""What protects browsers: headers on every response, and whom a request says it is for.
+
+A server without tokens trusts its own machine. A page from elsewhere may have its
+name point to this machine (DNS rebinding), and would then read what the server
+answers; so such a server answers to names of this machine only. Nothing is ever
+allowed to pages of other origins: there are no CORS headers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.server_settings import is_loopback
+from streameval_server._web.error_responses import refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""On every response, whatever it is."""
+
+
+class Guarding:
+    """Puts the headers on responses, and turns requests for other hosts away.
+
+    Parameters
+    ----------
+    app
+        What is guarded.
+    local_only
+        Whether only names of this machine are answered to.
+    """
+
+    def __init__(self, app: ASGIApp, *, local_only: bool) -> None:
+        self._app = app
+        self._local_only = local_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        app = self._app
+        if self._local_only:
+            host = Headers(scope=scope).get("host", "")
+            if not _is_local(host):
+                app = refusal(_elsewhere(host))
+        await app(scope, receive, send_guarded)
+
+
+def _is_local(host: str) -> bool:
+    """Whether a Host header names this machine. Its port does not matter: a tunnel's is another."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host
+    return is_loopback(name.removeprefix("[").removesuffix("]").lower())
+
+
+def _elsewhere(host: str) -> RequestError:
+    return RequestError(
+        Code.PERMISSION_DENIED,
+        f"this server has no tokens and answers to localhost only, not to {host[:128]!r}",
+        reason="HOST_FORBIDDEN",
+    )

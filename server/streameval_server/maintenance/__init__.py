@@ -1,0 +1,1 @@
+"""Work on a data directory: verify, restore, replay to a revision, offline commands."""

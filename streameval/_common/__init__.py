@@ -1,0 +1,1 @@
+"""The ground: errors, values, names, ids, array types, frames of bytes, atomic files."""

@@ -1,0 +1,139 @@
+"""Bytes that know what they are: a magic word and a version before, a checksum behind.
+
+Every form that is written to disk or sent, of one evaluator or of many panes, is
+framed here. CRC-32 finds every change within four adjacent bytes; what it covers
+is checked again by whoever reads it.
+
+`Reader` compares every length with the bytes that are left before anything is
+allocated, so a stranger's bytes cost no more memory than a small multiple of
+their length.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from streameval._common.errors import CorruptStateError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_PREFIX = struct.Struct("<4sH")
+_CHECKSUM = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One kind of bytes.
+
+    Attributes
+    ----------
+    magic : bytes
+        The first four bytes.
+    form : int
+        The version that is written, and the only one that is read.
+    what : str
+        What messages call it, with its article: "an evaluator".
+    """
+
+    magic: bytes
+    form: int
+    what: str
+
+    def sealed(self, *parts: bytes) -> bytes:
+        """Return the parts behind the prefix and before their checksum. O(n)."""
+        body = b"".join((_PREFIX.pack(self.magic, self.form), *parts))
+        return body + _CHECKSUM.pack(zlib.crc32(body))
+
+    def begun(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
+        """Return what stands between prefix and checksum, or refuse the prefix. O(1).
+
+        Parameters
+        ----------
+        data : bytes-like
+        size : int
+            The shortest body that there is.
+        """
+        try:
+            view = memoryview(data).cast("B")
+        except TypeError:
+            refuse(f"{self.what} is read from bytes, got {type(data).__name__}")
+        if len(view) < _PREFIX.size + size + _CHECKSUM.size:
+            refuse(f"{len(view)} bytes are too few for {self.what}: truncated?")
+        magic, form = _PREFIX.unpack_from(view)
+        if magic != self.magic:
+            refuse(f"not {self.what}: the bytes begin with {magic!r}, not with {self.magic!r}")
+        if form != self.form:
+            refuse(f"{self._noun} format {form} is unknown; this version reads format {self.form}")
+        return view[_PREFIX.size : -_CHECKSUM.size]
+
+    def check_length(self, body: memoryview, size: int) -> None:
+        """Refuse a body of another size than it announces. O(1)."""
+        if size != len(body):
+            framing = _PREFIX.size + _CHECKSUM.size
+            refuse(
+                f"{self.what} of {size + framing} bytes is announced, "
+                f"got {len(body) + framing}: truncated?"
+            )
+
+    def check_sum(self, data: bytes | bytearray | memoryview) -> None:
+        """Refuse bytes that were altered. O(n)."""
+        view = memoryview(data).cast("B")
+        (checksum,) = _CHECKSUM.unpack_from(view, len(view) - _CHECKSUM.size)
+        if zlib.crc32(view[: -_CHECKSUM.size]) != checksum:
+            refuse(f"the {self._noun}'s bytes were altered: their checksum does not match")
+
+    def reader(self, data: bytes | bytearray | memoryview) -> Reader:
+        """Return a reader of a body of this kind, or refuse the bytes. O(n)."""
+        body = self.begun(data)
+        self.check_sum(data)
+        return Reader(body, self._noun)
+
+    @property
+    def _noun(self) -> str:
+        return self.what.partition(" ")[2]
+
+
+class Reader:
+    """Reads a body from its beginning to its end."""
+
+    def __init__(self, body: memoryview, noun: str) -> None:
+        self._body = body
+        self._at = 0
+        self._noun = noun
+
+    def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Read one structure."""
+        return layout.unpack(self._take(layout.size))
+
+    def column(self, dtype: str, rows: int) -> npt.NDArray[Any]:
+        """Read a column; it looks into the bytes and cannot be written."""
+        return np.frombuffer(self._take(rows * np.dtype(dtype).itemsize), dtype=dtype)
+
+    def blob(self, size: int) -> memoryview:
+        """Read so many bytes."""
+        return self._take(size)
+
+    def end(self) -> None:
+        """Refuse bytes that are left."""
+        left = len(self._body) - self._at
+        if left:
+            refuse(f"{left} bytes are left behind the {self._noun}")
+
+    def _take(self, size: int) -> memoryview:
+        left = len(self._body) - self._at
+        if not 0 <= size <= left:
+            refuse(f"the {self._noun} announces {size} more bytes where {left} are left")
+        part = self._body[self._at : self._at + size]
+        self._at += size
+        return part
+
+
+def refuse(message: str) -> NoReturn:
+    """Refuse bytes."""
+    raise CorruptStateError(message)

@@ -1,0 +1,148 @@
+"""The confusion matrix at one threshold, and what is read from it.
+
+Counts are exact. A rate whose denominator is 0 is nan, with one exception that
+the whole library shares with its sources: where nothing is called positive the
+precision is 1, the limit from which every precision-recall curve starts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """What a threshold decides: counts of the four outcomes, misses included.
+
+    Attributes
+    ----------
+    threshold : float
+        Every case with score >= threshold is called positive; at -inf the
+        references that were never scored are, too.
+    tp, fp : int
+        Called positive, rightly and wrongly.
+    fn, tn : int
+        Called negative, wrongly and rightly.
+
+    Examples
+    --------
+    >>> at = Confusion(threshold=0.5, tp=3, fp=2, fn=2, tn=4)
+    >>> at.recall, at.precision, round(at.specificity, 3), at.f_measure()
+    (0.6, 0.6, 0.667, 0.6)
+    """
+
+    threshold: float
+    tp: int
+    fp: int
+    fn: int
+    tn: int
+
+    @property
+    def recall(self) -> float:
+        """TP/P, the true positive rate; nan without positives."""
+        return _ratio(self.tp, self.tp + self.fn)
+
+    @property
+    def precision(self) -> float:
+        """TP/(TP+FP); 1.0 where nothing is called positive."""
+        return _ratio(self.tp, self.tp + self.fp, empty=1.0)
+
+    @property
+    def fpr(self) -> float:
+        """FP/N, the false positive rate; nan without negatives."""
+        return _ratio(self.fp, self.fp + self.tn)
+
+    @property
+    def specificity(self) -> float:
+        """TN/N, the true negative rate; nan without negatives."""
+        return _ratio(self.tn, self.fp + self.tn)
+
+    @property
+    def negative_predictive_value(self) -> float:
+        """TN/(TN+FN); 1.0 where nothing is called negative."""
+        return _ratio(self.tn, self.tn + self.fn, empty=1.0)
+
+    @property
+    def accuracy(self) -> float:
+        """(TP+TN)/(P+N); nan without references."""
+        return _ratio(self.tp + self.tn, self.tp + self.fp + self.fn + self.tn)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean of recall and specificity; nan unless both classes have references."""
+        return (self.recall + self.specificity) / 2
+
+    @property
+    def youden_j(self) -> float:
+        """Recall + specificity - 1, in [-1, 1]; nan unless both classes have references."""
+        return self.recall - self.fpr
+
+    @property
+    def mcc(self) -> float:
+        """Matthews correlation, in [-1, 1].
+
+        nan unless both classes have references and both are called.
+        """
+        called, positives = self.tp + self.fp, self.tp + self.fn
+        rest, negatives = self.tn + self.fn, self.tn + self.fp
+        if 0 in (called, rest, positives, negatives):
+            return math.nan
+        # Integers up to the last step: the difference of products cancels.
+        agreement = self.tp * self.tn - self.fp * self.fn
+        return agreement / math.sqrt(called * positives) / math.sqrt(rest * negatives)
+
+    def f_measure(self, beta: float = 1.0) -> float:
+        """Return (1 + beta^2) TP / (beta^2 P + TP + FP).
+
+        Parameters
+        ----------
+        beta : float
+            Weight of recall against precision, positive and finite.
+
+        Returns
+        -------
+        float
+            In [0, 1]; nan without positives, 0 where none is found.
+
+        Raises
+        ------
+        InvalidInputError
+            When `beta` is not positive and finite.
+
+        Notes
+        -----
+        O(1).
+
+        Examples
+        --------
+        >>> Confusion(threshold=0.5, tp=4, fp=4, fn=0, tn=1).f_measure(beta=2.0)
+        0.8333333333333334
+        """
+        share = recall_share(beta)
+        positives = self.tp + self.fn
+        if positives == 0:
+            return math.nan
+        return self.tp / (share * positives + (1 - share) * (self.tp + self.fp))
+
+
+def recall_share(beta: float) -> float:
+    """Return beta^2/(1 + beta^2), the share of recall in F, without overflow.
+
+    F = 1/(share/recall + (1 - share)/precision) = TP/(share P + (1 - share)(TP + FP)).
+    """
+    weight = real(beta, "beta")
+    if not (weight > 0 and math.isfinite(weight)):
+        message = f"beta must be positive and finite, got {shown(beta)}"
+        raise InvalidInputError(message, field="beta")
+    if weight <= 1:
+        return weight * weight / (1 + weight * weight)
+    inverse = 1 / weight
+    return 1 / (1 + inverse * inverse)
+
+
+def _ratio(part: int, whole: int, *, empty: float = math.nan) -> float:
+    return part / whole if whole else empty

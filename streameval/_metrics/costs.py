@@ -1,0 +1,157 @@
+"""Costs of errors: the best threshold for given costs, and the cost curve for all.
+
+Both are read from the ROC hull. For a cost of c1 a false positive and c0 a
+false negative the total c1 FP + c0 FN is least at a vertex of the hull, where
+its slope dTP/dFP passes c1/c0. The cost curve (Drummond and Holte 2006) draws
+that least cost for every ratio of costs and every prevalence at once: each
+vertex is a straight line there and the curve is their lower envelope.
+Cost: O(log H) and O(H) for H vertices.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray
+    from streameval._metrics.hull import Vertices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostCurve:
+    """The least expected cost against the odds and costs of deployment.
+
+    The horizontal axis is the probability-cost
+    PC = pi c0 / (pi c0 + (1 - pi) c1), for prevalence pi, cost c0 of a false
+    negative and c1 of a false positive. The vertical axis is the normalised
+    expected cost FNR PC + FPR (1 - PC): 1 is the cost of getting everything
+    wrong. Always or never calling positive costs min(PC, 1 - PC).
+
+    Attributes
+    ----------
+    probability_cost : float64[K+1]
+        From 0 to 1: the ends of the pieces, rising.
+    cost : float64[K+1]
+        The least normalised expected cost there; straight lines between.
+    thresholds : float64[K]
+        The threshold that is best on each piece, from +inf (call nothing
+        positive) to the lowest (call everything positive).
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[4, 3, 2, 1])
+    >>> ev.cost_curve().at([0.0, 0.5, 1.0]).tolist()
+    [0.0, 0.25, 0.0]
+    """
+
+    probability_cost: FloatArray
+    cost: FloatArray
+    thresholds: FloatArray
+
+    def at(self, probability_cost: npt.ArrayLike) -> FloatArray:
+        """Return the least normalised expected cost.
+
+        Parameters
+        ----------
+        probability_cost : array_like of float
+            Values in [0, 1].
+
+        Returns
+        -------
+        float64[...]
+            Of the same shape; nan where the curve is undefined.
+
+        Raises
+        ------
+        InvalidInputError
+            When a value is outside [0, 1].
+
+        Notes
+        -----
+        O(k log K) for k values.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.cost_curve().at([0.25, 0.5])
+        array([0.125, 0.25 ])
+        """
+        wanted = np.asarray(probability_cost, dtype=np.float64)
+        bad = np.flatnonzero(~((wanted >= 0) & (wanted <= 1)))
+        if bad.size:
+            index = int(bad[0])
+            raise InvalidInputError(
+                f"probability_cost must be between 0 and 1, got {wanted.ravel()[index]}"
+                f" at index {index}",
+                field="probability_cost",
+                index=index,
+            )
+        if not self.probability_cost.size:
+            return np.full(wanted.shape, np.nan)
+        return np.interp(wanted, self.probability_cost, self.cost)
+
+
+def cost_envelope(hull: Vertices, P: int, N: int) -> CostCurve:
+    """Return the lower envelope of the vertices' lines; empty unless P, N > 0."""
+    if P == 0 or N == 0:
+        empty = np.empty(0)
+        return CostCurve(probability_cost=empty, cost=empty, thresholds=empty)
+    d_fpr, d_tpr = np.diff(hull.fp) / N, np.diff(hull.tp) / P
+    # Neighbouring lines cross where one more unit of hull costs what it saves.
+    crossing = d_fpr / (d_fpr + d_tpr)
+    # Rounding must not make crossings turn back where slopes nearly agree.
+    at = np.maximum.accumulate(np.concatenate(([0.0], crossing, [1.0])))
+    fpr, fnr = hull.fp / N, (P - hull.tp) / P
+    left = fnr * at[:-1] + fpr * (1 - at[:-1])
+    cost = np.append(left, 0.0)
+    # A vertical first or level last piece of the hull makes a piece of no width.
+    wide = np.diff(at) > 0
+    curve = CostCurve(
+        probability_cost=np.append(at[:-1][wide], 1.0),
+        cost=np.append(cost[:-1][wide], 0.0),
+        thresholds=hull.thresholds[wide],
+    )
+    for column in (curve.probability_cost, curve.cost, curve.thresholds):
+        column.flags.writeable = False
+    return curve
+
+
+def cheapest_threshold(hull: Vertices, *, cost_fp: float, cost_fn: float) -> float:
+    """Return the highest threshold with the least cost_fp FP + cost_fn FN, exactly."""
+    fp_cost, fn_cost = check_cost(cost_fp, "cost_fp"), check_cost(cost_fn, "cost_fn")
+    if fp_cost == 0 and fn_cost == 0:
+        raise InvalidInputError("cost_fp and cost_fn must not both be 0", field="cost_fn")
+    low, high = 0, hull.thresholds.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        saved = fn_cost * int(hull.tp[middle + 1] - hull.tp[middle])
+        spent = fp_cost * int(hull.fp[middle + 1] - hull.fp[middle])
+        # Slopes fall along the hull, so the steps that pay all come first.
+        if saved > spent:
+            low = middle + 1
+        else:
+            high = middle
+    return float(hull.thresholds[low])
+
+
+def check_cost(cost: float, field: str) -> Fraction:
+    """Return a cost as an exact ratio, or refuse it: finite, 0 or more."""
+    number = real(cost, field)
+    if not (number >= 0 and math.isfinite(number)):
+        message = f"{field} must be finite and 0 or more, got {shown(cost)}"
+        raise InvalidInputError(message, field=field)
+    return Fraction(cost if isinstance(cost, int | Fraction) else number)

@@ -1,0 +1,247 @@
+"""Queries about decisions: thresholds, what they reach, and what errors cost.
+
+Counts are exact, and so are comparisons with a target: a figure meets a target
+when it, correctly rounded to a double, is at least (or at most) the target. So
+0.1 is met by 1 of 10, and any figure that another method returned can be asked
+for. Misses count in P and N; a finite threshold never calls them positive.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, share
+from streameval._counts.view import Queries
+from streameval._metrics.confusion import Confusion
+from streameval._metrics.costs import CostCurve, cheapest_threshold, cost_envelope
+from streameval._metrics.hull import cached_hull
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.groups import Groups
+    from streameval._metrics.operating_points import OperatingPoints
+
+_DOUBLE_EXACT = 1 << 53
+"""Up to here a count is a double, and one division rounds once."""
+
+
+class DecisionQueries(Queries):
+    """Which threshold to run, and what a threshold does."""
+
+    def confusion_at(self, threshold: float) -> Confusion:
+        """Return the confusion matrix of a threshold.
+
+        Parameters
+        ----------
+        threshold : float
+            Every case with score >= threshold is called positive. At -inf the
+            references that were never scored are called positive, too.
+
+        Returns
+        -------
+        Confusion
+            Exact counts, and recall, precision, F, ... of them.
+
+        Raises
+        ------
+        InvalidInputError
+            When `threshold` is NaN.
+
+        Notes
+        -----
+        O(log D) for D distinct scores, after the operating points.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.confusion_at(0.5)
+        Confusion(threshold=0.5, tp=1, fp=1, fn=1, tn=1)
+        """
+        cut = real(threshold, "threshold") + 0.0  # -0.0 is 0.0
+        if math.isnan(cut):
+            raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
+        points = self._view().points
+        # Thresholds fall, so a search needs them reversed: those below the cut come first.
+        row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
+        tp, fp = int(points.tp[row]), int(points.fp[row])
+        return Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
+
+    def threshold_for(
+        self,
+        *,
+        precision: float | None = None,
+        recall: float | None = None,
+        fpr: float | None = None,
+    ) -> float:
+        """Return the threshold that meets one target best.
+
+        Parameters
+        ----------
+        precision : float, optional
+            The threshold with the largest recall whose precision is at least
+            this, with TP > 0; of equal recalls the highest threshold.
+        recall : float, optional
+            The highest threshold whose recall is at least this.
+        fpr : float, optional
+            The lowest threshold whose false positive rate is at most this;
+            +inf (call nothing positive) where no score's rate is.
+
+        Returns
+        -------
+        float
+            A score, or +inf. nan where the target cannot be met at a finite
+            threshold (a precision that no threshold reaches, a recall that
+            misses put out of reach) and where its rate is undefined: precision
+            and recall without positives, fpr without negatives.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one target is given, from 0 to 1.
+
+        Notes
+        -----
+        O(G) for G distinct scores of positives, O(log D) for fpr once the
+        operating points are there. The threshold is chosen on the cases that it
+        is judged by; look at new cases with `at_thresholds` or `confusion_at`.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.threshold_for(precision=0.6), ev.threshold_for(recall=0.5)
+        (0.4, 0.9)
+        >>> ev.threshold_for(fpr=0.0), ev.threshold_for(fpr=0.5)
+        (0.9, 0.4)
+        """
+        targets = {"precision": precision, "recall": recall, "fpr": fpr}
+        given = {name: value for name, value in targets.items() if value is not None}
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise InvalidInputError(
+                f"give exactly one of precision, recall and fpr, got {got}", field="precision"
+            )
+        ((name, value),) = given.items()
+        target = share(value, name)
+        view = self._view()
+        if name == "precision":
+            return _threshold_for_precision(view.groups, target)
+        if name == "recall":
+            return _threshold_for_recall(view.groups, target)
+        return _threshold_for_fpr(view.points, target)
+
+    def best_threshold(self, *, cost_fp: float, cost_fn: float) -> float:
+        """Return the threshold with the least cost of errors.
+
+        Parameters
+        ----------
+        cost_fp, cost_fn : float
+            Cost of one false positive and of one false negative: finite, not
+            negative, not both 0. Only their ratio matters.
+
+        Returns
+        -------
+        float
+            The highest threshold with the least cost_fp FP + cost_fn FN: +inf
+            where calling nothing positive is as cheap as anything, -inf where
+            everything should be called positive, references without a score
+            included. nan unless both classes have references.
+
+        Raises
+        ------
+        InvalidInputError
+            When a cost is negative or not finite, or both are 0.
+
+        See Also
+        --------
+        cost_curve : The least cost for every ratio of costs and prevalence.
+
+        Notes
+        -----
+        O(log H) after the hull, compared in exact arithmetic. It counts the
+        cases as they came: at another prevalence scale the costs,
+        ``cost_fn=c * pi / prevalence, cost_fp=d * (1 - pi) / (1 - prevalence)``.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.best_threshold(cost_fp=1, cost_fn=5), ev.best_threshold(cost_fp=5, cost_fn=1)
+        (0.4, 0.9)
+        """
+        view = self._view()
+        best = cheapest_threshold(cached_hull(view), cost_fp=cost_fp, cost_fn=cost_fn)
+        return best if view.P > 0 and view.N > 0 else math.nan
+
+    def cost_curve(self) -> CostCurve:
+        """Return the least expected cost for every ratio of costs and prevalence.
+
+        Returns
+        -------
+        CostCurve
+            ``probability_cost``, ``cost`` and, for each piece between, the best
+            threshold; ``at(probability_cost)`` interpolates. Empty unless both
+            classes have references.
+
+        Notes
+        -----
+        O(H) after the hull; cached. Source: Drummond and Holte, "Cost curves"
+        (Machine Learning 65, 2006). Like the hull it is chosen on the cases
+        that it is judged by, so it is optimistic.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> curve = ev.cost_curve()
+        >>> curve.probability_cost.tolist(), curve.cost.tolist(), curve.thresholds.tolist()
+        ([0.0, 0.5, 1.0], [0.0, 0.25, 0.0], [0.9, 0.4])
+        """
+        view = self._view()
+        return view.cached("cost_curve", lambda: cost_envelope(cached_hull(view), view.P, view.N))
+
+
+def _quotients(part: IntArray, whole: IntArray) -> FloatArray:
+    """Return part/whole, each rounded once, also where counts are no doubles."""
+    if whole.size and int(whole.max()) > _DOUBLE_EXACT:
+        exact: FloatArray = (part.astype(object) / whole.astype(object)).astype(np.float64)
+        return exact
+    return part / whole
+
+
+def _threshold_for_precision(groups: Groups, target: float) -> float:
+    reached = groups.tp + groups.p
+    meets = np.flatnonzero(_quotients(reached, reached + groups.fp + groups.n) >= target)
+    if groups.P == 0 or not meets.size:
+        return math.nan
+    # Scores without positives only lower precision, so a group's own score is best.
+    return float(groups.scores[meets[-1]])
+
+
+def _threshold_for_recall(groups: Groups, target: float) -> float:
+    if groups.P == 0:
+        return math.nan
+    needed = bisect.bisect_left(range(groups.P + 1), target, key=lambda tp: tp / groups.P)
+    if needed == 0:
+        return math.inf
+    row = int(np.searchsorted(groups.tp + groups.p, needed))
+    return float(groups.scores[row]) if row < groups.scores.size else math.nan
+
+
+def _threshold_for_fpr(points: OperatingPoints, target: float) -> float:
+    if points.N == 0:
+        return math.nan
+    allowed = bisect.bisect_right(range(points.N + 1), target, key=lambda fp: fp / points.N) - 1
+    finite = len(points) - int(points.thresholds[-1] == -math.inf)
+    row = int(np.searchsorted(points.fp[:finite], allowed, side="right")) - 1
+    return float(points.thresholds[row])

@@ -1,0 +1,203 @@
+"""The upper convex hull of the operating points, exactly, in O(G).
+
+Slopes are compared as products of integers: in int64 while both totals are
+below 2^31, in Python integers beyond. The vertices are minimal: no three lie on
+a line. (0, 0) and (N, P) are always among them.
+
+Only the end of a group that has positives can be a vertex: a step of negatives
+alone arrives with slope 0, and no slope after it is smaller. Of those corners
+
+1. a sample's hull throws out most: what lies on or under a chord of it;
+2. passes drop every point on or under the segment of its two neighbours, all at
+   once, as long as a pass drops a fair share (a vertex never lies on or under a
+   segment between others, so dropping neighbours together is safe; two equal
+   points would delete each other, but corners differ in their true positives);
+3. what shrinks too slowly for that, and what is small, goes to Andrew's scan
+   (1979): a few tenths of a microsecond a point in plain Python, and O(n)
+   whatever the input. An adversary gains nothing: a million corners that are
+   all vertices, or that lose one a pass, take well under a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.groups import Groups
+    from streameval._counts.view import View
+
+# Object arrays hold Python integers where int64 products would overflow.
+_Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
+
+_NARROW = 1 << 31  # totals below this: every product of two differences fits int64
+_SMALL = 96  # the plain scan is quicker up to here
+_STRIDE = 32  # the sample takes every 32nd corner
+_FAIR_SHARE = 8  # a pass that drops less than 1/8 hands over to the scan
+# Float products of differences of counts below 2^62 err by less than this.
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vertices:
+    """The hull's vertices from (0, 0) to (N, P), and the thresholds that reach them."""
+
+    thresholds: FloatArray
+    fp: IntArray
+    tp: IntArray
+
+
+def hull_vertices(groups: Groups) -> Vertices:
+    """Return the minimal vertices of the upper hull of the groups' curve.
+
+    Parameters
+    ----------
+    groups : Groups
+        With misses, so that the curve ends in (N, P): ``groups.with_misses()``.
+
+    Returns
+    -------
+    Vertices
+        From (0, 0) at +inf to (N, P). Where the curve ends in negatives alone,
+        the last threshold is -inf: everything is called positive.
+
+    Notes
+    -----
+    O(G): 3 ms for half a million groups, 0.3 s when the fallback scans a million.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval._counts.groups import Groups
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> groups = Groups(
+    ...     scores=np.array([0.9, 0.4]), p=one, n=0 * one, tp=np.array([0, 1]),
+    ...     fp=np.array([0, 1]), missed_positives=0, missed_negatives=0, P=2, N=3,
+    ... )
+    >>> hull = hull_vertices(groups)
+    >>> hull.fp, hull.tp, hull.thresholds
+    (array([0, 0, 1, 3]), array([0, 1, 2, 2]), array([ inf,  0.9,  0.4, -inf]))
+    """
+    P, N, G = groups.P, groups.N, groups.p.size
+    x = np.zeros(G + 2, dtype=np.int64)
+    y = np.zeros(G + 2, dtype=np.int64)
+    np.add(groups.fp, groups.n, out=x[1:-1])
+    np.add(groups.tp, groups.p, out=y[1:-1])
+    x[-1], y[-1] = N, P
+    if x[-2] == N and y[-2] == P:  # the last corner is (N, P) itself
+        x, y = x[:-1], y[:-1]
+    rows = upper_hull(x, y)
+    thresholds = np.full(rows.size, np.inf)
+    inner = (rows > 0) & (rows <= G)
+    thresholds[inner] = groups.scores[rows[inner] - 1]
+    if rows[-1] > G:
+        thresholds[-1] = -np.inf
+    return Vertices(thresholds=thresholds, fp=x[rows], tp=y[rows])
+
+
+def cached_hull(view: View) -> Vertices:
+    """Return the hull of an evaluator's curve, computed once a revision."""
+    return view.cached("hull", lambda: hull_vertices(view.groups.with_misses()))
+
+
+def upper_hull(x: IntArray, y: IntArray) -> IntArray:
+    """Return the rows of the upper hull's vertices, first and last row included.
+
+    Parameters
+    ----------
+    x, y : int64[n]
+        A chain that never turns back: both never fall, and no two rows are
+        equal. Values from 0 to 2^62. With the first and last row, the vertices
+        are those of the smallest concave curve above the chain.
+
+    Returns
+    -------
+    int64[k]
+        Ascending rows; of points on one line only the ends.
+    """
+    wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _NARROW
+    return _hull_rows(x, y, wide=wide)
+
+
+def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
+    if x.size <= _SMALL:
+        return _scan(x.tolist(), y.tolist())
+    rows = _above_sample(x, y, wide=wide)
+    while rows.size > _SMALL:
+        px, py = _exact(x[rows], wide=wide), _exact(y[rows], wide=wide)
+        dx, dy = np.diff(px), np.diff(py)
+        # A vertex: the slope before it is greater than the slope after it.
+        convex = dy[:-1] * dx[1:] > dy[1:] * dx[:-1]
+        dropped = convex.size - int(np.count_nonzero(convex))
+        if dropped == 0:
+            return rows
+        rows = rows[np.concatenate(([True], convex, [True]))]
+        if dropped * _FAIR_SHARE < convex.size:
+            break
+    return rows[_scan(x[rows].tolist(), y[rows].tolist())]
+
+
+def _exact(column: IntArray, *, wide: bool) -> _Exact:
+    return column.astype(object) if wide else column
+
+
+def _scan(x: list[int], y: list[int]) -> IntArray:
+    """Andrew's scan: keep a stack on which slopes fall. O(n) steps of Python."""
+    stack: list[int] = []
+    for row in range(len(x)):
+        while len(stack) > 1:
+            a, b = stack[-2], stack[-1]
+            if (y[b] - y[a]) * (x[row] - x[b]) > (y[row] - y[b]) * (x[b] - x[a]):
+                break
+            stack.pop()
+        stack.append(row)
+    return np.array(stack, dtype=np.int64)
+
+
+def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
+    """Rows that may be vertices: those of the hull of a sample, and all above it."""
+    blocks = (x.size - 1) // _STRIDE
+    sample = np.append(np.arange(blocks) * _STRIDE, x.size - 1)
+    corners = sample[_hull_rows(x[sample], y[sample], wide=wide)]
+    # The chord over each block of rows; the last block also has the remainder.
+    chord = np.searchsorted(corners, sample[:-1], side="right") - 1
+    ax, ay = x[corners[chord]], y[corners[chord]]
+    dx, dy = x[corners[chord + 1]] - ax, y[corners[chord + 1]] - ay
+    keep = np.zeros(x.size, dtype=bool)
+    keep[corners] = True
+    body = blocks * _STRIDE
+    shape = (blocks, _STRIDE)
+    _mark_above(
+        x[:body].reshape(shape),
+        y[:body].reshape(shape),
+        (ax[:, None], ay[:, None], dx[:, None], dy[:, None]),
+        keep[:body].reshape(shape),
+        wide=wide,
+    )
+    tail = slice(body, x.size)
+    _mark_above(x[tail], y[tail], (ax[-1:], ay[-1:], dx[-1:], dy[-1:]), keep[tail], wide=wide)
+    return np.flatnonzero(keep)
+
+
+def _mark_above(
+    x: IntArray,
+    y: IntArray,
+    chord: tuple[IntArray, IntArray, IntArray, IntArray],
+    keep: npt.NDArray[np.bool_],
+    *,
+    wide: bool,
+) -> None:
+    """Set `keep` where a point lies above its chord (or, if wide, may do so)."""
+    ax, ay, dx, dy = chord
+    if wide:
+        # Floats are enough to throw out what is clearly below.
+        rise = (y - ay).astype(np.float64) * dx
+        run = (x - ax).astype(np.float64) * dy
+        keep |= rise >= run * (1 - _ROUNDING)
+        return
+    # y dx > x dy + (ay dx - ax dy), each side below 2^63.
+    keep |= y * dx > x * dy + (ay * dx - ax * dy)

@@ -1,0 +1,74 @@
+"""Logarithms of a ranking's growth, to the last digit.
+
+Where a tied group makes the cases at or above its rank grow from `a` to `a + s`, areas in
+precision-recall space and what moves them are made of log1p(s/a). It nearly always stands
+in differences that lose all digits for small s/a. With z = s/(2a + s),
+
+    log1p(s/a) = 2 atanh(z) = 2 z (1 + z^2 S),   S = 1/3 + z^2/5 + z^4/7 + ...,
+
+and in terms of z and S nothing cancels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray
+
+# In a long ranking nearly all groups grow by less, and need two to four terms.
+_FLAT = 0.01
+_LONG = 1_024
+# Up to here 16 terms are enough; above, atanh(z)/z - 1 is accurate.
+_MODERATE = 1 / 3
+_TINY = 1e-17
+
+
+def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a + (a + s), z and S, of the same shape; S is 0 where nothing ranks above. O(n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _, z, S = log_series(np.array([1.0, 1.0]), np.array([1.0, 1e-9]))
+    >>> np.allclose(2 * z * (1 + z * z * S), np.log1p([1.0, 1e-9]), rtol=5e-16, atol=0)
+    True
+    """
+    ends_sum = start + start
+    ends_sum += growth
+    z = growth / ends_sum
+    flat = _FLAT if z.size > _LONG else _MODERATE
+    largest = float(z.max(initial=0.0))
+    tail = _series(z * z, min(largest, flat))
+    if largest > flat:
+        rows = np.flatnonzero(z > flat)
+        steep = (each.reshape(-1)[rows] for each in (z, start, growth))
+        tail.reshape(-1)[rows] = _of_steep(*steep)
+    return ends_sum, z, tail
+
+
+def _of_steep(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArray:
+    square = z * z
+    tail = _series(square, _MODERATE)
+    beyond = np.flatnonzero(z > _MODERATE)
+    if beyond.size:
+        above = start[beyond]
+        # Not atanh: as z comes near 1, it has lost the digits of what is above.
+        log = np.log1p(growth[beyond] / np.where(above > 0, above, 1.0))
+        excess = (log / (2 * z[beyond]) - 1) / square[beyond]
+        tail[beyond] = np.where(above > 0, excess, 0.0)
+    return tail
+
+
+def _series(square: FloatArray, largest: float) -> FloatArray:
+    """1/3 + q/5 + q^2/7 + ... with as many terms as `largest` squared needs."""
+    terms = 1
+    while (largest * largest) ** terms / (2 * terms + 3) > _TINY:
+        terms += 1
+    value = np.full(square.shape, 1 / (2 * terms + 1))
+    for k in range(terms - 1, 0, -1):
+        value *= square
+        value += 1 / (2 * k + 1)
+    return value

@@ -1,0 +1,234 @@
+"""Operating points: what a scorer reaches at each threshold, in integers.
+
+Calling every case with ``score >= threshold`` positive makes one point of
+(false positives, true positives). Tied scores are always one point, so nothing
+here depends on the order in which cases arrived. Everything that the paper does
+with curves starts from these points (Davis and Goadrich 2006, sections 2 and 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import reals
+from streameval._metrics.areas import CurveAreas, steps
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._counts.groups import Groups
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve(CurveAreas):
+    """Points of a curve in count space, from (0, 0) at +inf downwards.
+
+    Attributes
+    ----------
+    thresholds : float64[K]
+        Strictly decreasing, the first +inf.
+    fp, tp : int64[K]
+        False and true positives among the cases with score >= threshold.
+    P, N : int
+        All positives and negatives, misses included.
+    """
+
+    thresholds: FloatArray
+    fp: IntArray
+    tp: IntArray
+    P: int
+    N: int
+
+    def __post_init__(self) -> None:
+        for column in (self.thresholds, self.fp, self.tp):
+            column.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self.thresholds.size
+
+    @property
+    def tpr(self) -> FloatArray:
+        """True positive rate TP/P of each point; nan without positives."""
+        return _rate(self.tp, self.P)
+
+    @property
+    def fpr(self) -> FloatArray:
+        """False positive rate FP/N of each point; nan without negatives."""
+        return _rate(self.fp, self.N)
+
+    @property
+    def recall(self) -> FloatArray:
+        """Recall TP/P of each point: the true positive rate's other name."""
+        return self.tpr
+
+    @property
+    def specificity(self) -> FloatArray:
+        """Specificity TN/N of each point; nan without negatives."""
+        return _rate(self.N - self.fp, self.N)
+
+    @property
+    def precision(self) -> FloatArray:
+        """Precision TP/(TP+FP) of each point; 1 where nothing is called positive."""
+        return precision_of(self.fp, self.tp)
+
+    def groups(self) -> Groups:
+        """Return the steps of the curve that gain positives, as tied groups. O(K)."""
+        return steps(self.thresholds, self.fp, self.tp, self.P, self.N)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatingPoints(Curve):
+    """The points of one curve, from (0, 0) at +inf downwards.
+
+    Attributes
+    ----------
+    thresholds : float64[K]
+        Strictly decreasing. The first is +inf, where nothing is called
+        positive; -inf, if present, is last and calls the misses positive too.
+    fp, tp : int64[K]
+        False and true positives among the cases with score >= threshold.
+    P, N : int
+        All positives and negatives, misses included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = OperatingPoints.from_classes(
+    ...     positive_scores=np.array([0.4, 0.9]), negative_scores=np.array([0.1, 0.4])
+    ... )
+    >>> points.thresholds
+    array([inf, 0.9, 0.4, 0.1])
+    >>> points.tp, points.fp
+    (array([0, 1, 2, 2]), array([0, 0, 1, 2]))
+    >>> points.precision.round(3)
+    array([1.   , 1.   , 0.667, 0.5  ])
+    """
+
+    @classmethod
+    def from_classes(
+        cls,
+        *,
+        positive_scores: FloatArray,
+        negative_scores: FloatArray,
+        positive_counts: IntArray | None = None,
+        negative_counts: IntArray | None = None,
+        missed_positives: int = 0,
+        missed_negatives: int = 0,
+    ) -> OperatingPoints:
+        """Build the points from each class's scores.
+
+        Parameters
+        ----------
+        positive_scores, negative_scores : float64[...]
+            Finite scores of each class in ascending order.
+        positive_counts, negative_counts : int64[...] or None
+            How many cases stand at each score; None means one each.
+        missed_positives, missed_negatives : int
+            References that were never scored. With any, the last point is
+            (N, P) at -inf.
+
+        Returns
+        -------
+        OperatingPoints
+            One point for each distinct score, after (0, 0) at +inf.
+
+        Notes
+        -----
+        O(n): the sort is a merge of two sorted runs.
+        """
+        scores = np.concatenate((positive_scores, negative_scores))
+        positives = np.zeros(scores.size, dtype=np.int64)
+        negatives = np.zeros(scores.size, dtype=np.int64)
+        split = positive_scores.size
+        positives[:split] = 1 if positive_counts is None else positive_counts
+        negatives[split:] = 1 if negative_counts is None else negative_counts
+        # Both runs are descending once negated; a stable sort finds and merges runs.
+        order = np.argsort(-scores, kind="stable")
+        scores = scores[order]
+        # The last row of each run of equal scores holds the counts of them all.
+        last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)[: scores.size])
+        tp = np.cumsum(positives[order])[last]
+        fp = np.cumsum(negatives[order])[last]
+        P = (int(tp[-1]) if last.size else 0) + missed_positives
+        N = (int(fp[-1]) if last.size else 0) + missed_negatives
+        missed = missed_positives > 0 or missed_negatives > 0
+        return cls(
+            thresholds=np.concatenate(([np.inf], scores[last], [-np.inf][:missed])),
+            # Integers all along: an empty list would make the counts floats on the way.
+            fp=np.concatenate(([0], fp, np.array([N][:missed], dtype=np.int64))),
+            tp=np.concatenate(([0], tp, np.array([P][:missed], dtype=np.int64))),
+            P=P,
+            N=N,
+        )
+
+    def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
+        """Return what is reached at these thresholds, and at nothing between.
+
+        This is the paper's remedy for hulls that flatter themselves: choose
+        thresholds on tuning data, then look at test data only there.
+
+        Parameters
+        ----------
+        thresholds : array_like of float
+            In any order; repetitions count once. Infinite ones are allowed.
+
+        Returns
+        -------
+        OperatingPoints
+            The points in order of decreasing threshold; (0, 0) at +inf and
+            (N, P) at -inf are always added.
+
+        Raises
+        ------
+        InvalidInputError
+            When a threshold is NaN.
+
+        Notes
+        -----
+        O(k log K) for k thresholds and K points. Source: Davis and Goadrich
+        (2006), end of section 3.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> points = OperatingPoints.from_classes(
+        ...     positive_scores=np.array([0.4, 0.9]), negative_scores=np.array([0.1, 0.4])
+        ... )
+        >>> at = points.at_thresholds([0.5, 0.2])
+        >>> at.thresholds
+        array([ inf,  0.5,  0.2, -inf])
+        >>> at.tp, at.fp
+        (array([0, 1, 2, 2]), array([0, 0, 1, 2]))
+        """
+        wanted = reals(thresholds, "thresholds").ravel()
+        bad = np.flatnonzero(np.isnan(wanted))
+        if bad.size:
+            index = int(bad[0])
+            message = f"threshold must not be NaN, got nan at index {index}"
+            raise InvalidInputError(message, field="thresholds", index=index)
+        # Adding 0.0 turns -0.0 into 0.0, which is the same threshold.
+        cuts = np.unique(np.concatenate((wanted + 0.0, [np.inf, -np.inf])))[::-1].copy()
+        rows = np.searchsorted(-self.thresholds, -cuts, side="right") - 1
+        fp, tp = self.fp[rows], self.tp[rows]
+        fp[-1], tp[-1] = self.N, self.P
+        return OperatingPoints(thresholds=cuts, fp=fp, tp=tp, P=self.P, N=self.N)
+
+
+def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:
+    """Return TP/(TP+FP), and 1 where nothing is called positive."""
+    called = tp + fp
+    precision: FloatArray = np.ones(called.shape)
+    np.divide(tp, called, out=precision, where=called > 0)
+    return precision
+
+
+def _rate(counts: IntArray, total: int) -> FloatArray:
+    if total == 0:
+        return np.full(counts.size, np.nan)
+    rates: FloatArray = counts / total
+    return rates

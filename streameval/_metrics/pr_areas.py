@@ -1,0 +1,265 @@
+r"""Areas under precision-recall curves, as pure functions of tied groups.
+
+Between two operating points the false positives grow linearly with the true
+positives (Davis and Goadrich 2006, section 4). The precision on such a piece,
+from (FP0, TP0) by dFP and dTP, integrates to
+
+    dTP^2/s [phi(x) + (TP0/dTP) log1p(x)] / P,  s = dTP + dFP,  x = s/(TP0 + FP0),
+
+with phi(x) = 1 - log1p(x)/x. Written so, 1 - log1p(x)/x loses digits when x is
+small, and it nearly always is. With z = x/(2 + x) and log1p(x) = 2 atanh(z),
+
+    phi(x) = z - (1 - z) w,   log1p(x) = 2 z (1 + w),   w = z^2/3 + z^4/5 + ...,
+
+where nothing cancels (`log_series`). Measured against 60-digit arithmetic the area is right to
+1e-15 relative; the textbook form errs by up to 3e-7.
+
+Every function is O(G) for G groups and works in blocks that stay in cache.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval._counts.exact import dot
+from streameval._metrics.log_series import log_series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval._common.arrays import FloatArray
+    from streameval._counts.groups import Groups
+
+# A block of a dozen float64 columns fits the second-level cache.
+_BLOCK = 8192
+_LEAST = 1e-80
+"""A recall or prevalence below this changes no digit of an area, but overflows."""
+# The unit method adds this many trapezoids one by one before Euler-Maclaurin.
+_UNITS = 20
+# (2k, B_2k/2k): the terms for a multiple of 1/u.
+_EULER_MACLAURIN = (
+    (2, 1 / 12),
+    (4, -1 / 120),
+    (6, 1 / 252),
+    (8, -1 / 240),
+    (10, 1 / 132),
+    (12, -691 / 32760),
+)
+
+
+def auc_pr_value(
+    groups: Groups,
+    *,
+    method: str = "closed",
+    prevalence: float | None = None,
+    min_recall: float = 0.0,
+) -> float:
+    """Return the area under the interpolated precision-recall curve.
+
+    Parameters
+    ----------
+    groups : Groups
+        With misses: ``groups.with_misses()``.
+    method : {"closed", "unit"}
+        The integral itself, or the paper's composite trapezoid with a node at
+        every integer number of true positives.
+    prevalence : float or None
+        Evaluate the same ROC curve at this prevalence instead of P/(P+N).
+    min_recall : float
+        Integrate from this recall to 1 only; the area is then at most
+        ``1 - min_recall``.
+
+    Returns
+    -------
+    float
+        nan when P = 0, or when a prevalence is given and N = 0.
+
+    Raises
+    ------
+    InvalidInputError
+        Unknown method; prevalence not in (0, 1); min_recall not in [0, 1).
+    """
+    if method not in {"closed", "unit"}:
+        message = f"method must be 'closed' or 'unit', got {shown(method)}"
+        raise InvalidInputError(message, field="method")
+    least = real(min_recall, "min_recall")
+    if not 0 <= least < 1:
+        message = f"min_recall must be in [0, 1), got {shown(min_recall)}"
+        raise InvalidInputError(message, field="min_recall")
+    if least < _LEAST:
+        least = 0.0
+    factor = negatives_factor(groups, prevalence)
+    if groups.P == 0 or math.isnan(factor):
+        return math.nan
+    area = 0.0
+    for pieces in _pieces(groups, factor, least * groups.P):
+        area += closed_area(*pieces)
+        if method == "unit":
+            area += _unit_excess(*pieces)
+    return area / groups.P
+
+
+def average_precision_value(groups: Groups, *, prevalence: float | None = None) -> float:
+    """Return the sum over groups of p/P x TP/(TP + FP).
+
+    Parameters
+    ----------
+    groups : Groups
+        Without misses: a missed positive adds nothing but to P.
+    prevalence : float or None
+        Evaluate the same ROC curve at this prevalence instead of P/(P+N).
+
+    Returns
+    -------
+    float
+        nan when P = 0, or when a prevalence is given and N = 0.
+
+    Raises
+    ------
+    InvalidInputError
+        Prevalence not in (0, 1).
+    """
+    factor = negatives_factor(groups, prevalence)
+    if groups.P == 0 or math.isnan(factor):
+        return math.nan
+    total = 0.0
+    for start in range(0, groups.p.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        p = groups.p[part]
+        tp = (groups.tp[part] + p).astype(np.float64)
+        called = (groups.fp[part] + groups.n[part]) * factor
+        called += tp
+        tp /= called
+        total += dot(tp, p)
+    return total / groups.P
+
+
+def negatives_factor(groups: Groups, prevalence: float | None) -> float:
+    """Return what one negative must count for, to make the prevalence so.
+
+    1 without a prevalence, nan without negatives or positives to rescale.
+    """
+    if prevalence is None:
+        return 1.0
+    share = real(prevalence, "prevalence")
+    if not 0 < share < 1:
+        message = f"prevalence must be in (0, 1), got {shown(prevalence)}"
+        raise InvalidInputError(message, field="prevalence")
+    if groups.N == 0 or groups.P == 0:
+        return math.nan
+    return groups.P / groups.N * ((1 - share) / max(share, _LEAST))
+
+
+def phi(x: float) -> float:
+    """Return 1 - log1p(x)/x for x >= 0, without cancellation.
+
+    Examples
+    --------
+    >>> phi(1e-9), phi(1.0)
+    (4.999999996666666e-10, 0.30685281944005466)
+    """
+    if x > 1:
+        return 1 - math.log1p(x) / x
+    _, z, tail = (float(each[0]) for each in log_series(np.ones(1), np.array([x])))
+    return z - (1 - z) * z * z * tail
+
+
+_Piece = tuple["FloatArray", "FloatArray", "FloatArray", "FloatArray"]
+
+
+def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
+    """Yield blocks of (TP0, FP0, dTP, dFP), negatives times `factor`, TP >= `from_tp`."""
+    first = 0
+    if from_tp > 0:
+        first = int(np.searchsorted(groups.tp, from_tp, side="right")) - 1
+    for start in range(max(first, 0), groups.p.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        tp = groups.tp[part].astype(np.float64)
+        fp: FloatArray = np.multiply(groups.fp[part], factor, dtype=np.float64)
+        p = groups.p[part].astype(np.float64)
+        n: FloatArray = np.multiply(groups.n[part], factor, dtype=np.float64)
+        cut = from_tp - tp[0]
+        if start == first and cut > 0:
+            if cut >= p[0]:  # the curve ends below the recall that is asked for
+                return
+            share = cut / p[0]
+            fp[0] += n[0] * share
+            n[0] *= 1 - share
+            tp[0], p[0] = from_tp, p[0] - cut
+        yield tp, fp, p, n
+
+
+def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
+    """Return P times the area of the pieces; only the first may begin at (0, 0)."""
+    area = 0.0
+    if tp[0] + fp[0] == 0:  # from (0, 0) the precision is constant
+        area = float(p[0] * (p[0] / (p[0] + n[0])))
+        tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
+        if not tp.size:
+            return area
+    # p/s [p phi + tp log1p] with z = s/d divided out, phi and log1p as above.
+    above = tp + fp
+    d, z, tail = log_series(above, p + n)
+    tail *= z
+    q = tail * z
+    q += 1
+    q *= tp
+    q *= 2
+    # z - 1, of which nothing is left where z is nearly 1.
+    above *= -2
+    above /= d
+    tail *= above
+    tail += 1
+    tail *= p
+    q += tail
+    q /= d
+    return area + dot(q, p)
+
+
+def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
+    """P times (trapezoids at every integer TP, minus the integral).
+
+    On a piece the precision is (1 - c/u)/a, where a = 1 + dFP/dTP and u = (TP + FP)/a
+    grows by 1 with each true positive. Where u is 20 or more, the difference is
+    Euler-Maclaurin's, right to the last digit after six terms; the first units of
+    a piece that begins lower are added one by one. At most log(total)/log(21/20)
+    pieces can begin lower, because each adds a twentieth to TP + FP.
+    """
+    a = (p + n) / p
+    u = (tp + fp) / a
+    c = u - tp
+    excess = 0.0
+    start_at = tp
+    whole = np.ceil(tp)  # only a piece cut by min_recall starts between integers
+    low = np.flatnonzero((u < _UNITS) | (whole != tp))
+    if low.size:
+        start_at = tp.copy()
+        for row in low:
+            stop = min(tp[row] + p[row], whole[row] + _UNITS)
+            inner = np.arange(whole[row] + (whole[row] == tp[row]), stop)
+            nodes = np.concatenate(([tp[row]], inner, [stop]))
+            excess += _first_units(nodes, fp[row], a[row])
+            start_at[row] = stop
+    left = u + (start_at - tp)
+    right = u + p
+    rest = left < right
+    left, right, weight = left[rest], right[rest], (c / a)[rest]
+    total = np.zeros(left.size)
+    for order, bernoulli in _EULER_MACLAURIN:
+        total += bernoulli * (right ** -float(order) - left ** -float(order))
+    return excess + dot(total, weight)
+
+
+def _first_units(nodes: FloatArray, fp: float, a: float) -> float:
+    """Trapezoids over `nodes` (values of TP) of one piece, minus the integral."""
+    called = (nodes[0] + fp) + a * (nodes - nodes[0])
+    precision = np.divide(nodes, called, out=np.full(nodes.size, 1 / a), where=called > 0)
+    trapezoids = float(np.sum(np.diff(nodes) * (precision[1:] + precision[:-1]) / 2))
+    gained = np.array([nodes[-1] - nodes[0]])
+    exact = closed_area(nodes[:1], np.array([fp]), gained, gained * (a - 1))
+    return trapezoids - exact

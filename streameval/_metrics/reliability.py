@@ -1,0 +1,176 @@
+"""Reliability: whether scores that say 0.7 come true seven times in ten.
+
+Pure functions of the distinct scores with their positives and negatives. Tied
+scores always share a bin. O(D) for D distinct scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._metrics.hull import Vertices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReliabilityTable:
+    """Mean score against observed rate, bin by bin; only bins that hold cases.
+
+    Attributes
+    ----------
+    lower, upper : float64[B]
+        The bin: its two edges where bins have equal width (scores above
+        `lower` up to `upper`; 0 is in the first), its lowest and highest score
+        where they have equal mass.
+    counts, positives : int64[B]
+        Cases and positives among them.
+    mean_score, observed_rate : float64[B]
+        Mean of the scores; positives/counts. Equal where well calibrated.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> ev = Evaluator()
+    >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.6, 0.1])
+    >>> round(ev.reliability(bins=2).calibration_error, 3)
+    0.1
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    counts: IntArray
+    positives: IntArray
+    mean_score: FloatArray
+    observed_rate: FloatArray
+
+    def __len__(self) -> int:
+        return self.counts.size
+
+    @property
+    def calibration_error(self) -> float:
+        """Mean of `|mean score - observed rate|` over cases ("ECE"); nan without cases.
+
+        It belongs to these bins: other bins give another number, and it rises
+        with their count. ``brier_decomposition().miscalibration`` needs no bins.
+        """
+        if not self.counts.size:
+            return math.nan
+        gaps = np.abs(self.mean_score - self.observed_rate)
+        return float(np.average(gaps, weights=self.counts))
+
+    @property
+    def largest_calibration_error(self) -> float:
+        """Largest `|mean score - observed rate|` of any bin; nan without cases."""
+        if not self.counts.size:
+            return math.nan
+        return float(np.max(np.abs(self.mean_score - self.observed_rate)))
+
+
+@dataclass(frozen=True, slots=True)
+class BrierDecomposition:
+    """The Brier score in three parts: miscalibration - discrimination + uncertainty.
+
+    Attributes
+    ----------
+    miscalibration : float
+        How much recalibration would gain, >= 0; 0 when the scores are their own
+        isotonic regression.
+    discrimination : float
+        How much the recalibrated scores gain over the base rate, >= 0.
+    uncertainty : float
+        The base rate's own Brier score, r(1-r).
+    """
+
+    miscalibration: float
+    discrimination: float
+    uncertainty: float
+
+
+def binned(
+    scores: FloatArray, positives: IntArray, negatives: IntArray, bin_of: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.intp], IntArray, IntArray, FloatArray]:
+    """Return the bins that hold cases, with their cases, positives and mean score.
+
+    `bin_of` must not fall: the scores are ascending.
+    """
+    first = np.flatnonzero(np.append(True, np.diff(bin_of) > 0)[: bin_of.size])
+    held = np.add.reduceat(positives, first)
+    counts = held + np.add.reduceat(negatives, first)
+    weighted = np.add.reduceat(scores * (positives + negatives), first)
+    return bin_of[first], counts, held, weighted / counts
+
+
+def equal_width(
+    scores: FloatArray, positives: IntArray, negatives: IntArray, bins: int
+) -> ReliabilityTable:
+    """Return the table over bins of equal width, from 0 to 1. Scores ascending."""
+    edges = np.arange(bins + 1) / bins
+    bin_of = np.searchsorted(edges[1:-1], scores, side="left")
+    if not scores.size:
+        return _empty()
+    held_bins, counts, held, mean = binned(scores, positives, negatives, bin_of)
+    return ReliabilityTable(
+        lower=edges[held_bins],
+        upper=edges[held_bins + 1],
+        counts=counts,
+        positives=held,
+        mean_score=mean,
+        observed_rate=held / counts,
+    )
+
+
+def equal_mass(
+    scores: FloatArray, positives: IntArray, negatives: IntArray, bins: int
+) -> ReliabilityTable:
+    """Return the table over at most `bins` bins of about equal count. Scores ascending.
+
+    A score goes where the middle of its tied cases falls, so ties stay together.
+    """
+    if not scores.size:
+        return _empty()
+    sizes = positives + negatives
+    ends = np.cumsum(sizes)
+    middle = (ends - sizes / 2) / ends[-1]
+    bin_of = np.minimum((middle * bins).astype(np.intp), bins - 1)
+    _, counts, held, mean = binned(scores, positives, negatives, bin_of)
+    last = np.append(np.flatnonzero(np.diff(bin_of)), scores.size - 1)
+    first = np.append(0, last[:-1] + 1)
+    return ReliabilityTable(
+        lower=scores[first],
+        upper=scores[last],
+        counts=counts,
+        positives=held,
+        mean_score=mean,
+        observed_rate=held / counts,
+    )
+
+
+def isotonic_brier(hull: Vertices) -> float:
+    """Return the sum of squares that is left when each hull segment predicts its own rate.
+
+    Pooling adjacent violators merges exactly the groups of one segment of the
+    ROC hull, so the isotonic regression of the labels on the scores predicts
+    dTP/(dTP + dFP) there.
+    """
+    gained = np.diff(hull.tp).astype(np.float64)
+    lost = np.diff(hull.fp).astype(np.float64)
+    return float(np.sum(gained * (lost / (gained + lost))))
+
+
+def _empty() -> ReliabilityTable:
+    none, nothing = np.empty(0), np.empty(0, dtype=np.int64)
+    return ReliabilityTable(
+        lower=none,
+        upper=none,
+        counts=nothing,
+        positives=nothing,
+        mean_score=none,
+        observed_rate=none,
+    )

@@ -1,0 +1,195 @@
+"""Queries that a scorecard is judged by: recall and lift of the first ranks, KS, Gini.
+
+They say what the top of the list holds and how far the classes are apart, without a
+threshold. Misses count in P and N.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import share
+from streameval._counts.exact import exact_dot
+from streameval._counts.view import Queries
+from streameval._metrics.tied_ranks import check_rank, expected_positives
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+    from streameval._counts.groups import Groups
+    from streameval._metrics.operating_points import OperatingPoints
+
+
+class ScorecardQueries(Queries):
+    """What the first ranks hold, and how far the classes are apart."""
+
+    def recall_at(
+        self, rank: SupportsIndex | None = None, *, fraction: float | None = None
+    ) -> float:
+        """Return the recall of the first `rank` cases.
+
+        Parameters
+        ----------
+        rank : int, optional
+            How many cases are taken, 0 or more; those beyond the last are errors.
+        fraction : float, optional
+            Instead of a rank: this share of all references, rounded up.
+
+        Returns
+        -------
+        float
+            In [0, 1]; nan without positives. Inside a tie, the expectation over
+            a random order of the tied cases.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one of both is given and in range.
+
+        Notes
+        -----
+        O(log G), by one division of exact integers.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.recall_at(1), ev.recall_at(fraction=0.75)
+        (0.5, 1.0)
+        """
+        groups = self._view().groups
+        taken = _taken(groups, rank, fraction)
+        if groups.P == 0:
+            return math.nan
+        return float(expected_positives(groups, taken) / groups.P)
+
+    def lift_at(self, rank: SupportsIndex | None = None, *, fraction: float | None = None) -> float:
+        """Return how many times the prevalence the first `rank` cases hold.
+
+        Parameters
+        ----------
+        rank : int, optional
+            How many cases are taken, 0 or more; those beyond the last are errors.
+        fraction : float, optional
+            Instead of a rank: this share of all references, rounded up. 0.1 asks
+            for the top decile.
+
+        Returns
+        -------
+        float
+            Precision at that rank, divided by P/(P+N), misses included: 1 is no
+            better than chance. nan at rank 0, without positives and where
+            nothing has been scored.
+
+        Raises
+        ------
+        InvalidInputError
+            Unless exactly one of both is given and in range.
+
+        Notes
+        -----
+        O(log G), by one division of exact integers.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.lift_at(1), ev.lift_at(fraction=1)
+        (2.0, 1.0)
+        """
+        groups = self._view().groups
+        taken = _taken(groups, rank, fraction)
+        total = groups.P + groups.N
+        if (
+            groups.P == 0
+            or taken == 0
+            or total == groups.missed_positives + groups.missed_negatives
+        ):
+            return math.nan
+        return float(expected_positives(groups, taken) * total / (taken * groups.P))
+
+    def ks_statistic(self) -> float:
+        """Return the Kolmogorov-Smirnov distance of the classes' scores.
+
+        Returns
+        -------
+        float
+            The largest distance of true and false positive rate at any
+            threshold, whichever is higher, in [0, 1]; nan unless both classes
+            have references. Misses are lowest scores, tied.
+
+        Notes
+        -----
+        O(D) for D distinct scores; cached.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.ks_statistic()
+        0.5
+        """
+        view = self._view()
+        return view.cached("ks_statistic", lambda: _ks(view.points))
+
+    def gini(self) -> float:
+        """Return the Gini coefficient of the ranking, 2 AUC-ROC - 1.
+
+        Returns
+        -------
+        float
+            In [-1, 1], 0 for chance; nan unless both classes have references.
+            Somers' D of the score given the class, by another name.
+
+        Notes
+        -----
+        O(G), from the exact pair count, so that nothing cancels near 0; cached.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> ev.gini()
+        0.5
+        """
+        view = self._view()
+        return view.cached("gini", lambda: _gini(view.groups.with_misses()))
+
+
+def _taken(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
+    """Return the rank that is asked for, by number or by share of all references."""
+    if (rank is None) == (fraction is None):
+        got = "none" if rank is None else "both"
+        raise InvalidInputError(f"give either a rank or a fraction, got {got}", field="rank")
+    if rank is not None:
+        return check_rank(rank)
+    least = share(fraction if fraction is not None else math.nan, "fraction")
+    total = groups.P + groups.N
+    # The least k with k/total >= fraction as doubles: 0.1 of 1,000 is 100, not 101.
+    return bisect.bisect_left(range(total + 1), least, key=lambda k: k / max(total, 1))
+
+
+def _ks(points: OperatingPoints) -> float:
+    if points.P == 0 or points.N == 0:
+        return math.nan
+    return float(np.max(np.abs(points.tpr - points.fpr)))
+
+
+def _gini(groups: Groups) -> float:
+    P, N = groups.P, groups.N
+    if P == 0 or N == 0:
+        return math.nan
+    # Each positive beats the N - fp - n negatives below its group and loses to fp above.
+    balance = (N - groups.fp - groups.n) - groups.fp
+    won = exact_dot(groups.p, np.maximum(balance, 0), P * N)
+    lost = exact_dot(groups.p, np.maximum(-balance, 0), P * N)
+    return (won - lost) / (P * N)

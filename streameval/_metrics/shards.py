@@ -1,0 +1,233 @@
+"""Figures of counts that are cut into shards: ranges of scores that together are the whole.
+
+A shard holds all cases of a range of scores and knows how many rank above it
+(`Above`). Its contribution to each figure is computed from it alone, and two
+neighbours make one shard of the union (`+`), associatively:
+
+- counts, and the doubled pairs that positives lose: L = L1 + L2 + 2 N1 P2, all
+  integers, so AUC-ROC is that of the whole to the last bit;
+- the hull is the hull of the shards' hulls: what lies on or under a chord of its
+  own shard lies under the whole's hull. Exact, and so are both hull areas;
+- AP and the interpolated area are sums over groups of tied scores, and no group
+  is in two shards: right to the rounding of a sum.
+
+Cost: O(G) for a shard of G groups, O(vertices) to put two together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._counts.exact import exact_dot
+from streameval._metrics.areas import auc_pr_value, auc_roc_value, average_precision_value, steps
+from streameval._metrics.hull import Vertices, hull_vertices, upper_hull
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval._counts.groups import Groups
+    from streameval._counts.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Where a shard stands in the whole.
+
+    Attributes
+    ----------
+    tp, fp : int
+        Positives and negatives of the whole with higher scores than the shard's.
+    P, N : int
+        All positives and negatives of the whole.
+    """
+
+    tp: int
+    fp: int
+    P: int
+    N: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """What a range of scores contributes to the figures of the whole.
+
+    Attributes
+    ----------
+    above : Above
+        Where it stands.
+    high, low : float
+        Its highest and lowest score.
+    positives, negatives : int
+        Its cases.
+    lost : int
+        Twice the pairs within it whose negative outscores the positive, ties once.
+    corners : Vertices
+        Vertices of its hull at which positives were gained, in its own counts.
+    auc_pr, average_precision : float
+        P times what it adds to these areas.
+    """
+
+    above: Above
+    high: float
+    low: float
+    positives: int
+    negatives: int
+    lost: int
+    corners: Vertices
+    auc_pr: float
+    average_precision: float
+
+    def __add__(self, below: Shard) -> Shard:
+        """Return the shard of both ranges; `below` must follow directly. O(vertices)."""
+        self._check_follows(below)
+        positives, negatives = self.positives + below.positives, self.negatives + below.negatives
+        thresholds = np.concatenate((self.corners.thresholds, below.corners.thresholds))
+        fp = np.concatenate((self.corners.fp, below.corners.fp + self.negatives))
+        tp = np.concatenate((self.corners.tp, below.corners.tp + self.positives))
+        chain = _closed(Vertices(thresholds, fp, tp), positives, negatives)
+        return Shard(
+            above=self.above,
+            high=self.high,
+            low=below.low,
+            positives=positives,
+            negatives=negatives,
+            lost=self.lost + below.lost + 2 * self.negatives * below.positives,
+            corners=_corners(chain),
+            auc_pr=self.auc_pr + below.auc_pr,
+            average_precision=self.average_precision + below.average_precision,
+        )
+
+    def _check_follows(self, below: Shard) -> None:
+        expected = replace(
+            self.above, tp=self.above.tp + self.positives, fp=self.above.fp + self.negatives
+        )
+        if below.above != expected:
+            raise InvalidInputError(
+                f"shards must follow one another: after scores down to {self.low} comes "
+                f"{expected}, got {below.above}",
+                field="shards",
+            )
+        if not self.low > below.high:
+            raise InvalidInputError(
+                "shards must share no score and come from high to low: one ends at "
+                f"{self.low}, the next begins at {below.high}",
+                field="shards",
+            )
+
+    @cached_property
+    def hull(self) -> Vertices:
+        """The hull's vertices from (0, 0) to (N, P), in its own counts."""
+        return _closed(self.corners, self.positives, self.negatives)
+
+    def figures(self) -> dict[str, float]:
+        """Return the areas of a whole that is in one piece; nan where undefined.
+
+        The names are those of a snapshot.
+
+        Raises
+        ------
+        InvalidInputError
+            When this is not the whole.
+        """
+        P, N = self.above.P, self.above.N
+        if (self.positives, self.negatives) != (P, N):
+            raise InvalidInputError(
+                f"the shards hold {self.positives} of {P} positives and "
+                f"{self.negatives} of {N} negatives: some are missing",
+                field="shards",
+            )
+        hull = steps(self.hull.thresholds, self.hull.fp, self.hull.tp, P, N)
+        pairs = 2 * P * N
+        return {
+            "auc_roc": (pairs - self.lost) / pairs if pairs else math.nan,
+            "auc_roc_hull": auc_roc_value(hull),
+            "auc_pr": self.auc_pr / P if P else math.nan,
+            "auc_pr_hull": auc_pr_value(hull),
+            "average_precision": self.average_precision / P if P else math.nan,
+            "prevalence": P / (P + N) if P + N else math.nan,
+        }
+
+
+def shard_of(state: State, above: Above) -> Shard:
+    """Return what a range of scores contributes to the figures. O(G).
+
+    Parameters
+    ----------
+    state : State
+        The cases of the range, at least one; misses have no place in it.
+    above : Above
+        Where it stands.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> upper, lower = Evaluator(), Evaluator()
+    >>> upper.add_cases(labels=[1, 0], scores=[0.9, 0.7])
+    >>> lower.add_cases(labels=[1, 0], scores=[0.4, 0.1])
+    >>> whole = shard_of(upper._view(), Above(0, 0, 2, 2)) + shard_of(
+    ...     lower._view(), Above(1, 1, 2, 2)
+    ... )
+    >>> whole.figures()["auc_roc"], (upper + lower).auc_roc()
+    (0.75, 0.75)
+    """
+    scores = [run.scores for run in (state.counts.positives, state.counts.negatives)]
+    high = max(float(column[-1]) for column in scores if column.size)
+    low = min(float(column[0]) for column in scores if column.size)
+    groups = state.groups
+    placed = placed_groups(groups, above)
+    return Shard(
+        above=above,
+        high=high,
+        low=low,
+        positives=groups.P,
+        negatives=groups.N,
+        lost=exact_dot(groups.p, 2 * groups.fp + groups.n, 2 * groups.P * groups.N),
+        corners=_corners(hull_vertices(groups)),
+        auc_pr=auc_pr_value(placed) * above.P if groups.P else 0.0,
+        average_precision=average_precision_value(placed) * above.P if groups.P else 0.0,
+    )
+
+
+def placed_groups(groups: Groups, above: Above) -> Groups:
+    """Return a shard's groups with their ranks in the whole. O(G)."""
+    return replace(groups, tp=groups.tp + above.tp, fp=groups.fp + above.fp, P=above.P, N=above.N)
+
+
+def places(counts: Sequence[tuple[int, int]]) -> list[Above]:
+    """Return where shards with these (positives, negatives) stand, from high to low. O(n).
+
+    Examples
+    --------
+    >>> places([(1, 2), (3, 4)])
+    [Above(tp=0, fp=0, P=4, N=6), Above(tp=1, fp=2, P=4, N=6)]
+    """
+    P, N = sum(p for p, _ in counts), sum(n for _, n in counts)
+    found, tp, fp = [], 0, 0
+    for p, n in counts:
+        found.append(Above(tp, fp, P, N))
+        tp, fp = tp + p, fp + n
+    return found
+
+
+def _closed(corners: Vertices, P: int, N: int) -> Vertices:
+    """Return the hull of (0, 0), these points and (N, P)."""
+    fp = np.concatenate(([0], corners.fp))
+    tp = np.concatenate(([0], corners.tp))
+    thresholds = np.concatenate(([np.inf], corners.thresholds))
+    if (fp[-1], tp[-1]) != (N, P):
+        fp, tp = np.append(fp, N), np.append(tp, P)
+        thresholds = np.append(thresholds, -np.inf)
+    rows = upper_hull(fp, tp)
+    return Vertices(thresholds[rows], fp[rows], tp[rows])
+
+
+def _corners(hull: Vertices) -> Vertices:
+    """Return the vertices at which positives were gained: not the ends that all hulls have."""
+    kept = np.isfinite(hull.thresholds)
+    return Vertices(hull.thresholds[kept], hull.fp[kept], hull.tp[kept])

@@ -1,0 +1,319 @@
+"""Certificates: what a figure can be at least and at most, when scores kept few bits.
+
+A bounded evaluator knows every count exactly, and the order of cases between
+cells; only the order *inside* a cell is lost. For each figure there is a worst
+and a best order, and the two bracket the exact value on the scores as they were
+given, ties among them included. With T true and F false positives above a cell
+of p positives and n negatives:
+
+- a figure that only gains when false positives come later (AUC-ROC, AUC-PR by
+  either method, normalised, precision-recall gain, what a rank reaches) is
+  highest with the positives of each cell first, lowest with its negatives first;
+- figures that choose among operating points (hulls, maximum F, eleven-point
+  precision) are highest at the corners (F, T + p), lowest at the ends of the
+  cells, which are operating points whatever the order;
+- average precision is highest with the positives first as *one* tie, lowest with
+  the negatives first and the positives one by one.
+
+Some order attains each limit, so none can be narrower and hold for all data; all
+limits are then widened by `_ULPS` units in the last place, which covers rounding
+here and in the exact figure. References that were never scored are one tied
+group by definition: their tie is real and is not widened, and so is that of a
+cell that holds a single double. Cells without positives change no figure. O(G)
+for G cells that hold positives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+from streameval._counts.resolution import MAX_BITS
+from streameval._counts.view import Queries
+from streameval._metrics.areas import AreaQueries
+from streameval._metrics.operating_points import OperatingPoints
+from streameval._metrics.pr_areas import average_precision_value, negatives_factor
+from streameval._metrics.ranked_retrieval import RankedQueries
+from streameval._metrics.scorecards import ScorecardQueries
+from streameval._metrics.skew import SkewQueries
+from streameval._uncertainty.cell_orders import (
+    hides_order,
+    least_average_precision,
+    negatives_first,
+    positives_first,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._counts.groups import Groups
+    from streameval._counts.resolution import Scale
+    from streameval._counts.view import View
+
+T = TypeVar("T")
+
+_ULPS = 64
+"""A few units for each term of a sum, and at most 45 for summing them in pairs."""
+
+
+class _Worst(Enum):
+    """Which order of a cell's cases is worst for a figure."""
+
+    NEGATIVES_FIRST = 1
+    ANY = 2  # the end of the cell is reached in every order
+    ONE_BY_ONE = 3  # negatives first, then the positives untied
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """How a figure is asked, what its limits are, and how it rounds."""
+
+    method: str
+    worst: _Worst = _Worst.NEGATIVES_FIRST
+    fixed: dict[str, object] = field(default_factory=dict)
+    least: float = 0.0
+    greatest: float = 1.0
+    ulps: int = _ULPS
+    # The argument without which there is no such figure.
+    needs: str = ""
+    # Whether rounding is relative to the terms of a difference, not to the value.
+    is_difference: bool = False
+
+
+_FIGURES = {
+    "auc_pr": _Figure("auc_pr"),
+    "auc_pr_hull": _Figure("auc_pr", _Worst.ANY, {"hull": True}),
+    "auc_pr_normalized": _Figure("auc_pr_normalized", least=-math.inf, is_difference=True),
+    "auc_prg": _Figure("auc_prg", least=-math.inf, is_difference=True),
+    "auc_roc": _Figure("auc_roc"),
+    "auc_roc_hull": _Figure("auc_roc", _Worst.ANY, {"hull": True}),
+    "average_precision": _Figure("average_precision", _Worst.ONE_BY_ONE),
+    "eleven_pt_interp_precision": _Figure("eleven_pt_interp_precision", _Worst.ANY),
+    "gini": _Figure("gini", least=-1.0),
+    "lift_at": _Figure("lift_at", greatest=math.inf),
+    "maximum_f_measure": _Figure("maximum_f_measure", _Worst.ANY),
+    "precision_at": _Figure("precision_at", needs="rank"),
+    "r_precision": _Figure("r_precision"),
+    "recall_at": _Figure("recall_at"),
+    # Its expectation inside a long tie is summed to a relative 1e-13.
+    "reciprocal_rank": _Figure("reciprocal_rank", ulps=2048),
+}
+
+_Scalar: TypeAlias = Literal[
+    "auc_pr",
+    "auc_pr_hull",
+    "auc_pr_normalized",
+    "auc_prg",
+    "auc_roc",
+    "auc_roc_hull",
+    "average_precision",
+    "gini",
+    "lift_at",
+    "maximum_f_measure",
+    "precision_at",
+    "r_precision",
+    "recall_at",
+    "reciprocal_rank",
+]
+
+BOUNDED_FIGURES = tuple(_FIGURES)
+"""Names that `bounds` takes, sorted."""
+
+
+class BoundsQueries(Queries):
+    """Hard limits of an evaluator's figures."""
+
+    @overload
+    def bounds(
+        self, name: Literal["eleven_pt_interp_precision"]
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def bounds(self, name: _Scalar, **arguments: Any) -> tuple[float, float]: ...
+
+    @overload
+    def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]: ...
+
+    def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]:
+        """Return the least and the greatest value that a figure can have.
+
+        With ``resolution`` or ``max_cells`` an evaluator loses the order of
+        cases whose scores share a cell; everything else it knows exactly. The
+        figure of an exact evaluator that was given the same cases always lies
+        between the two, and some cases with these counts attain each of them.
+        These are no confidence limits: see :meth:`interval`.
+
+        Parameters
+        ----------
+        name : str
+            ``auc_roc``, ``auc_roc_hull``, ``auc_pr``, ``auc_pr_hull``,
+            ``auc_pr_normalized``, ``auc_prg``, ``average_precision``,
+            ``eleven_pt_interp_precision``, ``gini``, ``lift_at``,
+            ``maximum_f_measure``, ``precision_at``, ``r_precision``,
+            ``recall_at`` or ``reciprocal_rank``.
+        **arguments
+            Those of the method of that name: ``rank=10``, ``beta=2.0``,
+            ``prevalence=0.01``, ``method="unit"``, ``max_fpr=0.1``, ...
+
+        Returns
+        -------
+        lower, upper : float
+            Arrays of 11 for ``eleven_pt_interp_precision``. nan where the
+            figure is. Without a resolution the figure itself, widened by its
+            rounding only.
+
+        Raises
+        ------
+        InvalidInputError
+            When no bounds are known for the name, or an argument is refused.
+        TypeError
+            When the method of that name takes no such argument.
+
+        Notes
+        -----
+        O(G) for G cells that hold positives, O(G log G) at worst for hulls;
+        nothing when asked again. How they are made: docs/bounded-memory.md.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator(resolution=2)
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.3, 0.1])
+        >>> [round(limit, 6) for limit in ev.bounds("auc_roc")]
+        [0.5, 0.75]
+        >>> [round(limit, 6) for limit in ev.bounds("precision_at", rank=1)]
+        [0.0, 1.0]
+        """
+        view = self._view()
+        key = ("bounds", name, tuple(sorted(arguments.items())))
+        return view.cached(key, lambda: _bounds(view, name, arguments))
+
+
+def asked(view: View, name: str, **arguments: Any) -> Any:
+    """Return what the method of that name returns. Free when it was asked before."""
+    return getattr(_Asked(view), name)(**arguments)
+
+
+def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Compute the limits of one figure: its value at the two extreme orders, widened."""
+    if arguments.get("hull") and f"{name}_hull" in _FIGURES:
+        name = f"{name}_hull"
+    figure = _FIGURES.get(name)
+    if figure is None:
+        known = ", ".join(BOUNDED_FIGURES)
+        raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="name")
+    if figure.needs and figure.needs not in arguments:
+        message = f"bounds of {name} need a {figure.needs}: bounds({name!r}, {figure.needs}=10)"
+        raise InvalidInputError(message, field=figure.needs)
+    arguments = {**arguments, **figure.fixed}
+
+    def at(order: View) -> Any:
+        return asked(order, figure.method, **arguments)
+
+    if view.resolution is None:
+        lowest = highest = at(view)
+    else:
+        highest = at(_arranged(view, positives_first))
+        if figure.worst is _Worst.ANY:
+            lowest = at(view)
+        elif figure.worst is _Worst.NEGATIVES_FIRST:
+            lowest = at(_arranged(view, negatives_first))
+        else:
+            lowest = _least_average_precision(view, **arguments)
+    scale = 0.0
+    if arguments.get("max_fpr") or arguments.get("min_recall"):
+        scale = 1.0  # what a limit leaves of an area rounds like the whole of it
+    if figure.is_difference and view.N > 0:
+        scale = 1.0 + view.P / view.N  # both divide rounding by N/(P + N) at most
+    return _widened(lowest, figure, -1, scale), _widened(highest, figure, 1, scale)
+
+
+def rounding_bounds(name: str, value: float) -> tuple[float, float]:
+    """Return the bounds of a figure that was computed from exact counts: its rounding. O(1)."""
+    figure = _FIGURES[name]
+    return _widened(value, figure, -1, 0.0), _widened(value, figure, 1, 0.0)
+
+
+def _widened(value: Any, figure: _Figure, outwards: int, scale: float) -> Any:
+    """Move a limit outwards by the figure's rounding, never out of its range."""
+    rounding = figure.ulps * float(np.finfo(np.float64).epsneg)
+    limit = value + outwards * rounding * np.maximum(np.abs(value), scale)
+    limit = np.clip(limit, figure.least, figure.greatest)
+    return limit if isinstance(value, np.ndarray) else float(limit)
+
+
+def _least_average_precision(view: View, prevalence: float | None = None) -> float:
+    """Return the least average precision: real ties as they are, the rest one by one."""
+    groups, hidden = view.groups, _hidden(view)
+    ties = average_precision_value(rows_of(groups, ~hidden), prevalence=prevalence)
+    factor = negatives_factor(groups, prevalence)
+    if math.isnan(ties):
+        return ties
+    return ties + least_average_precision(rows_of(groups, hidden), factor=factor)
+
+
+def _hidden(view: View) -> BoolArray:
+    """Return which groups are cells whose order is lost; computed once."""
+    bits = MAX_BITS if view.resolution is None else view.resolution
+    return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
+
+
+def _arranged(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
+    """Return the view with the cases of each cell in one of the extreme orders."""
+    return view.cached(
+        ("arranged", order),
+        lambda: _Arranged(order(view.groups, _hidden(view)), view.scale, view.revision),
+    )
+
+
+class _Arranged:
+    """A view of groups that were rewritten; it keeps its own answers."""
+
+    resolution = None
+
+    def __init__(self, groups: Groups, scale: Scale, revision: int) -> None:
+        self.groups = groups
+        self.scale = scale
+        self.revision = revision
+        self.missed_positives = groups.missed_positives
+        self.missed_negatives = groups.missed_negatives
+        self.P = groups.P
+        self.N = groups.N
+        self._answers: dict[Hashable, Any] = {}
+
+    @cached_property
+    def points(self) -> OperatingPoints:
+        """The ends of the groups, from (0, 0) to (N, P); scores between have no positives."""
+        groups = self.groups
+        return OperatingPoints(
+            thresholds=np.concatenate(([np.inf], groups.scores, [-np.inf])),
+            fp=np.concatenate(([0], groups.fp + groups.n, [self.N])),
+            tp=np.concatenate(([0], groups.tp + groups.p, [self.P])),
+            P=self.P,
+            N=self.N,
+        )
+
+    def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Return what `compute` gave the first time it was asked for `key`."""
+        if key not in self._answers:
+            self._answers[key] = compute()
+        return cast("T", self._answers[key])
+
+
+class _Asked(AreaQueries, RankedQueries, ScorecardQueries, SkewQueries):
+    """The queries that have bounds, of any view."""
+
+    def __init__(self, view: View) -> None:
+        self._seen = view
+
+    def _view(self) -> View:
+        return self._seen

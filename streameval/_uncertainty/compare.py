@@ -1,0 +1,280 @@
+"""Is one figure higher than another? Differences of independent evaluators, with limits.
+
+The interval of a difference is made of the two intervals by square-and-add
+(MOVER: Zou and Donner 2008, Statistics in Medicine 27:1693; for proportions it
+is Newcombe's method 10), so it inherits their coverage and their skewness. The
+p-value is the level at which the interval just touches 0.
+
+Both sides must be independent: no case may be in both. Compare a segment or a
+window with its *complement*, never with a total that contains it. Two models
+on the same cases are a pair: see `PairedEvaluator`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from streameval._common.errors import InvalidInputError
+from streameval._uncertainty.intervals import (
+    PR_NAMES,
+    Interval,
+    check_level,
+    check_prevalence,
+    uncertain_of,
+)
+from streameval._uncertainty.limits import UNDEFINED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from streameval._common.arrays import FloatArray
+    from streameval._uncertainty.intervals import UncertaintyQueries
+    from streameval._uncertainty.limits import Limits
+
+CommonPrevalence: TypeAlias = float | Literal["common", "own"]
+
+LEAST_P_VALUE = 1e-12
+"""Asymptotic p-values below this mean no more than that they are small."""
+
+_P_VALUE_TOLERANCE = 1e-10
+"""Relative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The difference of one figure between a and b.
+
+    Attributes
+    ----------
+    metric : str
+        The figure.
+    difference : float
+        a's figure minus b's; nan when either is undefined.
+    lower, upper : float
+        Confidence limits of the difference, in [-1, 1]; nan with too few cases.
+    level : float
+        Nominal coverage.
+    p_value : float
+        Two-sided, of no difference; at least 1e-12; nan with too few cases.
+    prevalence : float or None
+        Common prevalence of both figures; None when each has its own or the
+        figure does not depend on it.
+    a, b : Interval
+        The figures themselves, with their intervals.
+    """
+
+    metric: str
+    difference: float
+    lower: float
+    upper: float
+    level: float
+    p_value: float
+    prevalence: float | None
+    a: Interval
+    b: Interval
+
+
+def compare(
+    a: UncertaintyQueries,
+    b: UncertaintyQueries,
+    *,
+    metric: str = "auc_roc",
+    level: float = 0.95,
+    prevalence: CommonPrevalence = "common",
+) -> Comparison:
+    """Compare one figure of two evaluators that share no case.
+
+    Parameters
+    ----------
+    a, b : Evaluator
+        Independent: different windows, segments, or days. A total is compared
+        with none of its parts; merge the other parts and compare with those.
+    metric : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+        The figure.
+    level : float
+        Nominal coverage of the interval.
+    prevalence : float, "common" or "own"
+        For the areas in precision-recall space. An unchanged model has another
+        AUC-PR wherever the prevalence is another, so by default both are
+        rescaled to that of the two taken together. "own" compares as they are.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InvalidInputError
+        For a figure without intervals, or values out of range.
+
+    Notes
+    -----
+    O(G), nothing when the intervals were asked before. Many comparisons at
+    once find differences by chance: adjust their p-values with `holm`.
+
+    Examples
+    --------
+    >>> from streameval import Evaluator
+    >>> monday, tuesday = Evaluator(), Evaluator()
+    >>> monday.add_cases(labels=[1, 1, 1, 0, 0, 0], scores=[9, 8, 4, 5, 3, 1])
+    >>> tuesday.add_cases(labels=[1, 1, 1, 0, 0, 0], scores=[9, 4, 2, 7, 6, 1])
+    >>> change = compare(monday, tuesday)
+    >>> round(change.difference, 3), change.lower < 0 < change.upper
+    (0.333, True)
+    """
+    check_level(level)
+    fixed = _common_prevalence(a, b, metric, prevalence)
+    uncertain_a, uncertain_b = uncertain_of(a, metric, fixed), uncertain_of(b, metric, fixed)
+    difference = uncertain_a.figure.estimate - uncertain_b.figure.estimate
+
+    def limits(alpha: float) -> Limits:
+        return square_and_add(
+            uncertain_a.figure.estimate,
+            uncertain_a.limits(alpha),
+            uncertain_b.figure.estimate,
+            uncertain_b.limits(alpha),
+        )
+
+    lower, upper = limits(1 - level)
+    return Comparison(
+        metric=metric,
+        difference=difference,
+        lower=lower,
+        upper=upper,
+        level=level,
+        p_value=p_value_of(difference, limits),
+        prevalence=fixed,
+        a=uncertain_a.interval(level),
+        b=uncertain_b.interval(level),
+    )
+
+
+def holm(p_values: npt.ArrayLike) -> FloatArray:
+    """Return p-values adjusted for being several (Holm 1979).
+
+    Parameters
+    ----------
+    p_values : float[n]
+        Each between 0 and 1; nan where a comparison had too few cases.
+
+    Returns
+    -------
+    float64[n]
+        In the same order; nan stays nan and does not count. Calling those
+        below 0.05 different errs anywhere with probability 0.05 at most.
+
+    Raises
+    ------
+    InvalidInputError
+        For a value outside [0, 1].
+
+    Notes
+    -----
+    O(n log n).
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, dtype=np.float64)
+    if values.ndim != 1:
+        raise InvalidInputError("p_values must be one-dimensional", field="p_values")
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        index = int(np.argmax(outside))
+        raise InvalidInputError(
+            f"p-value must be between 0 and 1, got {values[index]} at index {index}",
+            field="p_values",
+            index=index,
+        )
+    adjusted = np.full(len(values), np.nan)
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.argsort(values[known], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * values[order]))
+    return adjusted
+
+
+def square_and_add(
+    first: float, first_limits: Limits, second: float, second_limits: Limits
+) -> Limits:
+    """Return the limits of first minus second, by MOVER."""
+    difference = first - second
+    if math.isnan(first_limits[0]) or math.isnan(second_limits[0]):
+        return UNDEFINED
+    below = math.hypot(first - first_limits[0], second_limits[1] - second)
+    above = math.hypot(first_limits[1] - first, second - second_limits[0])
+    return max(-1.0, difference - below), min(1.0, difference + above)
+
+
+def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
+    """Return the largest alpha whose interval holds 0: about ten intervals are tried.
+
+    The limit on the side of 0 moves to the difference as alpha grows; where it
+    crosses 0 is found by false position in log(alpha), halving whenever that
+    would be quicker.
+    """
+    side = 0 if difference > 0 else 1
+
+    def beyond(log_alpha: float) -> float:
+        limit = limits(math.exp(log_alpha))[side]
+        return limit if side == 0 else -limit
+
+    if math.isnan(difference) or math.isnan(limits(0.5)[0]):
+        return math.nan
+    low, high = math.log(LEAST_P_VALUE), 0.0
+    at_low, at_high = beyond(low), beyond(high)
+    if at_high <= 0:
+        return 1.0
+    if at_low > 0:
+        return LEAST_P_VALUE
+    is_halving = False
+    while high - low > _P_VALUE_TOLERANCE:
+        width = high - low
+        share = 0.5 if is_halving else -at_low / (at_high - at_low)
+        # Half the tolerance inside either end: a crossing that is nearer is found.
+        inside = _P_VALUE_TOLERANCE / 2
+        middle = min(max(low + width * share, low + inside), high - inside)
+        at_middle = beyond(middle)
+        if at_middle <= 0:
+            low, at_low = middle, at_middle
+        else:
+            high, at_high = middle, at_middle
+        is_halving = high - low > width / 2
+    return math.exp(low)
+
+
+def _common_prevalence(
+    a: UncertaintyQueries, b: UncertaintyQueries, metric: str, prevalence: CommonPrevalence
+) -> float | None:
+    if isinstance(prevalence, str):
+        if prevalence not in {"common", "own"}:
+            raise InvalidInputError(
+                f"prevalence must be a number, 'common' or 'own', got {prevalence!r}",
+                field="prevalence",
+            )
+        check_prevalence(None, metric)
+        if prevalence == "own" or metric not in PR_NAMES:
+            return None
+        first, second = a._view(), b._view()
+        return share_of_positives(first.P + second.P, first.N + second.N)
+    check_prevalence(prevalence, metric)
+    return prevalence
+
+
+def share_of_positives(positives: int, negatives: int) -> float:
+    """Return the prevalence of so many together, always between 0 and 1.
+
+    Without both classes, where figures are nan at any prevalence, it is 1/2.
+    """
+    if not (positives and negatives):
+        return 0.5
+    # Of very many positives and few negatives the quotient is rounded to 1.
+    return min(positives / (positives + negatives), math.nextafter(1.0, 0.0))

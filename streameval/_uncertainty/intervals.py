@@ -1,0 +1,277 @@
+"""How sure: confidence intervals of the figures, from the counts alone.
+
+Each interval costs one pass over the groups (O(G)); nothing is resampled
+unless ``method="bootstrap"`` asks for it. All assume independent cases: many
+cases of one customer, or of one minute, say less than they count. Measured
+coverage, by figure, prevalence and number of positives, is in
+docs/intervals.md; ``bench/coverage.py`` measures it again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval._uncertainty.bootstrap import bootstrap_limits
+from streameval._uncertainty.bounds import BoundsQueries, asked
+from streameval._uncertainty.estimates import (
+    figure_of,
+    hidden_variance,
+    limits_of,
+    value_of,
+    variance_of,
+)
+from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
+
+Method: TypeAlias = Literal["analytic", "bootstrap"]
+
+PR_NAMES = ("auc_pr", "average_precision")
+NAMES = ("auc_pr", "auc_roc", "average_precision", "prevalence")
+_METHODS = {"auc_roc": "delong-newcombe", "prevalence": "wilson"}
+_HULL_NAMES = ("auc_pr_hull", "auc_roc_hull")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval of one figure.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The limits, in [0, 1]; nan when there are too few references.
+    level : float
+        The nominal coverage, for instance 0.95.
+    method : str
+        How it was made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
+        (areas in precision-recall space), ``"wilson"`` (prevalence) or
+        ``"bootstrap"``.
+    estimate : float
+        The figure; nan when it is undefined.
+    anytime : bool
+        Whether it may be looked at as often as one likes.
+
+    Examples
+    --------
+    >>> 0.8 in Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    True
+    """
+
+    lower: float
+    upper: float
+    level: float
+    method: str
+    estimate: float = math.nan
+    anytime: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no limits: ``"TOO_FEW"`` references; None when there are."""
+        return "TOO_FEW" if math.isnan(self.lower) else None
+
+    @property
+    def width(self) -> float:
+        """Upper minus lower limit."""
+        return self.upper - self.lower
+
+
+class UncertaintyQueries(BoundsQueries):
+    """The confidence intervals of an evaluator."""
+
+    def interval(
+        self,
+        name: str,
+        *,
+        level: float = 0.95,
+        anytime: bool = False,
+        prevalence: float | None = None,
+        method: Method = "analytic",
+        resamples: int = 1000,
+        seed: int = 0,
+    ) -> Interval:
+        """Return a confidence interval of a figure, assuming independent cases.
+
+        Parameters
+        ----------
+        name : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+            The figure. A hull has no interval: it is chosen on the data that
+            it is scored on, so its area does not estimate what the next data
+            will give, and no width around it would be honest.
+        level : float
+            Nominal coverage, between 0 and 1.
+        anytime : bool
+            Return an interval from a confidence sequence: all those seen from
+            50 positives on, however often one looks, hold the truth together
+            with probability `level`. For figures that are cumulative from a
+            start that was declared beforehand, not for sliding windows.
+        prevalence : float, optional
+            For the areas in precision-recall space: the prevalence to rescale
+            to, taken as known; by default that of the data, with its own
+            uncertainty.
+        method : {"analytic", "bootstrap"}
+            "bootstrap" resamples the groups and takes percentiles: slower, and
+            no better (docs/intervals.md).
+        resamples, seed : int
+            Of the bootstrap.
+
+        Returns
+        -------
+        Interval
+            Limits are nan with fewer than two positives or negatives (for the
+            prevalence: than two references), and with `anytime` below 50
+            positives.
+
+        Raises
+        ------
+        InvalidInputError
+            For a figure that has no interval and for values out of range.
+
+        Notes
+        -----
+        O(G) for G distinct scores with positives; a second call is free.
+        AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
+        precision-recall space: the variance of the influence function, shrunk,
+        on the logit scale. Prevalence: Wilson. Anytime: Waudby-Smith et al. (2024).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 1, 0, 1, 0, 0], scores=[6, 5, 4, 3, 2, 1])
+        >>> interval = ev.interval("auc_roc")
+        >>> round(interval.lower, 2), round(interval.estimate, 2), round(interval.upper, 2)
+        (0.14, 0.89, 1.0)
+        """
+        check_level(level)
+        check_prevalence(prevalence, name)
+        view = self._view()
+        cells = view.resolution is not None and name != "prevalence"
+        check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
+        if method == "bootstrap":
+            figure = uncertain_of(self, name, prevalence).figure
+            limits = UNDEFINED
+            if not math.isnan(figure.variance):
+                limits = bootstrap_limits(
+                    view.groups,
+                    lambda groups: value_of(groups, name, prevalence),
+                    alpha=1 - level,
+                    fixed_prevalence=prevalence is not None,
+                    resamples=resamples,
+                    seed=seed,
+                )
+            return Interval(*limits, level=level, method=method, estimate=figure.estimate)
+        return uncertain_of(self, name, prevalence).interval(level, anytime=anytime)
+
+    def _figure(self, name: str, prevalence: float | None) -> Figure:
+        """Return a figure with its sampling variance; a weighted window has its own. O(G)."""
+        view = self._view()
+        if name == "prevalence":
+            return figure_of(view.groups, name)
+        value = asked(view, name, **_at(prevalence))
+        return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """A figure, and the least and greatest that its cells allow; both are it when exact."""
+
+    name: str
+    figure: Figure
+    ends: tuple[Figure, Figure]
+
+    def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
+        """Return the limits that miss with probability `alpha`, whatever the cells hide. O(1)."""
+        lower, upper = limits_of(self.ends[0], self.name, alpha, anytime=anytime)
+        if self.ends[1] is not self.ends[0]:
+            upper = limits_of(self.ends[1], self.name, alpha, anytime=anytime)[1]
+        return lower, upper
+
+    def interval(self, level: float, *, anytime: bool = False) -> Interval:
+        """Return the analytic interval at a level. O(1)."""
+        lower, upper = self.limits(1 - level, anytime=anytime)
+        method = analytic_method(self.name)
+        return Interval(lower, upper, level, method, self.figure.estimate, anytime)
+
+
+def analytic_method(name: str) -> str:
+    """Return how a figure's interval is made, as `Interval` names it.
+
+    Examples
+    --------
+    >>> analytic_method("prevalence"), analytic_method("auc_pr")
+    ('wilson', 'influence-logit')
+    """
+    return _METHODS.get(name, "influence-logit")
+
+
+def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:
+    """Return a figure with its limits at every level. O(G), once per revision."""
+    view = queries._view()
+    figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
+    if view.resolution is None or name == "prevalence":
+        return Uncertain(name, figure, (figure, figure))
+    lowest, highest = queries.bounds(name, **_at(prevalence))
+    variance = view.cached(
+        ("hidden variance", name, prevalence),
+        lambda: hidden_variance(view, figure, name, prevalence),
+    )
+    spread = replace(figure, variance=variance)
+    ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
+    return Uncertain(name, figure, ends)
+
+
+def _at(prevalence: float | None) -> dict[str, float]:
+    """Return the argument that says so, if it is to be said."""
+    return {} if prevalence is None else {"prevalence": prevalence}
+
+
+def check_level(level: float) -> None:
+    """Refuse a level that is no probability strictly between 0 and 1."""
+    if not 0 < real(level, "level") < 1:
+        message = f"level must be between 0 and 1, got {shown(level)}"
+        raise InvalidInputError(message, field="level")
+
+
+def check_method(method: str, name: str, *, anytime: bool, cells: bool, resamples: int) -> None:
+    """Refuse a method that is unknown or does not go with the rest."""
+    if method not in get_args(Method):
+        raise InvalidInputError(
+            f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
+        )
+    if method == "bootstrap" and (anytime or cells or name == "prevalence"):
+        lacks = "an anytime interval" if anytime else "one for the prevalence"
+        if cells:
+            lacks = "one from scores that kept few bits"
+        raise InvalidInputError(
+            f"the bootstrap has no interval of this kind: {lacks}; use method='analytic'",
+            field="method",
+        )
+    if resamples < 1:
+        raise InvalidInputError(f"resamples must be at least 1, got {resamples}", field="resamples")
+
+
+def check_prevalence(prevalence: float | None, name: str) -> None:
+    """Refuse a name without intervals, and a prevalence out of range or without use."""
+    if name in _HULL_NAMES:
+        raise InvalidInputError(
+            f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
+            f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
+            field="name",
+        )
+    if name not in NAMES:
+        raise InvalidInputError(
+            f"no interval for {shown(name)}; there is one for {', '.join(NAMES)}", field="name"
+        )
+    if prevalence is None:
+        return
+    if name not in PR_NAMES:
+        raise InvalidInputError(f"{name} does not depend on a prevalence", field="prevalence")
+    if not 0 < real(prevalence, "prevalence") < 1:
+        raise InvalidInputError(
+            f"prevalence must be between 0 and 1, got {shown(prevalence)}", field="prevalence"
+        )

@@ -1,0 +1,148 @@
+"""Confidence limits from a figure, its variance and the class sizes. O(1).
+
+AUC-ROC inverts a score test: the limits are the t that solve
+|est - t| = q sqrt(r V(t)), where V is Newcombe's method 5 (Newcombe 2006,
+Statistics in Medicine 25:559) and r corrects it to the variance that was seen.
+Areas in precision-recall space are symmetric on the logit scale, but reach no
+farther towards 1/2 than a share of as many positives would (Wilson 1927). Both
+have Student's t. A proportion has Wilson's interval. All stay inside [0, 1] and are
+proper at a figure of 0 or 1, where plug-in variances are 0.
+
+Near 1 a variance rests on the few cases that were ranked wrongly, and is too
+small whenever chance has spared them. So a variance that is below what a model
+expects is drawn towards it, by as much as an effective number of cases leaves
+open; one that is above it stands. docs/intervals.md has the coverage that
+chose the constants, and what other methods reach.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval._uncertainty.student import anytime_quantile, normal_quantile, student_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Pseudo-cases by which the seen variance is drawn to the expected one.
+_PRIOR = 2.0
+# No confidence sequence is claimed from fewer positives.
+ANYTIME_FROM = 50
+
+Limits = tuple[float, float]
+UNDEFINED: Limits = (math.nan, math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """An estimate with what its limits depend on; class sizes are effective ones."""
+
+    estimate: float
+    variance: float
+    positives: float
+    negatives: float
+
+
+def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
+    """Return the limits of an area under the ROC curve that misses with probability `alpha`.
+
+    >>> figure = Figure(estimate=0.9, variance=0.002, positives=20, negatives=400)
+    >>> [round(limit, 3) for limit in auc_roc_limits(figure, 0.05)]
+    [0.76, 0.96]
+    """
+    smaller = min(figure.positives, figure.negatives)
+    quantile = _quantile(smaller, alpha, anytime=anytime)
+    estimate = figure.estimate
+    expected = newcombe_variance(estimate, figure.positives, figure.negatives)
+    seen = figure.variance / expected if expected > 0 else 0.0
+    effective = smaller * 4 * estimate * (1 - estimate)
+    ratio: float = max(seen, (effective * seen + _PRIOR) / (effective + _PRIOR))
+
+    def outside(t: float) -> bool:
+        variance = newcombe_variance(t, figure.positives, figure.negatives)
+        return abs(estimate - t) > quantile * math.sqrt(ratio * variance)
+
+    return _crossing(outside, 0.0, estimate), _crossing(outside, 1.0, estimate)
+
+
+def newcombe_variance(auc: float, positives: float, negatives: float) -> float:
+    """Return the variance of AUC-ROC that method 5 expects at `auc`."""
+    mean_size = (positives + negatives) / 2
+    spread = 2 * mean_size - 1 - (3 * mean_size - 3) / ((2 - auc) * (1 + auc))
+    return auc * (1 - auc) * spread / (positives * negatives)
+
+
+def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
+    """Return the limits of an area in precision-recall space that misses with `alpha`.
+
+    >>> figure = Figure(estimate=0.9, variance=0.002, positives=20, negatives=400)
+    >>> [round(limit, 3) for limit in precision_limits(figure, 0.05)]
+    [0.744, 0.965]
+    """
+    estimate, P = figure.estimate, figure.positives
+    quantile = _quantile(P, alpha, anytime=anytime)
+    if not 0 < estimate < 1:
+        normal = anytime_quantile(alpha, P) if anytime else normal_quantile(alpha / 2)
+        edge = P / (P + normal**2)
+        return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
+    binomial = estimate * (1 - estimate)
+    effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
+    shrunk = (effective * figure.variance + _PRIOR * binomial / P) / (effective + _PRIOR)
+    variance = max(figure.variance, shrunk)
+    centre = math.log(estimate / (1 - estimate))
+    half = quantile * math.sqrt(variance) / binomial
+    lower, upper = _logistic(centre - half), _logistic(centre + half)
+    # Near 0 and 1 a standard error says nothing about what is far away on the logit
+    # scale; P cases with the larger of the two variances do.
+    inner = _score_limits(estimate, min(P, binomial / variance), quantile)
+    if estimate > 0.5:
+        return max(lower, inner[0]), upper
+    return lower, min(upper, inner[1])
+
+
+def proportion_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
+    """Return Wilson's limits of the share of positives (Wilson 1927).
+
+    >>> figure = Figure(estimate=0.2, variance=0.0016, positives=20, negatives=80)
+    >>> [round(limit, 3) for limit in proportion_limits(figure, 0.05)]
+    [0.133, 0.289]
+    """
+    total = figure.positives + figure.negatives
+    quantile = anytime_quantile(alpha, total) if anytime else normal_quantile(alpha / 2)
+    return _score_limits(figure.estimate, total, quantile)
+
+
+def _score_limits(share: float, cases: float, quantile: float) -> Limits:
+    """Return the shares t with |share - t| <= quantile * sqrt(t (1 - t) / cases) (Wilson 1927)."""
+    square = quantile**2
+    centre = (cases * share + square / 2) / (cases + square)
+    half = quantile * math.sqrt(cases * share * (1 - share) + square / 4) / (cases + square)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _quantile(cases: float, alpha: float, *, anytime: bool) -> float:
+    if anytime:
+        return anytime_quantile(alpha, cases)
+    return student_quantile(alpha / 2, cases - 1)
+
+
+def _crossing(outside: Callable[[float], bool], far: float, near: float) -> float:
+    """Return where `outside` turns false on the way from `far` to `near`, by bisection."""
+    if not outside(far):
+        return far
+    for _ in range(50):
+        middle = (far + near) / 2
+        if outside(middle):
+            far = middle
+        else:
+            near = middle
+    return far
+
+
+def _logistic(x: float) -> float:
+    if x >= 0:
+        return 1 / (1 + math.exp(-x))
+    small = math.exp(max(x, -700.0))
+    return small / (1 + small)

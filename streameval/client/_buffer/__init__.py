@@ -1,0 +1,1 @@
+"""Rows as callers add them, held until they are sent as batches."""

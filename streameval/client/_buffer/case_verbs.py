@@ -1,0 +1,205 @@
+"""Adding cases, whose truth is known already, and misses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval._counts.columns import check_columns, check_count, check_label, check_score
+from streameval._time.times import to_us
+from streameval.client._buffer.checks import check_segments
+from streameval.client._buffer.columns import CaseRows, MissRows
+from streameval.client._buffer.verbs import RowVerbs, own
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from streameval.client._buffer.buffer import Buffer
+
+
+class CaseVerbs(RowVerbs):
+    """The verbs that add cases and misses to one stream."""
+
+    def __init__(self, buffer: Buffer, name: str) -> None:
+        super().__init__(buffer, name)
+        self._negatives = self._lane.open_cases.negatives
+        self._positives = self._lane.open_cases.positives
+
+    def add_case(
+        self,
+        positive: bool,
+        score: float,
+        *,
+        at: datetime | np.datetime64 | None = None,
+        segments: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add one case.
+
+        Parameters
+        ----------
+        positive : bool
+            Whether the reference is positive; 1 and 0 are taken too.
+        score : float
+            A finite number; higher means more positive.
+        at : datetime or datetime64, optional
+            When it was scored; now, by the server's clock, unless given.
+        segments : mapping of str to str, optional
+            Its value of each segment key, for instance ``{"country": "US"}``.
+
+        Raises
+        ------
+        InvalidInputError
+            When one is something else; nothing was added then.
+        ClosedError
+            When the client is closed.
+
+        Notes
+        -----
+        O(1), about 0.3 us. Whole columns are quicker: `add_cases`.
+
+        Examples
+        --------
+        >>> from streameval.client import Client
+        >>> Client("localhost:50051").stream("fraud/v3").add_case(True, float("nan"))
+        Traceback (most recent call last):
+        streameval.InvalidInputError: score must be finite, got nan
+        """
+        # What NaN and the infinities differ from themselves by is NaN.
+        if type(score) is not float or score - score != 0.0:
+            score = check_score(score)
+        if positive is not True and positive is not False:
+            positive = check_label(positive)
+        if at is None and segments is None:
+            rows = self._positives if positive else self._negatives
+            if len(rows) >= rows.allowed:
+                self._buffer.add_case(self._lane, positive, score)
+                return
+            rows.append(score)
+            if not rows.allowed:
+                self._buffer.look_at(self._lane.open_cases)
+            return
+        pairs = check_segments(segments) if segments else ()
+        time_us = None if at is None else to_us(at)
+        self._buffer.add_dated_case(self._lane, positive, score, time_us, pairs)
+
+    def add_cases(
+        self,
+        *,
+        labels: Any,
+        scores: Any,
+        counts: Any = None,
+        at: Any = None,
+        segments: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add columns of cases, all or none of them.
+
+        Parameters
+        ----------
+        labels : column of bool or of 0 and 1
+            Whether each reference is positive.
+        scores : column of float
+            Finite numbers, as many as there are labels.
+        counts : column of int, optional
+            How many identical cases each row stands for; 0 drops the row.
+        at : datetime, sequence of datetime, or datetime64[n], optional
+            When they were scored: one time for all rows, or one per row.
+        segments : mapping of str to str or column of str, optional
+            For each key one value for all rows, or one per row.
+
+        Raises
+        ------
+        InvalidInputError
+            With ``field`` and ``index`` of the first value at fault; nothing
+            was added then.
+        ClosedError
+            When the client is closed.
+
+        Notes
+        -----
+        O(n), a few nanoseconds a row for arrays; the columns are copied. Where
+        the buffer is full, the rows that do not fit are dropped and counted.
+
+        Examples
+        --------
+        >>> from streameval.client import Client
+        >>> stream = Client("localhost:50051").stream("fraud/v3")
+        >>> stream.add_cases(labels=[1, 0, 2], scores=[0.9, 0.4, 0.1])
+        Traceback (most recent call last):
+        streameval.InvalidInputError: label must be True, False, 1 or 0, got 2 at index 2
+        """
+        positives, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
+        times, slices = self._when_and_where(at, segments, values.size, like="labels")
+        rows = CaseRows(self.name, positives, values, weights, times, slices)
+        if weights is not None:
+            # A row that counts nothing is no row; the copies are the caller's columns no more.
+            rows = rows.take(np.flatnonzero(weights > 0))
+        else:
+            rows = CaseRows(
+                self.name, own(positives, labels), own(values, scores), None, times, slices
+            )
+        self._buffer.add_rows(self._lane, rows)
+
+    def add_misses(
+        self,
+        count: int,
+        *,
+        at: datetime | np.datetime64 | None = None,
+        segments: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add positive references that were never scored; they rank below every case.
+
+        Parameters
+        ----------
+        count : int
+            0 or more.
+        at, segments
+            As in `add_case`.
+
+        Raises
+        ------
+        InvalidInputError
+            When `count` is not such an integer.
+        ClosedError
+            When the client is closed.
+        """
+        self._miss(check_count(count), 0, at, segments)
+
+    def add_negative_misses(
+        self,
+        count: int,
+        *,
+        at: datetime | np.datetime64 | None = None,
+        segments: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add negative references that were never scored; they rank below every case.
+
+        Parameters
+        ----------
+        count : int
+            0 or more.
+        at, segments
+            As in `add_case`.
+
+        Raises
+        ------
+        InvalidInputError
+            When `count` is not such an integer.
+        ClosedError
+            When the client is closed.
+        """
+        self._miss(0, check_count(count), at, segments)
+
+    def _miss(
+        self,
+        positives: int,
+        negatives: int,
+        at: datetime | np.datetime64 | None,
+        segments: Mapping[str, str] | None,
+    ) -> None:
+        pairs = check_segments(segments) if segments else ()
+        time_us = self._lane.stamps.now() if at is None else to_us(at)
+        if positives or negatives:
+            rows = MissRows(self.name, positives, negatives, 1, time_us, pairs)
+            self._buffer.add_rows(self._lane, rows)

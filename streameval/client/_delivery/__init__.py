@@ -1,0 +1,1 @@
+"""Numbered batches, sent until they are acknowledged, over one connection."""

@@ -1,0 +1,69 @@
+"""Which of several servers has a stream: rendezvous hashing (Thaler and Ravishankar 1998).
+
+Each server draws a number for each stream, from a hash of both names, and the
+highest draw has the stream. Whoever knows the same addresses finds the same
+server, without asking anybody; the order in which they are given makes no
+difference. With n servers each has 1/n of the streams, and one that joins or
+leaves moves only the streams that it wins or had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import shown
+
+
+def owner(stream: str, addresses: Sequence[str]) -> str:
+    """Return the address of the server that has a stream. O(servers), about 1 us each.
+
+    Parameters
+    ----------
+    stream : str
+        Its name.
+    addresses : sequence of str
+        At least one; written everywhere in the same way, because they are hashed.
+
+    Examples
+    --------
+    >>> servers = ["eval-1:50051", "eval-2:50051", "eval-3:50051"]
+    >>> owner("fraud/v3", servers), owner("fraud/v4", servers)
+    ('eval-3:50051', 'eval-3:50051')
+    """
+    return max(addresses, key=lambda address: (_draw(address, stream), address))
+
+
+def _draw(address: str, stream: str) -> bytes:
+    # Neither name holds a NUL, so no two pairs hash the same bytes.
+    return blake2b(f"{address}\0{stream}".encode(), digest_size=8).digest()
+
+
+def check_addresses(given: object) -> tuple[str, ...]:
+    """Return one address or several as a tuple, or refuse them.
+
+    Examples
+    --------
+    >>> check_addresses("localhost:50051")
+    ('localhost:50051',)
+    >>> check_addresses(["a:1", "a:1"])
+    Traceback (most recent call last):
+    streameval.InvalidInputError: each address must be given once, got 'a:1' twice
+    """
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    if not several:
+        raise InvalidInputError("give at least one address, got none", field="address")
+    seen: list[str] = []
+    for address in several:
+        if not isinstance(address, str):
+            message = f"address must be text like 'localhost:50051', got {shown(address)}"
+            raise InvalidInputError(message, field="address")
+        if not address:
+            message = "address must not be empty: give it like 'localhost:50051'"
+            raise InvalidInputError(message, field="address")
+        if address in seen:
+            message = f"each address must be given once, got {shown(address)} twice"
+            raise InvalidInputError(message, field="address")
+        seen.append(address)
+    return tuple(seen)

@@ -1,0 +1,1 @@
+"""gRPC and protobuf: credentials, transports, calls, decoded answers."""

@@ -1,0 +1,250 @@
+"""What a server answers beyond the library's own objects: which it extends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from streameval._time.effects import Coverage
+from streameval._uncertainty.compare import Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime, timedelta
+
+    from streameval._time.coverage import ScoreBand
+    from streameval._uncertainty.intervals import Interval
+
+    Span = tuple[datetime, datetime] | None
+    """[start, end) in whole panes, in UTC; None is all time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCoverage(Coverage):
+    """How much of the truth a server has seen of a window's predictions.
+
+    Attributes
+    ----------
+    predictions, labelled, expired, retracted, orphans, pending, labelled_share
+        As in `Coverage`.
+    delays : mapping of float to timedelta
+        How long labels took to arrive: quantiles, for instance 0.5, each within
+        1 % of the exact one.
+    bands : tuple of ScoreBand
+        The labelled share by score: labels are rarely missing at random.
+    """
+
+    delays: Mapping[float, timedelta] = field(default_factory=dict)
+    bands: tuple[ScoreBand, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold; delays in seconds."""
+        return {
+            **Coverage.to_dict(self),
+            "delays": {str(q): delay.total_seconds() for q, delay in self.delays.items()},
+            "bands": [
+                {
+                    "lower": band.lower if math.isfinite(band.lower) else None,
+                    "upper": band.upper if math.isfinite(band.upper) else None,
+                    "predictions": band.predictions,
+                    "labelled": band.labelled,
+                }
+                for band in self.bands
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamComparison(Comparison):
+    """How much two sides differ, and how surely.
+
+    Attributes
+    ----------
+    metric, difference, lower, upper, level, p_value, prevalence, a, b
+        As in `Comparison`: the difference is a's figure minus b's.
+    revision : int
+        Log revision that the answer includes.
+    complement : bool
+        Whether b contained a, so that a was compared with the rest of b.
+    window_a, window_b : (datetime, datetime) or None
+        What the sides cover, as they were asked for.
+    coverage_a, coverage_b : StreamCoverage or None
+        None where there were no predictions by id.
+    warnings : tuple of str
+        What to know before trusting it.
+    """
+
+    revision: int
+    complement: bool
+    window_a: Span
+    window_b: Span
+    coverage_a: StreamCoverage | None
+    coverage_b: StreamCoverage | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSegment:
+    """One slice against the rest of its window.
+
+    Attributes
+    ----------
+    segment : (str, str)
+        Key and value.
+    value : Interval
+        Its figure, as ``value.estimate``, at the prevalence of the window.
+    difference : float
+        The slice's figure minus that of the rest; nan when undefined.
+    lower, upper : float
+        Its confidence limits; nan with too few cases.
+    p_value : float
+        Two-sided, adjusted for the number of slices (Holm 1979); nan when
+        undefined.
+    num_positive_ref, num_negative_ref : int
+    coverage : StreamCoverage or None
+    """
+
+    segment: tuple[str, str]
+    value: Interval
+    difference: float
+    lower: float
+    upper: float
+    p_value: float
+    num_positive_ref: int
+    num_negative_ref: int
+    coverage: StreamCoverage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRanking:
+    """Slices by how much worse each is than the rest; iterating yields them, the worst first.
+
+    Attributes
+    ----------
+    segments : tuple of RankedSegment
+    revision : int
+        Log revision that the answer includes.
+    window : (datetime, datetime) or None
+    coverage : StreamCoverage or None
+        Of the whole.
+    warnings : tuple of str
+        What to know before trusting it.
+    """
+
+    segments: tuple[RankedSegment, ...]
+    revision: int
+    window: Span = None
+    coverage: StreamCoverage | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[RankedSegment]:
+        return iter(self.segments)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """How a stream counts.
+
+    Attributes
+    ----------
+    pane : timedelta
+        Smallest time slice that is kept apart. Cannot change.
+    retention : timedelta
+        How long panes are kept; all-time figures outlive them.
+    resolution : int
+        Significant bits of a score that a pane keeps. Cannot change.
+    scale : {"plain", "probability"}
+        What those bits are counted of. Cannot change.
+    label_ttl : timedelta
+        How long after its event time a prediction waits for its label.
+    relabel_ttl : timedelta
+        How long a labelled id can be relabelled or retracted.
+    max_pending : int
+        The most ids that are kept; above it the oldest expire early.
+    orphans : {"drop", "miss"}
+        What a label without a prediction counts as.
+    expired : {"drop", "negative"}
+        What a prediction without a label counts as.
+    segment_keys : tuple of str
+        Declared keys. They can be added, not taken away.
+    """
+
+    pane: timedelta
+    retention: timedelta
+    resolution: int
+    scale: Literal["plain", "probability"]
+    label_ttl: timedelta
+    relabel_ttl: timedelta
+    max_pending: int
+    orphans: Literal["drop", "miss"]
+    expired: Literal["drop", "negative"]
+    segment_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCounters:
+    """What a stream keeps, and what arrived without effect since it was made.
+
+    Attributes
+    ----------
+    duplicate_predictions : int
+        Predictions of an id that was known already; the first one counts.
+    duplicate_labels : int
+        Labels that said what was known, or replaced one that still waits.
+    relabelled : int
+        Labels that changed the label of a prediction.
+    unknown_retractions : int
+        Retractions of ids that were not known.
+    retracted_early_labels : int
+        Retractions of labels that still waited for their prediction.
+    expired_early, forgotten_early : int
+        Predictions, and other ids, that went because `max_pending` were kept.
+    other_values : int
+        Segment values beyond the most that a key may have.
+    beyond_retention : int
+        Rows that came into no pane, because theirs was gone; they count in all
+        time.
+    kept_ids, panes, state_bytes : int
+        What is kept, and the memory that it takes, about.
+    """
+
+    duplicate_predictions: int
+    duplicate_labels: int
+    relabelled: int
+    unknown_retractions: int
+    retracted_early_labels: int
+    expired_early: int
+    forgotten_early: int
+    other_values: int
+    beyond_retention: int
+    kept_ids: int
+    panes: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream's description.
+
+    Attributes
+    ----------
+    name : str
+    create_time : datetime
+        When it was made, by the server's clock, in UTC.
+    create_revision : int
+        Log revision at which it was made.
+    settings : StreamSettings
+        How it counts.
+    counters : StreamCounters or None
+        Only from `Client.get_stream`.
+    """
+
+    name: str
+    create_time: datetime
+    create_revision: int
+    settings: StreamSettings
+    counters: StreamCounters | None = None

@@ -1,0 +1,270 @@
+"""What is asked of a server and how its answer is read, without a connection.
+
+A question is one call; a dialogue is a generator that yields questions, is sent
+their answers and returns a result, so that pages are asked for in one place for
+both clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from streameval._common.errors import InvalidInputError
+from streameval._evaluator import Evaluator
+from streameval.client._wire import decode as _convert
+from streameval.client._wire.selection import Selection, duration, names, time_range
+from streameval.client._wire.stream_settings import settings_message
+from streameval.v1 import query_pb2, stream_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime, timedelta
+
+    from google.protobuf.message import Message
+
+    from streameval._metrics.curves import RocHull
+    from streameval._metrics.operating_points import OperatingPoints
+    from streameval._snapshot import Snapshot
+    from streameval.client._wire.answers import SegmentRanking, StreamComparison, StreamInfo
+
+A = TypeVar("A")
+Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
+
+PagedCall = Generator["Call[Any]", Any, A]
+"""A dialogue that returns an A."""
+
+_PAGE_SIZE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[A]):
+    """One call.
+
+    Attributes
+    ----------
+    service, method : str
+    request : Message
+    read : callable
+        Makes the result of the response; of the list of them, if it is streamed.
+    is_streamed : bool
+        Whether the server answers with many messages.
+    """
+
+    service: Service
+    method: str
+    request: Message
+    read: Callable[[Any], A]
+    is_streamed: bool = False
+
+
+# --- Of one stream ------------------------------------------------------------------------------
+
+
+def snapshot(
+    chosen: Selection, revision: int, metrics: Iterable[str] | None, *, level: float, anytime: bool
+) -> Call[Snapshot]:
+    """Ask for figures."""
+    request = query_pb2.GetSnapshotRequest(
+        selection=chosen.to_message(revision),
+        metrics=names(metrics),
+        level=level,
+        anytime=anytime,
+    )
+    return Call(
+        "QueryService",
+        "GetSnapshot",
+        request,
+        lambda response: _convert.read_snapshot(response.snapshot),
+    )
+
+
+def evaluator(chosen: Selection, revision: int) -> Call[Evaluator]:
+    """Ask for the state."""
+    request = query_pb2.GetStateRequest(selection=chosen.to_message(revision))
+    return Call(
+        "QueryService",
+        "GetState",
+        request,
+        lambda pieces: Evaluator.from_bytes(b"".join(piece.data for piece in pieces)),
+        is_streamed=True,
+    )
+
+
+def operating_points(chosen: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
+    """Ask for operating points, thinned."""
+    if max_points < 1:
+        message = f"max_points must be 1 or more, got {max_points}"
+        raise InvalidInputError(message, field="max_points")
+    request = query_pb2.GetCurveRequest(
+        selection=chosen.to_message(revision),
+        kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
+        max_points=max_points,
+    )
+    return Call("QueryService", "GetCurve", request, _convert.read_points)
+
+
+def roc_hull(chosen: Selection, revision: int) -> Call[RocHull]:
+    """Ask for the hull."""
+    request = query_pb2.GetCurveRequest(
+        selection=chosen.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
+    )
+    return Call("QueryService", "GetCurve", request, _convert.read_hull)
+
+
+def series(
+    chosen: Selection,
+    revision: int,
+    step: timedelta,
+    metrics: Iterable[str] | None,
+    *,
+    level: float,
+) -> PagedCall[list[Snapshot]]:
+    """Ask for a time series, page by page."""
+    request = query_pb2.ListWindowsRequest(
+        selection=chosen.to_message(revision),
+        step=duration(step, field="step"),
+        metrics=names(metrics),
+        page_size=_PAGE_SIZE,
+        level=level,
+    )
+    found: list[Snapshot] = []
+    while True:
+        response: query_pb2.ListWindowsResponse = yield Call(
+            "QueryService", "ListWindows", request, _itself
+        )
+        found += map(_convert.read_snapshot, response.snapshots)
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+def watch(
+    chosen: Selection,
+    revision: int,
+    metrics: Iterable[str] | None,
+    *,
+    min_interval: timedelta | None,
+    level: float,
+    anytime: bool,
+) -> Call[Snapshot]:
+    """Ask to be told; `read` makes a snapshot of each response."""
+    request = query_pb2.WatchRequest(
+        selection=chosen.to_message(revision),
+        metrics=names(metrics),
+        level=level,
+        anytime=anytime,
+    )
+    if min_interval is not None:
+        request.min_interval.CopyFrom(duration(min_interval, field="min_interval"))
+    return Call(
+        "QueryService",
+        "Watch",
+        request,
+        lambda response: _convert.read_snapshot(response.snapshot),
+        is_streamed=True,
+    )
+
+
+def rank_segments(
+    chosen: Selection, revision: int, key: str, *, metric: str, level: float
+) -> Call[SegmentRanking]:
+    """Ask for slices by how much worse each is than the rest."""
+    request = query_pb2.RankSegmentsRequest(
+        selection=chosen.to_message(revision), key=key, metric=metric, level=level
+    )
+    return Call("QueryService", "RankSegments", request, _convert.read_ranking)
+
+
+def spanned(
+    stream: str,
+    start: datetime,
+    end: datetime,
+    segment: tuple[str, str] | None,
+    mature_after: timedelta | None,
+) -> Selection:
+    """Return the selection of a time series."""
+    time_range(start, end)
+    return Selection(stream=stream, window=(start, end), segment=segment, mature_after=mature_after)
+
+
+# --- Of the server ------------------------------------------------------------------------------
+
+
+def compare(
+    a: Selection,
+    b: Selection,
+    revision: int,
+    *,
+    metric: str,
+    prevalence: float | Literal["common", "own"],
+    level: float,
+) -> Call[StreamComparison]:
+    """Ask how two sides differ."""
+    request = query_pb2.CompareStreamsRequest(
+        a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
+    )
+    if prevalence == "own":
+        request.own_prevalence = True
+    elif prevalence != "common":
+        if isinstance(prevalence, str) or not 0 < prevalence < 1:
+            raise InvalidInputError(
+                f"prevalence must be 'common', 'own' or between 0 and 1, got {prevalence!r:.60}",
+                field="prevalence",
+            )
+        request.prevalence = prevalence
+    return Call("QueryService", "CompareStreams", request, _convert.read_comparison)
+
+
+def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
+    """Ask to make a stream."""
+    stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
+    request = stream_pb2.CreateStreamRequest(stream=stream)
+    return Call("StreamService", "CreateStream", request, _itself)
+
+
+def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.UpdateStreamResponse]:
+    """Ask to change the settings that are given."""
+    if not settings:
+        raise InvalidInputError("give at least one setting to change", field="settings")
+    request = stream_pb2.UpdateStreamRequest(
+        stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
+    )
+    request.update_mask.paths.extend(f"settings.{key}" for key in settings)
+    return Call("StreamService", "UpdateStream", request, _itself)
+
+
+def get_stream(name: str) -> Call[StreamInfo]:
+    """Ask for a stream's description."""
+    request = stream_pb2.GetStreamRequest(name=name)
+    return Call(
+        "StreamService",
+        "GetStream",
+        request,
+        lambda response: _convert.read_info(response.stream),
+    )
+
+
+def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
+    """Ask for streams, page by page."""
+    request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
+    found: list[StreamInfo] = []
+    while True:
+        response: stream_pb2.ListStreamsResponse = yield Call(
+            "StreamService", "ListStreams", request, _itself
+        )
+        found += map(_convert.read_info, response.streams)
+        if not response.next_page_token:
+            return found
+        request.page_token = response.next_page_token
+
+
+def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
+    """Ask to delete a stream."""
+    request = stream_pb2.DeleteStreamRequest(name=name)
+    return Call("StreamService", "DeleteStream", request, _itself)
+
+
+def _itself(response: A) -> A:
+    return response

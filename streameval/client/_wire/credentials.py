@@ -1,0 +1,176 @@
+"""What a client shows a server, and what it wants to see: TLS, certificates, tokens.
+
+Files are read again when they have changed, at the next connection or call: a
+client that runs for months survives the renewal of its certificate and token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+
+from streameval._common.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Pem = str | os.PathLike[str] | bytes
+    """A PEM file's path, or its content as bytes."""
+    Token = str | Callable[[], str]
+    """A token, or what returns it, asked for each call."""
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class Credentials:
+    """How to talk to one address.
+
+    Parameters
+    ----------
+    address : str
+        ``host:port``.
+    token : str or callable or None
+        Sent with each call.
+    tls : bool
+        Encrypt, and check the server's certificate, also without any of the next three.
+    root_certificates : path or bytes or None
+        Authorities to trust instead of those that gRPC knows.
+    client_certificate, client_key : path or bytes or None
+        For a server that wants to see them (mTLS); both or none.
+    channel : grpc.ChannelCredentials or None
+        Used instead of all that: whatever else gRPC can do.
+
+    Raises
+    ------
+    InvalidInputError
+        When they exclude or lack one another, a file cannot be read, or a
+        token would travel in plain text to another machine.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: Token | None = None,
+        tls: bool = False,
+        root_certificates: Pem | None = None,
+        client_certificate: Pem | None = None,
+        client_key: Pem | None = None,
+        channel: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        pems = (root_certificates, client_key, client_certificate)
+        if (client_certificate is None) != (client_key is None):
+            raise InvalidInputError(
+                "client_certificate and client_key need each other: give both", field="client_key"
+            )
+        if channel is not None and (tls or any(pem is not None for pem in pems)):
+            raise InvalidInputError(
+                "give either credentials or certificates, not both", field="credentials"
+            )
+        self.is_local = is_local(address)
+        self.is_encrypted = channel is not None or tls or any(pem is not None for pem in pems)
+        if token is not None and not self.is_encrypted and not self.is_local:
+            raise InvalidInputError(
+                f"a token must not travel in plain text to {address}: give root_certificates=, "
+                "or tls=True to trust the authorities that gRPC knows",
+                field="token",
+            )
+        self._token = token
+        self._given = channel
+        self._pems = pems
+        self._seen = self._signature()
+        self._read = self._contents()  # what cannot be read is said now
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what goes with each call."""
+        if self._token is None:
+            return ()
+        token = self._token if isinstance(self._token, str) else self._token()
+        return (("authorization", f"Bearer {token.strip()}"),)
+
+    @property
+    def changed(self) -> bool:
+        """Whether a file has changed since the last `channel`. A system call for each file."""
+        return self._signature() != self._seen
+
+    def channel(self) -> grpc.ChannelCredentials | None:
+        """Return what a channel is opened with; None for plain text.
+
+        Files that cannot be read, perhaps because somebody is just changing
+        them, are as they were.
+        """
+        if self._given is not None or not self.is_encrypted:
+            return self._given
+        now = self._signature()
+        if now != self._seen:
+            self._seen = now
+            with contextlib.suppress(InvalidInputError):
+                self._read = self._contents()
+        roots, key, certificate = self._read
+        return grpc.ssl_channel_credentials(roots, key, certificate)
+
+    def _contents(self) -> list[bytes | None]:
+        return [None if pem is None else _content(pem) for pem in self._pems]
+
+    def _signature(self) -> Signature:
+        return tuple(
+            _stat(Path(pem)) for pem in self._pems if pem is not None and not isinstance(pem, bytes)
+        )
+
+
+def _content(pem: Pem) -> bytes:
+    if isinstance(pem, bytes):
+        return pem
+    try:
+        return Path(pem).read_bytes()
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read {os.fspath(pem)}: {error.strerror}", field="certificates"
+        ) from error
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def is_local(address: str) -> bool:
+    """Whether nothing that is sent to a gRPC address leaves this machine.
+
+    Names other than localhost are not looked up: what they mean may change.
+
+    Examples
+    --------
+    >>> is_local("localhost:50051"), is_local("[::1]:50051"), is_local("unix:/run/streameval")
+    (True, True, True)
+    >>> is_local("10.0.0.7:50051"), is_local("ipv4:127.0.0.1:1,10.0.0.7:1")
+    (False, False)
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme in {"unix", "unix-abstract"}:
+        return True
+    targets = [address]
+    if scheme in {"dns", "ipv4", "ipv6"}:
+        # An authority between // and / is a name server of the caller's choice.
+        targets = rest.removeprefix("///").split(",")
+    return all(map(_is_loopback, targets))
+
+
+def _is_loopback(target: str) -> bool:
+    host = target.rpartition(":")[0] if target.count(":") == 1 else target
+    if target.startswith("["):
+        host = target[1:].partition("]")[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

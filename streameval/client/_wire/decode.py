@@ -1,0 +1,238 @@
+"""Answers of the server as the library's own objects."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from streameval._metrics.curves import RocHull
+from streameval._metrics.operating_points import OperatingPoints
+from streameval._snapshot import FIGURES, Snapshot
+from streameval._time.coverage import ScoreBand
+from streameval._uncertainty.intervals import Interval, analytic_method
+from streameval.client._wire.answers import (
+    RankedSegment,
+    SegmentRanking,
+    StreamComparison,
+    StreamCounters,
+    StreamCoverage,
+    StreamInfo,
+    StreamSettings,
+)
+from streameval.v1 import query_pb2, stream_pb2, types_pb2
+
+if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.message import Message
+
+    from streameval._common.arrays import FloatArray, IntArray
+    from streameval.client._wire.answers import Span
+
+_REASON_PREFIX = "UNDEFINED_REASON_"
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
+    """Return a snapshot; figures that the server does not send are nan. O(vertices)."""
+    P, N = message.num_positive_ref, message.num_negative_ref
+    hull = None
+    if message.hull.thresholds:
+        thresholds, fp, tp = _columns(message.hull)
+        hull = RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+    figures = {metric.name: _value(metric) for metric in message.metrics}
+    six = {name: figures.get(name, math.nan) for name in FIGURES}
+    return Snapshot(
+        revision=message.revision,
+        num_cases=P + N - message.num_misses - message.num_negative_misses,
+        num_positive_ref=P,
+        num_negative_ref=N,
+        num_misses=message.num_misses,
+        num_negative_misses=message.num_negative_misses,
+        **six,
+        hull=hull,
+        resolution=message.resolution if message.HasField("resolution") else None,
+        reasons={
+            metric.name: _reason(metric.undefined_reason)
+            for metric in message.metrics
+            if not metric.HasField("value")
+        },
+        intervals={
+            metric.name: _interval(metric)
+            for metric in message.metrics
+            if metric.HasField("interval")
+        },
+        bounds={
+            metric.name: (metric.bounds.lower, metric.bounds.upper)
+            for metric in message.metrics
+            if metric.HasField("bounds")
+        },
+        figures=figures,
+        window=read_span(message, "window"),
+        segment=(message.segment.key, message.segment.value)
+        if message.HasField("segment")
+        else None,
+        coverage=read_coverage(message, "coverage"),
+        warnings=tuple(message.warnings),
+    )
+
+
+def _value(metric: types_pb2.Metric) -> float:
+    return metric.value if metric.HasField("value") else math.nan
+
+
+def _reason(reason: types_pb2.UndefinedReason.ValueType) -> str:
+    if reason not in types_pb2.UndefinedReason.values():
+        return "UNKNOWN"  # a newer server's
+    return types_pb2.UndefinedReason.Name(reason).removeprefix(_REASON_PREFIX)
+
+
+def _interval(metric: types_pb2.Metric) -> Interval:
+    interval = metric.interval
+    return Interval(
+        lower=interval.lower if interval.HasField("lower") else math.nan,
+        upper=interval.upper if interval.HasField("upper") else math.nan,
+        level=interval.level,
+        method=analytic_method(metric.name),
+        estimate=_value(metric),
+        anytime=interval.anytime,
+    )
+
+
+def read_span(message: Message, field: str) -> Span:
+    """Return a TimeRange as a pair of datetimes; None where it is absent."""
+    if not message.HasField(field):
+        return None
+    span: types_pb2.TimeRange = getattr(message, field)
+    return span.start_time.ToDatetime(UTC), span.end_time.ToDatetime(UTC)
+
+
+def read_coverage(message: Message, field: str) -> StreamCoverage | None:
+    """Return a Coverage; None where it is absent."""
+    if not message.HasField(field):
+        return None
+    coverage: types_pb2.Coverage = getattr(message, field)
+    return StreamCoverage(
+        predictions=coverage.predictions,
+        labelled=coverage.labelled,
+        expired=coverage.expired,
+        retracted=coverage.retracted,
+        orphans=coverage.orphans,
+        delays={each.quantile: _timedelta(each.delay) for each in coverage.delays},
+        bands=tuple(
+            ScoreBand(band.lower, band.upper, band.predictions, band.labelled)
+            for band in coverage.bands
+        ),
+    )
+
+
+def _timedelta(duration: Duration) -> timedelta:
+    return duration.ToMicroseconds() * _MICROSECOND
+
+
+def read_points(response: query_pb2.GetCurveResponse) -> OperatingPoints:
+    """Return a curve as operating points. O(points)."""
+    thresholds, fp, tp = _columns(response.curve)
+    P, N = response.num_positive_ref, response.num_negative_ref
+    return OperatingPoints(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+
+
+def read_hull(response: query_pb2.GetCurveResponse) -> RocHull:
+    """Return a curve as a hull. O(vertices)."""
+    thresholds, fp, tp = _columns(response.curve)
+    P, N = response.num_positive_ref, response.num_negative_ref
+    return RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
+
+
+def _columns(curve: types_pb2.Curve) -> tuple[FloatArray, IntArray, IntArray]:
+    return (
+        np.array(curve.thresholds, dtype=np.float64),
+        np.array(curve.fp, dtype=np.int64),
+        np.array(curve.tp, dtype=np.int64),
+    )
+
+
+def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamComparison:
+    """Return a comparison."""
+    difference = _interval(response.difference)
+    return StreamComparison(
+        metric=response.a.name,
+        difference=difference.estimate,
+        lower=difference.lower,
+        upper=difference.upper,
+        level=difference.level,
+        p_value=response.p_value if response.HasField("p_value") else math.nan,
+        prevalence=response.prevalence if response.HasField("prevalence") else None,
+        a=_interval(response.a),
+        b=_interval(response.b),
+        revision=response.revision,
+        complement=response.complement,
+        window_a=read_span(response, "window_a"),
+        window_b=read_span(response, "window_b"),
+        coverage_a=read_coverage(response, "coverage_a"),
+        coverage_b=read_coverage(response, "coverage_b"),
+        warnings=tuple(response.warnings),
+    )
+
+
+def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
+    """Return a ranking of slices."""
+    return SegmentRanking(
+        segments=tuple(map(_ranked, response.segments)),
+        revision=response.revision,
+        window=read_span(response, "window"),
+        coverage=read_coverage(response, "coverage"),
+        warnings=tuple(response.warnings),
+    )
+
+
+def _ranked(message: query_pb2.RankedSegment) -> RankedSegment:
+    difference = _interval(message.difference)
+    return RankedSegment(
+        segment=(message.segment.key, message.segment.value),
+        value=_interval(message.value),
+        difference=difference.estimate,
+        lower=difference.lower,
+        upper=difference.upper,
+        p_value=message.p_value if message.HasField("p_value") else math.nan,
+        num_positive_ref=message.num_positive_ref,
+        num_negative_ref=message.num_negative_ref,
+        coverage=read_coverage(message, "coverage"),
+    )
+
+
+def read_info(stream: stream_pb2.Stream) -> StreamInfo:
+    """Return a stream's description."""
+    counters = None
+    if stream.HasField("counters"):
+        counters = StreamCounters(
+            **{field.name: getattr(stream.counters, field.name) for field in fields(StreamCounters)}
+        )
+    return StreamInfo(
+        name=stream.name,
+        create_time=stream.create_time.ToDatetime(UTC),
+        create_revision=stream.create_revision,
+        settings=_settings(stream.settings),
+        counters=counters,
+    )
+
+
+def _settings(message: stream_pb2.StreamSettings) -> StreamSettings:
+    scale: Literal["plain", "probability"] = "plain"
+    if message.scale == stream_pb2.SCALE_PROBABILITY:
+        scale = "probability"
+    return StreamSettings(
+        pane=_timedelta(message.pane),
+        retention=_timedelta(message.retention),
+        resolution=message.resolution,
+        scale=scale,
+        label_ttl=_timedelta(message.label_ttl),
+        relabel_ttl=_timedelta(message.relabel_ttl),
+        max_pending=message.max_pending,
+        orphans="miss" if message.orphans == stream_pb2.ORPHAN_POLICY_MISS else "drop",
+        expired="negative" if message.expired == stream_pb2.EXPIRY_POLICY_NEGATIVE else "drop",
+        segment_keys=tuple(message.segment_keys),
+    )

@@ -1,0 +1,186 @@
+"""Which cases an answer covers, as callers say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from streameval._common.errors import InvalidInputError
+from streameval._counts.columns import check_count
+from streameval._time.times import span_us, to_us
+from streameval.client._buffer.checks import check_stream_name
+from streameval.v1 import types_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Window = timedelta | tuple[datetime, datetime] | int | None
+"""The last hour, a span [start, end), the last n labelled cases, or all time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Some cases of one stream.
+
+    Attributes
+    ----------
+    stream : str
+        Its name.
+    window : timedelta, (datetime, datetime), int or None
+        The time up to the server's clock; a span [start, end), widened to
+        whole panes; the newest panes that hold so many labelled cases; or,
+        None, all time since the stream was made.
+    half_life : timedelta or None
+        In place of a window: all that is kept, each pane weighted by
+        2^(-age / half_life).
+    segment : (str, str) or None
+        One slice, ``("country", "US")``; None is the whole.
+    mature_after : timedelta or None
+        Leaves out what is younger: cases whose labels have had so long to
+        arrive. Not with all time.
+
+    Raises
+    ------
+    InvalidInputError
+        When one is something else, or window and half_life are both given.
+
+    Examples
+    --------
+    >>> from datetime import timedelta
+    >>> Selection(stream="fraud/v3", window=timedelta(hours=1), segment=("country", "US")).segment
+    ('country', 'US')
+    """
+
+    stream: str
+    window: Window = None
+    half_life: timedelta | None = None
+    segment: tuple[str, str] | None = None
+    mature_after: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        check_stream_name(self.stream)
+        self.to_message(0)
+
+    def to_message(self, min_revision: int) -> types_pb2.Selection:
+        """Return it as a message."""
+        message = types_pb2.Selection(stream=self.stream, min_revision=min_revision)
+        window = self.window
+        if self.half_life is not None:
+            if window is not None:
+                raise InvalidInputError("give a window or a half_life, not both", field="half_life")
+            message.half_life.CopyFrom(duration(self.half_life, field="half_life"))
+        elif isinstance(window, timedelta):
+            message.last.CopyFrom(duration(window, field="window"))
+        elif isinstance(window, tuple):
+            message.between.CopyFrom(_between(window))
+        elif isinstance(window, int) and not isinstance(window, bool):
+            message.last_cases = check_count(window, field="window")
+            if not window:
+                raise InvalidInputError("window must be at least 1 case, got 0", field="window")
+        elif window is not None:
+            raise InvalidInputError(
+                "window must be a timedelta, a (start, end) of datetimes or a number of cases, "
+                f"got {window!r:.60}",
+                field="window",
+            )
+        if self.segment is not None:
+            key, value = _segment(self.segment)
+            message.segment.key, message.segment.value = key, value
+        if self.mature_after is not None:
+            message.mature_after.CopyFrom(duration(self.mature_after, field="mature_after"))
+        return message
+
+
+class SelectionMixin:
+    """What chooses cases of one stream."""
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+        raise NotImplementedError
+
+    def select(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Selection:
+        """Return some of the stream's cases by name, to compare them with others.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            As of `Selection`.
+
+        Raises
+        ------
+        InvalidInputError
+            When one is something else.
+        """
+        return Selection(
+            stream=self.name,
+            window=window,
+            half_life=half_life,
+            segment=segment,
+            mature_after=mature_after,
+        )
+
+
+def selection_of(side: Selection | SelectionMixin | str) -> Selection:
+    """Return a side of a comparison: a stream's name means all of it."""
+    if isinstance(side, Selection):
+        return side
+    return side.select() if isinstance(side, SelectionMixin) else Selection(stream=side)
+
+
+def _segment(segment: Sequence[Any]) -> tuple[str, str]:
+    if (
+        not isinstance(segment, tuple)
+        or len(segment) != 2
+        or not all(isinstance(part, str) for part in segment)
+    ):
+        raise InvalidInputError(
+            f'segment must be a key and a value, as ("country", "US"), got {segment!r:.60}',
+            field="segment",
+        )
+    return segment
+
+
+def _between(span: Sequence[Any]) -> types_pb2.TimeRange:
+    if len(span) != 2:
+        raise InvalidInputError(
+            f"window must be a (start, end) of datetimes, got {span!r:.60}", field="window"
+        )
+    return time_range(*span)
+
+
+def time_range(start: datetime, end: datetime) -> types_pb2.TimeRange:
+    """Return [start, end) as a message, or refuse it."""
+    start_us, end_us = to_us(start, field="start"), to_us(end, field="end")
+    if start_us >= end_us:
+        raise InvalidInputError(f"start must be before end, got {start} and {end}", field="end")
+    return types_pb2.TimeRange(start_time=_timestamp(start_us), end_time=_timestamp(end_us))
+
+
+def _timestamp(time_us: int) -> Timestamp:
+    return Timestamp(seconds=time_us // 1_000_000, nanos=time_us % 1_000_000 * 1_000)
+
+
+def duration(span: timedelta, *, field: str) -> Duration:
+    """Return a span as a message; refused unless it is a positive timedelta."""
+    us = span_us(span, field=field)
+    return Duration(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
+
+
+def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
+    """Return a list of names; one name alone is a mistake."""
+    listed = [] if given is None else list(given)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError(f"{field} must be a list of names, got {given!r:.60}", field=field)
+    return listed

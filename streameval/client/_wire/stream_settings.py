@@ -1,0 +1,88 @@
+"""How a stream is to count: the settings that a caller can give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from streameval._common.errors import InvalidInputError
+from streameval.client._wire.selection import duration, names
+from streameval.v1 import stream_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import timedelta
+
+
+class ChangedSettings(TypedDict, total=False):
+    """What `Client.update_stream` can change; see `StreamSettings`."""
+
+    retention: timedelta
+    label_ttl: timedelta
+    relabel_ttl: timedelta
+    max_pending: int
+    orphans: Literal["drop", "miss"]
+    expired: Literal["drop", "negative"]
+    segment_keys: Iterable[str]
+
+
+class NewSettings(ChangedSettings, total=False):
+    """What `Client.create_stream` can choose; see `StreamSettings`."""
+
+    pane: timedelta
+    resolution: int
+    scale: Literal["plain", "probability"]
+
+
+_CHOICES: dict[str, dict[str, int]] = {
+    "orphans": {
+        "drop": stream_pb2.ORPHAN_POLICY_DROP,
+        "miss": stream_pb2.ORPHAN_POLICY_MISS,
+    },
+    "expired": {
+        "drop": stream_pb2.EXPIRY_POLICY_DROP,
+        "negative": stream_pb2.EXPIRY_POLICY_NEGATIVE,
+    },
+    "scale": {
+        "plain": stream_pb2.SCALE_PLAIN,
+        "probability": stream_pb2.SCALE_PROBABILITY,
+    },
+}
+_SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
+
+
+def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
+    """Return settings as a message; the others are left to the server.
+
+    Raises
+    ------
+    InvalidInputError
+        When a value is none.
+    TypeError
+        When there is no such setting.
+    """
+    message = stream_pb2.StreamSettings()
+    for name, value in settings.items():
+        if name in _SPANS:
+            getattr(message, name).CopyFrom(duration(value, field=name))
+        elif name == "segment_keys":
+            message.segment_keys.extend(names(value, field=name))
+        elif name in {"resolution", "max_pending"}:
+            _set_number(message, name, value)
+        elif name not in _CHOICES:
+            raise TypeError(f"there is no setting {name!r}")
+        else:
+            choices = _CHOICES[name]
+            if value not in choices:
+                known = " or ".join(map(repr, choices))
+                raise InvalidInputError(f"{name} must be {known}, got {value!r:.60}", field=name)
+            setattr(message, name, choices[value])
+    return message
+
+
+def _set_number(message: stream_pb2.StreamSettings, name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInputError(f"{name} must be a positive integer, got {value!r:.60}", field=name)
+    try:
+        setattr(message, name, value)
+    except ValueError:
+        raise InvalidInputError(f"{name} is too large, got {value}", field=name) from None
