@@ -15,6 +15,7 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 are extras.
 """
 
+from streameval._common.coverage import Coverage
 from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
 from streameval._joining.label_joiner import LabelJoiner
@@ -30,7 +31,6 @@ from streameval._metrics.skew import PrecisionRecallGainCurve
 from streameval._paired_evaluator import PairedEvaluator
 from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
-from streameval._time.effects import Coverage
 from streameval._time.window import Window
 from streameval._time.windowed import WindowedEvaluator
 from streameval._uncertainty.compare import Comparison, compare, holm

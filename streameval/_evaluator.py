@@ -515,7 +515,7 @@ class Evaluator(EvaluatorQueries):
         >>> Evaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
-        return codec.encode(self._ledger.view())
+        return codec.encode_state(self._ledger.view())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -538,7 +538,7 @@ class Evaluator(EvaluatorQueries):
         >>> Evaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
-        return cls._of(codec.decode(data))
+        return cls._of(codec.decode_state(data))
 
     @classmethod
     def _of(cls, state: State) -> Self:
@@ -555,7 +555,7 @@ class Evaluator(EvaluatorQueries):
 
     def __reduce__(self) -> tuple[object, ...]:
         state = self._ledger.view()
-        return _restored, (type(self), codec.encode(state), state.revision)
+        return _restored, (type(self), codec.encode_state(state), state.revision)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Evaluator):
@@ -584,4 +584,4 @@ class Evaluator(EvaluatorQueries):
 
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:
     """Return what was pickled."""
-    return cls._of(replace(codec.decode(data), revision=revision))
+    return cls._of(replace(codec.decode_state(data), revision=revision))

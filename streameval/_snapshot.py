@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from streameval._common.coverage import Coverage
     from streameval._evaluator_queries import EvaluatorQueries
     from streameval._metrics.curves import RocHull
-    from streameval._time.effects import Coverage
     from streameval._uncertainty.intervals import Interval
 
 V = TypeVar("V")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from streameval._common.errors import StreamEvalError
+from streameval import StreamEvalError
 from streameval_server import configure, run
 from streameval_server._service.configuration import FLAGS, flag_of, is_switch
 

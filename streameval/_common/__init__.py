@@ -1,1 +1,33 @@
 """The ground: errors, values, names, ids, array types, frames of bytes, atomic files."""
+
+# What the server may use; the library imports the modules themselves.
+from streameval._common.arrays import BoolArray, FloatArray, IntArray
+from streameval._common.atomic_file import write_atomically
+from streameval._common.coverage import Coverage
+from streameval._common.frame import Frame, Reader, raise_corrupt
+from streameval._common.names import (
+    MAX_ID_BYTES,
+    MAX_KEY_LENGTH,
+    MAX_STREAM_NAME,
+    id_problem,
+    stream_name_problem,
+)
+from streameval._common.values import quoted, truncated
+
+__all__ = [
+    "MAX_ID_BYTES",
+    "MAX_KEY_LENGTH",
+    "MAX_STREAM_NAME",
+    "BoolArray",
+    "Coverage",
+    "FloatArray",
+    "Frame",
+    "IntArray",
+    "Reader",
+    "id_problem",
+    "quoted",
+    "raise_corrupt",
+    "stream_name_problem",
+    "truncated",
+    "write_atomically",
+]

@@ -62,21 +62,25 @@ class Frame:
         try:
             view = memoryview(data).cast("B")
         except TypeError:
-            refuse(f"{self.what} is read from bytes, got {type(data).__name__}")
+            raise_corrupt(f"{self.what} is read from bytes, got {type(data).__name__}")
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
-            refuse(f"{len(view)} bytes are too few for {self.what}: truncated?")
+            raise_corrupt(f"{len(view)} bytes are too few for {self.what}: truncated?")
         magic, form = _PREFIX.unpack_from(view)
         if magic != self.magic:
-            refuse(f"not {self.what}: the bytes begin with {magic!r}, not with {self.magic!r}")
+            raise_corrupt(
+                f"not {self.what}: the bytes begin with {magic!r}, not with {self.magic!r}"
+            )
         if form != self.form:
-            refuse(f"{self._noun} format {form} is unknown; this version reads format {self.form}")
+            raise_corrupt(
+                f"{self._noun} format {form} is unknown; this version reads format {self.form}"
+            )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
     def check_length(self, body: memoryview, size: int) -> None:
         """Refuse a body of another size than it announces. O(1)."""
         if size != len(body):
             framing = _PREFIX.size + _CHECKSUM.size
-            refuse(
+            raise_corrupt(
                 f"{self.what} of {size + framing} bytes is announced, "
                 f"got {len(body) + framing}: truncated?"
             )
@@ -86,7 +90,7 @@ class Frame:
         view = memoryview(data).cast("B")
         (checksum,) = _CHECKSUM.unpack_from(view, len(view) - _CHECKSUM.size)
         if zlib.crc32(view[: -_CHECKSUM.size]) != checksum:
-            refuse(f"the {self._noun}'s bytes were altered: their checksum does not match")
+            raise_corrupt(f"the {self._noun}'s bytes were altered: their checksum does not match")
 
     def reader(self, data: bytes | bytearray | memoryview) -> Reader:
         """Return a reader of a body of this kind, or refuse the bytes. O(n)."""
@@ -123,17 +127,17 @@ class Reader:
         """Refuse bytes that are left."""
         left = len(self._body) - self._at
         if left:
-            refuse(f"{left} bytes are left behind the {self._noun}")
+            raise_corrupt(f"{left} bytes are left behind the {self._noun}")
 
     def _take(self, size: int) -> memoryview:
         left = len(self._body) - self._at
         if not 0 <= size <= left:
-            refuse(f"the {self._noun} announces {size} more bytes where {left} are left")
+            raise_corrupt(f"the {self._noun} announces {size} more bytes where {left} are left")
         part = self._body[self._at : self._at + size]
         self._at += size
         return part
 
 
-def refuse(message: str) -> NoReturn:
+def raise_corrupt(message: str) -> NoReturn:
     """Refuse bytes."""
     raise CorruptStateError(message)

@@ -90,22 +90,22 @@ def shown(value: Any) -> str:
         text = str(value) if isinstance(value, numbers.Number | np.generic) else repr(value)
     except Exception:  # noqa: BLE001 - an integer of 5,000 digits, say; the message must not fail
         text = f"a value of type {type(value).__name__}"
-    return short(text, 40)
+    return truncated(text, 40)
 
 
-def short(text: str, most: int = 200) -> str:
+def truncated(text: str, most: int = 200) -> str:
     """Return a text, or its beginning."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def quoted(text: str, most: int = 150) -> str:
     """Return a text in quotes, or the beginning of that."""
-    return short(repr(text[:most]), most)
+    return truncated(repr(text[:most]), most)
 
 
 def unreadable(what: str, error: Exception, field: str, index: int | None) -> InvalidInputError:
     """Return the refusal of a value whose own methods failed."""
-    message = f"{what} cannot be read{at_row(index)}: {short(str(error))}"
+    message = f"{what} cannot be read{at_row(index)}: {truncated(str(error))}"
     return InvalidInputError(message, field=field, index=index)
 
 

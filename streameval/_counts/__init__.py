@@ -10,3 +10,49 @@
   to cells, and cells counted without sorting.
 - `codec`: evaluators as bytes.
 """
+
+# What the server may use; the library imports the modules themselves.
+from streameval._counts.cell_layout import Layout, Span, cell_keys
+from streameval._counts.codec import decode_state, encode_state
+from streameval._counts.columns import (
+    check_columns,
+    check_count,
+    check_labels,
+    check_length,
+    check_scores,
+)
+from streameval._counts.exact import MAX_TOTAL
+from streameval._counts.merge import merge_states
+from streameval._counts.multiset import ScoreCounts
+from streameval._counts.resolution import MAX_BITS, Scale, quantise
+from streameval._counts.run import EMPTY_RUN, Run, locate
+from streameval._counts.scatter import concatenate_parts, count_cells, rank_cells, run_from_table
+from streameval._counts.state import State, empty_state
+
+__all__ = [
+    "EMPTY_RUN",
+    "MAX_BITS",
+    "MAX_TOTAL",
+    "Layout",
+    "Run",
+    "Scale",
+    "ScoreCounts",
+    "Span",
+    "State",
+    "cell_keys",
+    "check_columns",
+    "check_count",
+    "check_labels",
+    "check_length",
+    "check_scores",
+    "concatenate_parts",
+    "count_cells",
+    "decode_state",
+    "empty_state",
+    "encode_state",
+    "locate",
+    "merge_states",
+    "quantise",
+    "rank_cells",
+    "run_from_table",
+]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._common.frame import Frame, refuse
+from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, MIN_BITS
@@ -37,7 +37,7 @@ _HAS_RESOLUTION = 1
 _IS_PROBABILITY = 2
 
 
-def encode(state: State) -> bytes:
+def encode_state(state: State) -> bytes:
     """Return the state's content as bytes. O(n)."""
     flags = 0 if state.resolution is None else _HAS_RESOLUTION
     if state.scale == "probability":
@@ -60,8 +60,8 @@ def encode(state: State) -> bytes:
     return FRAME.sealed(header, *columns)
 
 
-def decode(data: bytes | bytearray | memoryview) -> State:
-    """Return the state that `encode` wrote, at revision 0. O(n).
+def decode_state(data: bytes | bytearray | memoryview) -> State:
+    """Return the state that `encode_state` wrote, at revision 0. O(n).
 
     Raises
     ------
@@ -97,7 +97,7 @@ def decode(data: bytes | bytearray | memoryview) -> State:
         max_cells=max_cells or None,
     )
     if not state.holds():
-        refuse("the evaluator's counts contradict its settings")
+        raise_corrupt("the evaluator's counts contradict its settings")
     return state
 
 
@@ -106,11 +106,13 @@ def _check_header(
 ) -> None:
     """Refuse a header that no writer of this format leaves, though its checksum is right."""
     if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
-        refuse(f"the evaluator has unknown flags {flags}")
+        raise_corrupt(f"the evaluator has unknown flags {flags}")
     if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
-        refuse(f"the evaluator has columns of unknown widths {score_widths} and {count_widths}")
+        raise_corrupt(
+            f"the evaluator has columns of unknown widths {score_widths} and {count_widths}"
+        )
     if not MIN_BITS <= bits <= MAX_BITS or not 0 <= max_cells < MAX_TOTAL:
-        refuse(f"the evaluator has unknown settings {bits} and {max_cells}")
+        raise_corrupt(f"the evaluator has unknown settings {bits} and {max_cells}")
 
 
 def _packed_scores(scores: FloatArray) -> tuple[int, bytes]:
@@ -135,12 +137,12 @@ def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
     """Return the run of columns that came from outside, or refuse them."""
     ascending = np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all()
     if not ascending or np.signbit(scores[scores == 0.0]).any():
-        refuse("the evaluator's scores are not finite and ascending")
+        raise_corrupt("the evaluator's scores are not finite and ascending")
     if counts is not None:
         if not counts.size or counts.min() < 1 or counts.max() >= MAX_TOTAL:
-            refuse("the evaluator has counts out of range")
+            raise_corrupt("the evaluator has counts out of range")
         # In floats the sum is right to far better than the factor of two that is left.
         if counts.sum(dtype=np.float64) >= MAX_TOTAL:
-            refuse("the evaluator's counts together are out of range")
+            raise_corrupt("the evaluator's counts together are out of range")
         counts = counts.astype(np.int64)
     return Run.of_ordered(scores, counts)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import at_row, is_number, scalar, short, shown, unreadable
+from streameval._common.values import at_row, is_number, scalar, shown, truncated, unreadable
 from streameval._counts.exact import MAX_TOTAL, too_many
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _column(values: Any, field: str) -> npt.NDArray[Any]:
             raise
         except Exception as error:
             raise InvalidInputError(
-                f"{field} cannot be read as a column: {short(str(error))}", field=field
+                f"{field} cannot be read as a column: {truncated(str(error))}", field=field
             ) from error
     if column.ndim == 0:
         raise _no_column(values, field)

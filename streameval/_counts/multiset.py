@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.run import EMPTY, NotThereError, Run, found
+from streameval._counts.run import EMPTY_RUN, NotThereError, Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
@@ -44,8 +44,8 @@ class ScoreCounts:
     3
     """
 
-    positives: Run = EMPTY
-    negatives: Run = EMPTY
+    positives: Run = EMPTY_RUN
+    negatives: Run = EMPTY_RUN
     ranks_cache: list[tuple[IntArray, IntArray | None]] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class ScoreCounts:
     def num_distinct(self) -> int:
         """Return how many distinct scores there are over both classes. O(n log m)."""
         few, many = sorted((self.positives.scores, self.negatives.scores), key=len)
-        return few.size + many.size - int(np.count_nonzero(found(many, few)[1]))
+        return few.size + many.size - int(np.count_nonzero(locate(many, few)[1]))
 
     def merged(self, change: ScoreCounts) -> ScoreCounts:
         """Return these with the signed counts of `change` added. O(n + d).
@@ -119,7 +119,7 @@ def _positive(run: Run) -> Run:
 
 
 def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
-    at, there = found(negatives.scores, positives.scores)
+    at, there = locate(negatives.scores, positives.scores)
     below = negatives.cumulative()
     if not there.any():
         return (at if below is None else below[at]), None
@@ -144,13 +144,13 @@ def _carried(
     steps = np.zeros(old.size + 1, dtype=np.int64)
     np.add.at(steps, np.searchsorted(old, moved.scores, side="right"), moved.multiplicities())
     below = below + np.cumsum(steps[:-1])
-    at, there = found(old, moved.scores)
+    at, there = locate(old, moved.scores)
     if there.any():
         tied = np.zeros(old.size, dtype=np.int64) if tied is None else tied.copy()
         tied[at[there]] += moved.multiplicities()[there]
     # Then the positive scores that came and went.
-    gone = ~found(after.positives.scores, change.positives.scores)[1]
-    at, there = found(old, change.positives.scores)
+    gone = ~locate(after.positives.scores, change.positives.scores)[1]
+    at, there = locate(old, change.positives.scores)
     drop = at[there & gone]
     if drop.size:
         below = np.delete(below, drop)

@@ -151,7 +151,7 @@ class Run:
         assert self.total == sum(self.counts.tolist()), self.total
 
 
-EMPTY = Run(_NO_SCORES, None, 0)
+EMPTY_RUN = Run(_NO_SCORES, None, 0)
 """No scores."""
 
 
@@ -163,7 +163,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     """
     runs = [run for run in runs if run.scores.size]
     if len(runs) <= 2:
-        return EMPTY if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
+        return EMPTY_RUN if not runs else runs[0] if len(runs) == 1 else runs[0].merged(runs[1])
     union = np.concatenate([run.scores for run in runs])
     union.sort()
     if all(run.counts is None for run in runs):
@@ -176,7 +176,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     return _run(union, counts)
 
 
-def found(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
+def locate(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
     """Return where each wanted score is, or belongs, and whether it is there."""
     at = np.searchsorted(ordered, wanted)
     if not ordered.size:
@@ -209,7 +209,7 @@ def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
     if counts is None and (ordered[1:] != ordered[:-1]).all():
         return _run(ordered, None)
     if not ordered.size:
-        return EMPTY
+        return EMPTY_RUN
     firsts = _firsts(ordered)
     if counts is None:
         return _run(ordered[firsts], np.diff(firsts, append=ordered.size))
@@ -220,7 +220,7 @@ def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
 
 def _inserted(into: Run, change: Run) -> Run:
     """Return the sum of two runs, walking the shorter through the longer."""
-    at, there = found(into.scores, change.scores)
+    at, there = locate(into.scores, change.scores)
     added = change.multiplicities()
     counts = into.counts
     if there.any():

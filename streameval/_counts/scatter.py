@@ -61,11 +61,11 @@ def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
     runs = [run for run in runs if len(run)]
     if len(runs) < _FEW:
         return merge_runs(runs)
-    cells = count_cells(*joined(runs), bits, scale)
+    cells = count_cells(*concatenate_parts(runs), bits, scale)
     return merge_runs(runs) if cells is None else cells
 
 
-def joined(parts: Sequence[Part]) -> tuple[FloatArray, IntArray | None]:
+def concatenate_parts(parts: Sequence[Part]) -> tuple[FloatArray, IntArray | None]:
     """Return the scores of all parts, and the counts of those that have some, which come last."""
     ones = [part.scores for part in parts if part.counts is None]
     more = [part for part in parts if part.counts is not None]
@@ -101,10 +101,10 @@ def count_cells(scores: FloatArray, counts: IntArray | None, bits: int, scale: S
     sums = np.bincount(places[:ones], minlength=layout.width)
     if counts is not None:
         np.add.at(sums, places[ones:], counts)
-    return run_of(layout, sums)
+    return run_from_table(layout, sums)
 
 
-def run_of(layout: Layout, sums: IntArray) -> Run:
+def run_from_table(layout: Layout, sums: IntArray) -> Run:
     """Return the cells of a table whose sums are not 0. O(width)."""
     # Of bytes it is five times as quick as of integers.
     used = np.flatnonzero(sums != 0)

@@ -16,12 +16,12 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import is_number, shown
+from streameval._counts.cumulative import CumulativeCounts, cumulative_counts
 from streameval._counts.exact import MAX_TOTAL
 from streameval._counts.groups import Groups
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import MAX_BITS, Scale, largest_bits, quantise
 from streameval._counts.run import Run
-from streameval._metrics.operating_points import OperatingPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -115,9 +115,9 @@ class State:
         )
 
     @cached_property
-    def points(self) -> OperatingPoints:
-        """Every operating point. O(n) in the number of distinct scores."""
-        return OperatingPoints.from_classes(
+    def cumulative(self) -> CumulativeCounts:
+        """The counts above each threshold. O(n) in the number of distinct scores."""
+        return cumulative_counts(
             positive_scores=self.counts.positives.scores,
             negative_scores=self.counts.negatives.scores,
             positive_counts=self.counts.positives.counts,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from streameval._counts.cumulative import CumulativeCounts
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
-    from streameval._metrics.operating_points import OperatingPoints
 
 T = TypeVar("T")
 
@@ -50,8 +50,8 @@ class View(Protocol):
         """The tied groups that hold positives; computed once."""
 
     @property
-    def points(self) -> OperatingPoints:
-        """Every operating point; computed once."""
+    def cumulative(self) -> CumulativeCounts:
+        """The counts above each threshold; computed once."""
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
         """Return what `compute` gave the first time it was asked for `key`."""

@@ -6,3 +6,22 @@
 - `joiner` applies the rules to columns; `joined` counts their effects; `label_joiner`
   is the public class, `codec` its bytes.
 """
+
+# What the server may use; the library imports the modules themselves.
+from streameval._joining.codec import encode_joiner
+from streameval._joining.joiner import Joiner
+from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
+from streameval._joining.table import FREE_SLOT, LAST_BUCKET, UNLISTED_BUCKET, JoinTable, SlotArray
+
+__all__ = [
+    "EARLY_POSITIVE",
+    "FREE_SLOT",
+    "JOIN_COUNTERS",
+    "LAST_BUCKET",
+    "UNLISTED_BUCKET",
+    "JoinSettings",
+    "JoinTable",
+    "Joiner",
+    "SlotArray",
+    "encode_joiner",
+]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.frame import Frame, refuse
+from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.ids import LONGEST
 from streameval._joining.joiner import Joiner
-from streameval._joining.rules import COUNTERS, EARLY_NEGATIVE, EARLY_POSITIVE, JoinSettings
+from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
 from streameval._joining.table import LAST_BUCKET
-from streameval._time.times import LAST_US
+from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from streameval._joining.table import JoinTable, SlotArray
 
 FRAME = Frame(b"SEVJ", 1, "a joiner")
-_HEADER = struct.Struct(f"<qqqBBqHq{len(COUNTERS)}q")
+_HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
 
 
-def encode(joiner: Joiner) -> bytes:
+def encode_joiner(joiner: Joiner) -> bytes:
     """Return the joiner's content as bytes. O(n log n)."""
     settings = joiner.settings
     header = _HEADER.pack(
@@ -44,13 +44,13 @@ def encode(joiner: Joiner) -> bytes:
         joiner.now_us,
         joiner.keys,
         len(joiner),
-        *joiner.tally[: len(COUNTERS)].tolist(),
+        *joiner.tally[: len(JOIN_COUNTERS)].tolist(),
     )
     return FRAME.sealed(header, *_columns(joiner.table, joiner.table.slots_by_id()))
 
 
-def decode(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
-    """Return the joiner that `encode` wrote. O(n).
+def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
+    """Return the joiner that `encode_joiner` wrote. O(n).
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def decode(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
     ttl_us, relabel_us, most, misses, negatives, now_us, stored_keys, count, *tally = reader.fields(
         _HEADER
     )
-    if not {misses, negatives} <= {0, 1} or min(tally) < 0 or not 0 <= now_us <= LAST_US:
-        refuse("the joiner has unknown settings")
+    if not {misses, negatives} <= {0, 1} or min(tally) < 0 or not 0 <= now_us <= MAX_TIME_US:
+        raise_corrupt("the joiner has unknown settings")
     try:
         settings = JoinSettings(
             ttl_us,
@@ -79,14 +79,14 @@ def decode(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner:
             expired="negative" if negatives else "drop",
         )
     except InvalidInputError as error:
-        refuse(f"the joiner has unknown settings: {error}")
+        raise_corrupt(f"the joiner has unknown settings: {error}")
     if stored_keys != keys:
-        refuse(f"the joiner has {stored_keys} segment keys, not {keys}")
+        raise_corrupt(f"the joiner has {stored_keys} segment keys, not {keys}")
     if not 0 <= count <= most:
-        refuse(f"the joiner announces {count} ids of at most {most}")
+        raise_corrupt(f"the joiner announces {count} ids of at most {most}")
     joiner = Joiner(settings, keys)
     joiner.now_us = now_us
-    joiner.tally[: len(COUNTERS)] = tally
+    joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
         _fill(joiner, reader, count)
     reader.end()
@@ -115,14 +115,14 @@ def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
     due = reader.column("<u4", count)
     codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
     if lengths.min() < 1 or lengths.max() > LONGEST or any(a >= b for a, b in pairwise(ids)):
-        refuse("the joiner's ids are not ascending, or of unknown length")
+        raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE
     if states.max() > EARLY_POSITIVE or not np.array_equal(early, np.isnan(scores)):
-        refuse("the joiner has ids in unknown states")
-    if np.isinf(scores).any() or event_us.min() < 0 or event_us.max() > LAST_US:
-        refuse("the joiner has scores or times out of range")
+        raise_corrupt("the joiner has ids in unknown states")
+    if np.isinf(scores).any() or event_us.min() < 0 or event_us.max() > MAX_TIME_US:
+        raise_corrupt("the joiner has scores or times out of range")
     if due.max() > LAST_BUCKET or due.min() < joiner.now_us // joiner.settings.bucket_us:
-        refuse("the joiner has ids that were due before")
+        raise_corrupt("the joiner has ids that were due before")
     table = joiner.table
     slots = table.add(ids)
     table.state[slots] = states

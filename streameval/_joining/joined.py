@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.frame import refuse
+from streameval._common.frame import raise_corrupt
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._time.changes import apply_one, changes_by_group
@@ -196,7 +196,7 @@ class JoinedPanes(Joined):
         """Take what `parts` wrote behind evaluator and overall coverage, or refuse it."""
         self.beyond_retention, count = reader.fields(_TIMED)
         if min(self.beyond_retention, count) < 0:
-            refuse("the label joiner announces less than nothing")
+            raise_corrupt("the label joiner announces less than nothing")
         self._cells.advance(self._panes.now_us)
         last_us = self._cells.grid.oldest_us - 1
         for _ in range(count):
@@ -204,7 +204,7 @@ class JoinedPanes(Joined):
             cell = CoverageCell.from_bytes(reader.blob(size), self.overall.scale)
             placed = start_us > last_us and self._cells.grid.start_of(start_us) == start_us
             if not placed or not cell.seen.any():
-                refuse(f"the label joiner has the coverage of a pane at {start_us} us")
+                raise_corrupt(f"the label joiner has the coverage of a pane at {start_us} us")
             last_us = start_us
             self._cells.put(start_us, cell)
 
@@ -229,7 +229,7 @@ def read_joined(reader: Reader) -> Joined:
     """Return what `Joined.parts` wrote, or refuse it. O(cells)."""
     timed, evaluator_size, overall_size = reader.fields(_HEADER)
     if timed > 1:
-        refuse(f"the label joiner counts into an evaluator of unknown kind {timed}")
+        raise_corrupt(f"the label joiner counts into an evaluator of unknown kind {timed}")
     kind = WindowedEvaluator if timed else Evaluator
     joined = joined_with(kind.from_bytes(reader.blob(evaluator_size)))
     joined.overall.merge(CoverageCell.from_bytes(reader.blob(overall_size), joined.overall.scale))

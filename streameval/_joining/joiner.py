@@ -15,7 +15,7 @@ import numpy as np
 
 from streameval._joining.operations import Operations, in_rounds
 from streameval._joining.rules import (
-    COUNTERS,
+    JOIN_COUNTERS,
     NO_EFFECT,
     PENDING,
     UNKNOWN,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from streameval._joining.table import SlotArray
     from streameval._time.effects import CodeArray, KindArray
 
-_EXPIRED_EARLY = COUNTERS.index("expired_early")
-_FORGOTTEN_EARLY = COUNTERS.index("forgotten_early")
+_EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
+_FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
 
 class Happened(NamedTuple):
@@ -73,7 +73,7 @@ class Joiner:
         self.keys = keys
         self.now_us = 0
         self.table = JoinTable(keys)
-        self.tally: IntArray = np.zeros(len(COUNTERS) + 1, dtype=np.int64)
+        self.tally: IntArray = np.zeros(len(JOIN_COUNTERS) + 1, dtype=np.int64)
         self._rules = Rules.of(settings)
         self._bucket_us = settings.bucket_us
 
@@ -84,7 +84,7 @@ class Joiner:
     @property
     def counts(self) -> JoinCounts:
         """What had no effect, and what went early."""
-        return JoinCounts(*self.tally[: len(COUNTERS)].tolist())
+        return JoinCounts(*self.tally[: len(JOIN_COUNTERS)].tolist())
 
     def predict(
         self,
@@ -257,7 +257,7 @@ class Joiner:
         rule = self._rules.rules[op * Rules.STATES + state]
         assert rule is not None, (op, state)
         if rule.counter is not None:
-            self.tally[COUNTERS.index(rule.counter)] += 1
+            self.tally[JOIN_COUNTERS.index(rule.counter)] += 1
         if state == UNKNOWN:
             if rule.after == UNKNOWN:
                 return []

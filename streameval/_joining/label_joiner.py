@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.frame import Frame, refuse
+from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.ids import check_id, check_ids
 from streameval._counts.columns import (
     check_label,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streameval._common.arrays import IntArray
+    from streameval._common.coverage import Coverage
     from streameval._joining.rules import JoinCounts
     from streameval._time.coverage import CoverageCell, ScoreBand
-    from streameval._time.effects import Coverage
     from streameval._time.window import Window
 
 FRAME = Frame(b"SEVT", 1, "a label joiner")
@@ -430,7 +430,7 @@ class LabelJoiner:
         >>> LabelJoiner.from_bytes(joiner.to_bytes()) == joiner
         True
         """
-        joiner = codec.encode(self._joiner)
+        joiner = codec.encode_joiner(self._joiner)
         return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._joined.parts())
 
     @classmethod
@@ -453,11 +453,11 @@ class LabelJoiner:
         """
         reader = FRAME.reader(data)
         (size,) = reader.fields(_SIZE)
-        joiner = codec.decode(reader.blob(size))
+        joiner = codec.decode_joiner(reader.blob(size))
         joined = read_joined(reader)
         reader.end()
         if not _fits(joiner.settings, joined) or not _agree(joiner, joined):
-            refuse("the label joiner's ids, coverage and evaluator contradict one another")
+            raise_corrupt("the label joiner's ids, coverage and evaluator contradict one another")
         return cls._of(joiner, joined)
 
     @classmethod

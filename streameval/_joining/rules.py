@@ -143,7 +143,7 @@ class JoinCounts:
     beyond_retention: int = 0
 
 
-COUNTERS = tuple(each.name for each in fields(JoinCounts))
+JOIN_COUNTERS = tuple(each.name for each in fields(JoinCounts))
 
 
 class Rule(NamedTuple):
@@ -170,7 +170,7 @@ class Rules:
     second: KindArray = field(init=False)
     due: KindArray = field(init=False)
     counter: KindArray = field(init=False)
-    """An index into `COUNTERS`, or one behind its end."""
+    """An index into `JOIN_COUNTERS`, or one behind its end."""
     stores: BoolArray = field(init=False)
 
     @classmethod
@@ -186,7 +186,7 @@ class Rules:
             "first": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
             "second": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
             "due": [rule.due for rule in rows],
-            "counter": [(*COUNTERS, None).index(rule.counter) for rule in rows],
+            "counter": [(*JOIN_COUNTERS, None).index(rule.counter) for rule in rows],
         }
         for name, column in columns.items():
             object.__setattr__(self, name, np.array(column, dtype=np.uint8))

@@ -33,13 +33,13 @@ SlotArray = npt.NDArray[np.int64]
 BucketArray = npt.NDArray[np.uint32]
 IntegerArray = npt.NDArray[np.signedinteger[Any]]
 
-FREE = 255
+FREE_SLOT = 255
 """The state of a slot that no id uses; other states are the joiner's."""
 
 LAST_BUCKET = 2**32 - 2
 """What falls due later than this falls due then."""
 
-_UNLISTED = LAST_BUCKET + 1
+UNLISTED_BUCKET = LAST_BUCKET + 1
 _SLOT_BITS = 32
 _FIRST_CAPACITY = 1024
 _SHARDS = 64
@@ -98,7 +98,7 @@ class JoinTable:
     Attributes
     ----------
     state : uint8[capacity]
-        The joiner's state of each slot; `FREE` where no id stands.
+        The joiner's state of each slot; `FREE_SLOT` where no id stands.
     score : float64[capacity]
     event_us : int64[capacity]
     due : uint32[capacity]
@@ -120,7 +120,7 @@ class JoinTable:
         self._left = 0
         self._left_before_sweep = 0
         self._swept_to = 0
-        self.state: KindArray = np.full(0, FREE, dtype=np.uint8)
+        self.state: KindArray = np.full(0, FREE_SLOT, dtype=np.uint8)
         self.score: FloatArray = np.empty(0)
         self.event_us: IntArray = np.empty(0, dtype=np.int64)
         self.due: BucketArray = np.empty(0, dtype=np.uint32)
@@ -152,13 +152,13 @@ class JoinTable:
         found = [shards[route[hash(id_) & mask]].get(id_, -1) for id_ in ids]
         slots = np.array(found, dtype=np.int64)
         if self._dropped:
-            slots[(slots >= 0) & (self.state[slots] == FREE)] = -1
+            slots[(slots >= 0) & (self.state[slots] == FREE_SLOT)] = -1
         return slots
 
     def find_one(self, id_: bytes) -> int:
         """Return an id's slot, -1 where it is not there. O(1)."""
         slot = self._shards[_ROUTE[hash(id_) & _MASK]].get(id_, -1)
-        return -1 if slot >= 0 and self.state[slot] == FREE else slot
+        return -1 if slot >= 0 and self.state[slot] == FREE_SLOT else slot
 
     def ids(self, slots: SlotArray) -> list[bytes]:
         """Return the ids that stand at slots in use. O(n)."""
@@ -196,7 +196,7 @@ class JoinTable:
 
     def schedule_one(self, slot: int, due: int) -> None:
         """Let a slot fall due in a bucket. O(log buckets)."""
-        if self.due[slot] != _UNLISTED:
+        if self.due[slot] != UNLISTED_BUCKET:
             self._left += 1
         self.due[slot] = due
         bucket = self._bucket(due)
@@ -215,8 +215,8 @@ class JoinTable:
         if not slots.size:
             return
         self._leave(slots)
-        self.due[slots] = _UNLISTED
-        self.state[slots] = FREE
+        self.due[slots] = UNLISTED_BUCKET
+        self.state[slots] = FREE_SLOT
         self._dropped.frombytes(slots.astype(np.intc).tobytes())
         self._forget(_FORGOTTEN_AT_ONCE)
 
@@ -267,14 +267,14 @@ class JoinTable:
         if len(dues) == len(listed) == 1:
             # As where ids come one by one: a tenth of the time.
             popped = at if self.due[listed[0]] == dues[0] else at[:0]
-            self.due[popped] = _UNLISTED
+            self.due[popped] = UNLISTED_BUCKET
             return popped
         counts = np.array(sizes, dtype=np.int64)
         still_there = self.due[at] == np.repeat(np.array(dues, dtype=np.int64), counts)
         # The place of its bucket and the slot in one number: sorted in one go.
         keys = np.repeat(np.arange(len(dues)) << _SLOT_BITS, counts) | at
         popped = _once(np.sort(keys[still_there])) & ((1 << _SLOT_BITS) - 1)
-        self.due[popped] = _UNLISTED
+        self.due[popped] = UNLISTED_BUCKET
         return popped
 
     def _take_listed(self, _most: int) -> array[int]:
@@ -287,7 +287,7 @@ class JoinTable:
 
     def slots_by_id(self) -> SlotArray:
         """Return all slots in use in order of their ids: one order for equal tables. O(n log n)."""
-        slots = np.flatnonzero(self.state != FREE)
+        slots = np.flatnonzero(self.state != FREE_SLOT)
         ids = self.ids(slots)
         return slots[sorted(range(len(ids)), key=ids.__getitem__)]
 
@@ -335,7 +335,7 @@ class JoinTable:
 
     def _leave(self, slots: SlotArray) -> None:
         """Note that slots leave their buckets; sweep some when most entries are such."""
-        self._left += int(np.count_nonzero(self.due[slots] != _UNLISTED))
+        self._left += int(np.count_nonzero(self.due[slots] != UNLISTED_BUCKET))
         if self._left > len(self) + _FIRST_CAPACITY:
             self._sweep(_SWEPT_FOR_EACH * slots.size)
 
@@ -378,8 +378,8 @@ class JoinTable:
         for column in (self.state, self.score, self.event_us, self.due):
             column.resize(capacity, refcheck=False)
         self.codes.resize((capacity, self.codes.shape[1]), refcheck=False)
-        self.state[before:] = FREE
-        self.due[before:] = _UNLISTED
+        self.state[before:] = FREE_SLOT
+        self.due[before:] = UNLISTED_BUCKET
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""
@@ -393,8 +393,8 @@ class JoinTable:
         assert used <= set(slots.values()) <= kept, (used, slots)
         assert all(self._ids[slot] == id_ for id_, slot in slots.items())
         assert sorted([*self._free, *kept]) == list(range(len(self._ids)))
-        assert ((self.state != FREE).nonzero()[0] == sorted(used)).all()
-        assert ((self.due != _UNLISTED).nonzero()[0] == sorted(used)).all()
+        assert ((self.state != FREE_SLOT).nonzero()[0] == sorted(used)).all()
+        assert ((self.due != UNLISTED_BUCKET).nonzero()[0] == sorted(used)).all()
         assert self._id_bytes == _sizes([id_ for id_ in self._ids if id_ is not None])
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:

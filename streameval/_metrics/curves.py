@@ -17,7 +17,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
 from streameval._counts.view import Queries
 from streameval._metrics.hull import cached_hull
-from streameval._metrics.operating_points import Curve, precision_of
+from streameval._metrics.operating_points import Curve, points_of, precision_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -174,7 +174,7 @@ class CurveQueries(Queries):
         >>> points.fp, points.tp
         (array([0, 0, 1, 2, 2]), array([0, 1, 1, 2, 3]))
         """
-        return self._view().points
+        return points_of(self._view())
 
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
         """Return what is reached at these thresholds, and at nothing between.
@@ -218,7 +218,7 @@ class CurveQueries(Queries):
         >>> round(tuning.auc_roc(hull=True), 3), round(chosen.auc_roc(), 3)
         (0.778, 0.5)
         """
-        return self._view().points.at_thresholds(thresholds)
+        return points_of(self._view()).at_thresholds(thresholds)
 
     def roc_hull(self) -> RocHull:
         """Return the upper convex hull of the ROC curve: its minimal vertices.

@@ -20,6 +20,7 @@ from streameval._counts.view import Queries
 from streameval._metrics.confusion import Confusion
 from streameval._metrics.costs import CostCurve, cheapest_threshold, cost_envelope
 from streameval._metrics.hull import cached_hull
+from streameval._metrics.operating_points import points_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -67,7 +68,7 @@ class DecisionQueries(Queries):
         cut = real(threshold, "threshold") + 0.0  # -0.0 is 0.0
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
-        points = self._view().points
+        points = points_of(self._view())
         # Thresholds fall, so a search needs them reversed: those below the cut come first.
         row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
         tp, fp = int(points.tp[row]), int(points.fp[row])
@@ -136,7 +137,7 @@ class DecisionQueries(Queries):
             return _threshold_for_precision(view.groups, target)
         if name == "recall":
             return _threshold_for_recall(view.groups, target)
-        return _threshold_for_fpr(view.points, target)
+        return _threshold_for_fpr(points_of(view), target)
 
     def best_threshold(self, *, cost_fp: float, cost_fn: float) -> float:
         """Return the threshold with the least cost of errors.

@@ -15,6 +15,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
+from streameval._counts.cumulative import cumulative_counts
 from streameval._metrics.areas import CurveAreas, steps
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
+    from streameval._counts.view import View
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,30 +143,15 @@ class OperatingPoints(Curve):
         -----
         O(n): the sort is a merge of two sorted runs.
         """
-        scores = np.concatenate((positive_scores, negative_scores))
-        positives = np.zeros(scores.size, dtype=np.int64)
-        negatives = np.zeros(scores.size, dtype=np.int64)
-        split = positive_scores.size
-        positives[:split] = 1 if positive_counts is None else positive_counts
-        negatives[split:] = 1 if negative_counts is None else negative_counts
-        # Both runs are descending once negated; a stable sort finds and merges runs.
-        order = np.argsort(-scores, kind="stable")
-        scores = scores[order]
-        # The last row of each run of equal scores holds the counts of them all.
-        last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)[: scores.size])
-        tp = np.cumsum(positives[order])[last]
-        fp = np.cumsum(negatives[order])[last]
-        P = (int(tp[-1]) if last.size else 0) + missed_positives
-        N = (int(fp[-1]) if last.size else 0) + missed_negatives
-        missed = missed_positives > 0 or missed_negatives > 0
-        return cls(
-            thresholds=np.concatenate(([np.inf], scores[last], [-np.inf][:missed])),
-            # Integers all along: an empty list would make the counts floats on the way.
-            fp=np.concatenate(([0], fp, np.array([N][:missed], dtype=np.int64))),
-            tp=np.concatenate(([0], tp, np.array([P][:missed], dtype=np.int64))),
-            P=P,
-            N=N,
+        counts = cumulative_counts(
+            positive_scores=positive_scores,
+            negative_scores=negative_scores,
+            positive_counts=positive_counts,
+            negative_counts=negative_counts,
+            missed_positives=missed_positives,
+            missed_negatives=missed_negatives,
         )
+        return cls(*counts, P=int(counts.tp[-1]), N=int(counts.fp[-1]))
 
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
         """Return what is reached at these thresholds, and at nothing between.
@@ -217,6 +204,13 @@ class OperatingPoints(Curve):
         fp, tp = self.fp[rows], self.tp[rows]
         fp[-1], tp[-1] = self.N, self.P
         return OperatingPoints(thresholds=cuts, fp=fp, tp=tp, P=self.P, N=self.N)
+
+
+def points_of(view: View) -> OperatingPoints:
+    """Return every operating point of one revision. O(n), once per revision."""
+    return view.cached(
+        "operating_points", lambda: OperatingPoints(*view.cumulative, P=view.P, N=view.N)
+    )
 
 
 def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:

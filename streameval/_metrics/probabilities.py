@@ -19,6 +19,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._counts.view import Queries
 from streameval._metrics.hull import hull_vertices
+from streameval._metrics.operating_points import points_of
 from streameval._metrics.reliability import (
     BrierDecomposition,
     ReliabilityTable,
@@ -202,7 +203,7 @@ class ProbabilityQueries(Queries):
 
 def _probabilities(view: View) -> _CasesByScore:
     """Return the scored cases, or refuse scores that are no probabilities."""
-    points = view.points
+    points = points_of(view)
     rows = np.flatnonzero(np.isfinite(points.thresholds))[::-1]
     scores = points.thresholds[rows]
     outside = scores[(scores < 0) | (scores > 1)]

@@ -19,6 +19,7 @@ from streameval._counts.view import Queries
 from streameval._metrics import ranked_retrieval_curves as curves
 from streameval._metrics.areas import auc_roc_value
 from streameval._metrics.confusion import recall_share
+from streameval._metrics.operating_points import points_of
 from streameval._metrics.pr_areas import average_precision_value
 from streameval._metrics.tied_ranks import (
     check_rank,
@@ -114,7 +115,7 @@ class RankedQueries(Queries):
                 lambda: _frozen(curves.interpolated_pr_score_rows(view.groups)),
             )
         return view.cached(
-            ("pr_score_curve", False), lambda: _frozen(curves.pr_score_rows(view.points))
+            ("pr_score_curve", False), lambda: _frozen(curves.pr_score_rows(points_of(view)))
         )
 
     def roc_curve(self, interpolate: bool = False) -> FloatArray:
@@ -435,12 +436,12 @@ def _pr_curve(view: View, *, interpolate: bool) -> FloatArray:
         return view.cached(
             ("pr_curve", True), lambda: _frozen(curves.interpolated_pr_rows(view.groups))
         )
-    return view.cached(("pr_curve", False), lambda: _frozen(curves.pr_rows(view.points)))
+    return view.cached(("pr_curve", False), lambda: _frozen(curves.pr_rows(points_of(view))))
 
 
 def _roc_curve(view: View, *, interpolate: bool) -> FloatArray:
     rows = curves.interpolated_roc_rows if interpolate else curves.roc_rows
-    return view.cached(("roc_curve", bool(interpolate)), lambda: _frozen(rows(view.points)))
+    return view.cached(("roc_curve", bool(interpolate)), lambda: _frozen(rows(points_of(view))))
 
 
 def _scored(groups: Groups) -> int:

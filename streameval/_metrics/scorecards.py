@@ -16,6 +16,7 @@ from streameval._common.errors import InvalidInputError
 from streameval._common.values import share
 from streameval._counts.exact import exact_dot
 from streameval._counts.view import Queries
+from streameval._metrics.operating_points import points_of
 from streameval._metrics.tied_ranks import check_rank, expected_positives
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class ScorecardQueries(Queries):
         0.5
         """
         view = self._view()
-        return view.cached("ks_statistic", lambda: _ks(view.points))
+        return view.cached("ks_statistic", lambda: _ks(points_of(view)))
 
     def gini(self) -> float:
         """Return the Gini coefficient of the ranking, 2 AUC-ROC - 1.

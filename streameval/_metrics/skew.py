@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval._counts.exact import dot
 from streameval._counts.view import Queries
+from streameval._metrics.operating_points import points_of
 from streameval._metrics.pr_areas import auc_pr_value, phi
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ class SkewQueries(Queries):
         >>> curve.recall_gain, curve.precision_gain
         (array([0., 0., 1., 1.]), array([1. , 0. , 0.5, 0. ]))
         """
-        return _gain_curve(self._view().points)
+        return _gain_curve(points_of(self._view()))
 
 
 def _gain_curve(points: OperatingPoints) -> PrecisionRecallGainCurve:

@@ -5,3 +5,36 @@
 - `window_cache`, `parts_cache`: what is kept while panes stay the same.
 - `effects`, `changes`, `coverage`: signed counts put where they belong.
 """
+
+# What the server may use; the library imports the modules themselves.
+from streameval._time.changes import Change, changes_by_group, rows_by_group
+from streameval._time.coverage import CoverageCell, ScoreBand
+from streameval._time.decay import decayed_window
+from streameval._time.effects import CodeArray, Effect, Effects
+from streameval._time.panes import Grid, Panes, tiers_of
+from streameval._time.parts_cache import PartsCache
+from streameval._time.times import MAX_TIME_US, to_datetime
+from streameval._time.window import PaneState, Window, newest_panes
+from streameval._time.window_cache import WindowCache
+
+__all__ = [
+    "MAX_TIME_US",
+    "Change",
+    "CodeArray",
+    "CoverageCell",
+    "Effect",
+    "Effects",
+    "Grid",
+    "PaneState",
+    "Panes",
+    "PartsCache",
+    "ScoreBand",
+    "Window",
+    "WindowCache",
+    "changes_by_group",
+    "decayed_window",
+    "newest_panes",
+    "rows_by_group",
+    "tiers_of",
+    "to_datetime",
+]

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._common.frame import Frame, refuse
-from streameval._time.effects import COVERAGE, Coverage, Effect
+from streameval._common.coverage import Coverage
+from streameval._common.frame import Frame, raise_corrupt
+from streameval._time.effects import COVERAGE, Effect
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -197,13 +198,13 @@ class CoverageCell:
         reader.end()
         cell = cls(scale)
         if first + width > EDGES[scale].size + 1 or (width == 0 and first):
-            refuse(f"the coverage cell has bands {first} to {first + width}")
+            raise_corrupt(f"the coverage cell has bands {first} to {first + width}")
         cell.seen[:] = seen
         cell.first, cell.bands = first, bands.astype(np.int64)
         if not cell.holds():
-            refuse("the coverage cell's counts contradict one another")
+            raise_corrupt("the coverage cell's counts contradict one another")
         if cell.to_bytes() != bytes(data):
-            refuse("the coverage cell has bands that count nothing")
+            raise_corrupt("the coverage cell has bands that count nothing")
         return cell
 
     def __eq__(self, other: object) -> bool:

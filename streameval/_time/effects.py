@@ -8,9 +8,8 @@ coverage are sums over its rows, so they cannot disagree.
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -71,82 +70,6 @@ COVERAGE = {
     "orphans": _table(ORPHANED=1, MISSED_POSITIVE=1, MISSED_NEGATIVE=1),
 }
 """What each effect adds to each count of `Coverage`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of the truth has been seen.
-
-    Attributes
-    ----------
-    predictions : int
-        Predictions by id that arrived.
-    labelled : int
-        Those whose label counts now.
-    expired : int
-        Those whose label did not come in time.
-    retracted : int
-        Those that were taken back.
-    orphans : int
-        Labels whose prediction never came, by the time of the label.
-
-    Examples
-    --------
-    >>> coverage = Coverage(predictions=10, labelled=6, expired=1)
-    >>> coverage.pending, coverage.labelled_share
-    (3, 0.6)
-    >>> print(coverage)
-    6 of 10 predictions labelled (60.0%): 3 pending, 1 expired, 0 retracted, 0 orphans
-    """
-
-    predictions: int = 0
-    labelled: int = 0
-    expired: int = 0
-    retracted: int = 0
-    orphans: int = 0
-
-    @property
-    def pending(self) -> int:
-        """Predictions that still wait for their label."""
-        return self.predictions - self.labelled - self.expired - self.retracted
-
-    @property
-    def labelled_share(self) -> float:
-        """Labelled predictions among those not retracted; nan without any."""
-        asked = self.predictions - self.retracted
-        return self.labelled / asked if asked else float("nan")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold.
-
-        Examples
-        --------
-        >>> Coverage(predictions=2, labelled=1).to_dict()["labelled_share"]
-        0.5
-        """
-        share = self.labelled_share
-        return {
-            **{name: getattr(self, name) for name in COVERAGE},
-            "pending": self.pending,
-            "labelled_share": None if math.isnan(share) else share,
-        }
-
-    def __str__(self) -> str:
-        share = "" if math.isnan(self.labelled_share) else f" ({self.labelled_share:.1%})"
-        return (
-            f"{self.labelled:,} of {self.predictions:,} predictions labelled{share}: "
-            f"{self.pending:,} pending, {self.expired:,} expired, {self.retracted:,} retracted, "
-            f"{self.orphans:,} orphans"
-        )
-
-    def __add__(self, other: Coverage) -> Coverage:
-        return Coverage(*(getattr(self, name) + getattr(other, name) for name in COVERAGE))
-
-    @classmethod
-    def of(cls, kinds: KindArray) -> Coverage:
-        """Sum what effects add. O(n)."""
-        seen = np.bincount(kinds, minlength=len(Effect))
-        return cls(**{name: int(seen @ table) for name, table in COVERAGE.items()})
 
 
 def _no_codes() -> CodeArray:

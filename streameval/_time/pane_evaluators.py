@@ -15,11 +15,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import InvalidInputError
-from streameval._common.frame import Frame, refuse
+from streameval._common.frame import Frame, raise_corrupt
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._time.panes import Panes, tiers_of
-from streameval._time.times import LAST_US
+from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from streameval._common.frame import Reader
@@ -128,27 +128,31 @@ class EvaluatorPanes(Panes[Evaluator]):
         reader = FRAME.reader(data)
         pane_us, retention_us, now_us, count = reader.fields(_HEADER)
         empty = _read_evaluator(reader)
-        if min(pane_us, retention_us) <= 0 or not 0 <= now_us <= LAST_US or references_of(empty):
-            refuse("the windowed evaluator has unknown settings")
+        if (
+            min(pane_us, retention_us) <= 0
+            or not 0 <= now_us <= MAX_TIME_US
+            or references_of(empty)
+        ):
+            raise_corrupt("the windowed evaluator has unknown settings")
         try:
             panes = cls(pane_us, retention_us, empty)
         except InvalidInputError as error:
-            refuse(f"the windowed evaluator has unknown settings: {error}")
+            raise_corrupt(f"the windowed evaluator has unknown settings: {error}")
         panes.advance(now_us)
         last_us = panes.grid.oldest_us - 1
         for _ in range(count):
             (start_us,) = reader.fields(_PANE)
-            if not last_us < start_us <= LAST_US or panes.grid.start_of(start_us) != start_us:
-                refuse(f"the windowed evaluator has a pane at {start_us} us")
+            if not last_us < start_us <= MAX_TIME_US or panes.grid.start_of(start_us) != start_us:
+                raise_corrupt(f"the windowed evaluator has a pane at {start_us} us")
             last_us = start_us
             panes.put(start_us, _checked(_read_evaluator(reader), empty))
         reader.end()
         if count < 0:
-            refuse(f"the windowed evaluator announces {count} panes")
+            raise_corrupt(f"the windowed evaluator announces {count} panes")
         try:
             panes.check_room(sum(references_of(pane.content) for pane in panes))
         except InvalidInputError:
-            refuse("the windowed evaluator's counts together are out of range")
+            raise_corrupt("the windowed evaluator's counts together are out of range")
         return panes
 
 
@@ -177,5 +181,5 @@ def _checked(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
         or (bits is not None and most is not None and bits > most)
         or evaluator == empty
     ):
-        refuse("a pane of the windowed evaluator has other settings, or is empty")
+        raise_corrupt("a pane of the windowed evaluator has other settings, or is empty")
     return evaluator

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-LAST_US = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) / _MICROSECOND)
+MAX_TIME_US = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) / _MICROSECOND)
 """Times lie between 1970 and this."""
 
 
@@ -48,7 +48,7 @@ def to_us(at: datetime | np.datetime64, *, field: str = "at") -> int:
 
 def checked_us(time_us: int, *, field: str = "at") -> int:
     """Return a time in microseconds, refused outside 1970 to 9999."""
-    if not 0 <= time_us <= LAST_US:
+    if not 0 <= time_us <= MAX_TIME_US:
         raise InvalidInputError(
             f"{field} must lie between 1970 and 9999, got {time_us} us", field=field
         )
@@ -90,7 +90,7 @@ def column_us(at: Any, rows: int, *, field: str = "at") -> IntArray:
                 ) from None
     if times.ndim != 1 or times.size != rows:
         raise InvalidInputError(f"{field} has {times.size} rows, expected {rows}", field=field)
-    wrong = (times < 0) | (times > LAST_US)
+    wrong = (times < 0) | (times > MAX_TIME_US)
     if wrong.any():
         index = int(wrong.argmax())
         raise InvalidInputError(

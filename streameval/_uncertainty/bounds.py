@@ -35,10 +35,10 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
+from streameval._counts.cumulative import CumulativeCounts
 from streameval._counts.resolution import MAX_BITS
 from streameval._counts.view import Queries
 from streameval._metrics.areas import AreaQueries
-from streameval._metrics.operating_points import OperatingPoints
 from streameval._metrics.pr_areas import average_precision_value, negatives_factor
 from streameval._metrics.ranked_retrieval import RankedQueries
 from streameval._metrics.scorecards import ScorecardQueries
@@ -291,15 +291,13 @@ class _Arranged:
         self._answers: dict[Hashable, Any] = {}
 
     @cached_property
-    def points(self) -> OperatingPoints:
-        """The ends of the groups, from (0, 0) to (N, P); scores between have no positives."""
+    def cumulative(self) -> CumulativeCounts:
+        """The counts at the ends of the groups; scores between have no positives."""
         groups = self.groups
-        return OperatingPoints(
+        return CumulativeCounts(
             thresholds=np.concatenate(([np.inf], groups.scores, [-np.inf])),
             fp=np.concatenate(([0], groups.fp + groups.n, [self.N])),
             tp=np.concatenate(([0], groups.tp + groups.p, [self.P])),
-            P=self.P,
-            N=self.N,
         )
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:

@@ -264,12 +264,12 @@ def _common_prevalence(
         if prevalence == "own" or metric not in PR_NAMES:
             return None
         first, second = a._view(), b._view()
-        return share_of_positives(first.P + second.P, first.N + second.N)
+        return pooled_prevalence(first.P + second.P, first.N + second.N)
     check_prevalence(prevalence, metric)
     return prevalence
 
 
-def share_of_positives(positives: int, negatives: int) -> float:
+def pooled_prevalence(positives: int, negatives: int) -> float:
     """Return the prevalence of so many together, always between 0 and 1.
 
     Without both classes, where figures are nan at any prevalence, it is 1/2.

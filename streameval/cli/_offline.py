@@ -9,8 +9,7 @@ from streameval.cli._output import out, print_backup, print_json, progress_bar
 
 try:
     from streameval_server import configure
-    from streameval_server._log.data_directory import LOG_NAME
-    from streameval_server.maintenance import offline
+    from streameval_server.maintenance import LOG_NAME, offline
     from streameval_server.maintenance import restore as restoring
     from streameval_server.maintenance import verify as verification
 except ModuleNotFoundError as error:

@@ -75,7 +75,7 @@ def plain_label_joiner() -> LabelJoiner:
 
 FORMS = {
     "windowed": (windowed, WindowedEvaluator.to_bytes, WindowedEvaluator.from_bytes),
-    "joiner": (joiner, codec.encode, partial(codec.decode, keys=2)),
+    "joiner": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
     "label-joiner": (label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
     "plain-label-joiner": (plain_label_joiner, LabelJoiner.to_bytes, LabelJoiner.from_bytes),
 }

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from streameval._common.coverage import Coverage
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval._joining.label_joiner import LabelJoiner
-from streameval._time.effects import Coverage
 from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

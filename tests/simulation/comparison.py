@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, NEGATIVE, PENDING, POSITIVE
-from streameval._joining.table import FREE
+from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
 from .oracle import cell
@@ -59,7 +59,7 @@ def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
         return {}
     table = joins.table
     table._check()
-    slots = (table.state != FREE).nonzero()[0]
+    slots = (table.state != FREE_SLOT).nonzero()[0]
     ids = {}
     for slot, each in zip(slots.tolist(), table.ids(slots), strict=True):
         state, positive = _STATES[int(table.state[slot])]

@@ -8,10 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streameval._common.coverage import Coverage
 from streameval._evaluator import Evaluator
 from streameval._time.changes import apply_one, changes_by_group, rows_by_group
 from streameval._time.coverage import EDGES, CoverageCell, bands_of
-from streameval._time.effects import Coverage, Effect, Effects
+from streameval._time.effects import COVERAGE, Effect, Effects
 
 SCORES = st.sampled_from([-1e9, -2.5, -0.0, 1e-30, 0.3, 0.3001, 0.7, 1e12])
 HISTORY = st.lists(
@@ -81,7 +82,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) ->
     total = Coverage()
     for cell in cells.values():
         total += cell.coverage
-    assert total == Coverage.of(effects.kinds)
+    assert total == _coverage_of(effects.kinds)
 
 
 @given(history=HISTORY)
@@ -122,3 +123,11 @@ def test_bands_are_fine_where_scores_are() -> None:
         assert bands_of(edges, scale).tolist() == list(range(1, edges.size + 1))
     assert np.array_equal(EDGES["probability"], 1 - EDGES["probability"][::-1])
     assert CoverageCell().by_score() == ()
+
+
+def _coverage_of(kinds: np.ndarray) -> Coverage:
+    """Sum what each effect adds, one effect at a time."""
+    total = Coverage()
+    for kind in kinds.tolist():
+        total += Coverage(**{name: int(table[kind]) for name, table in COVERAGE.items()})
+    return total

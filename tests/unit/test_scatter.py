@@ -7,7 +7,7 @@ import pytest
 
 from streameval._counts import cell_layout as layout
 from streameval._counts.resolution import quantise
-from streameval._counts.run import EMPTY, Run, merge_runs
+from streameval._counts.run import EMPTY_RUN, Run, merge_runs
 from streameval._counts.scatter import count_cells, merge_cells, rank_cells
 
 LARGEST = np.finfo(np.float64).max
@@ -65,7 +65,7 @@ def test_signed_counts_cancel():
     run = Run.of(np.array([0.5, 1.0]))
     merged = merge_cells([run, run, run.negated(), Run.of(np.array([2.0]))], 4, "plain")
     assert merged.scores.tolist() == [0.5, 1.0, 2.0]
-    assert merge_cells([run, EMPTY, run.negated(), EMPTY, EMPTY], 4, "plain").total == 0
+    assert merge_cells([run, EMPTY_RUN, run.negated(), EMPTY_RUN, EMPTY_RUN], 4, "plain").total == 0
     assert merge_cells([run, run, run.negated(), run.negated()], 4, "plain").total == 0
 
 

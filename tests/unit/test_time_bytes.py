@@ -72,8 +72,8 @@ FORMS = {
         WindowedEvaluator.to_bytes,
         WindowedEvaluator.from_bytes,
     ),
-    "joiner": (joiner, codec.encode, partial(codec.decode, keys=2)),
-    "empty joiner": (lambda: Joiner(JoinSettings(1)), codec.encode, codec.decode),
+    "joiner": (joiner, codec.encode_joiner, partial(codec.decode_joiner, keys=2)),
+    "empty joiner": (lambda: Joiner(JoinSettings(1)), codec.encode_joiner, codec.decode_joiner),
     "label joiner": (
         lambda: label_joiner(Evaluator()),
         LabelJoiner.to_bytes,
@@ -165,7 +165,7 @@ def test_messages() -> None:
     with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
         LabelJoiner.from_bytes(b"")
     with pytest.raises(CorruptStateError, match="joiner format 2 is unknown"):
-        codec.decode(sealed(b"SEVJ\x02\x00" + bytes(200)))
+        codec.decode_joiner(sealed(b"SEVJ\x02\x00" + bytes(200)))
 
 
 def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
@@ -179,7 +179,7 @@ def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
         now_us=10**15,
         codes=np.zeros((1, keys), dtype=np.uint16),
     )
-    inner = codec.encode(made)
+    inner = codec.encode_joiner(made)
     whole = label_joiner(Evaluator()).to_bytes()
     # Behind the head of the outer form: how long the joiner is, and the joiner.
     head = 6
@@ -195,7 +195,7 @@ def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
     finally:
         tracemalloc.stop()
     with pytest.raises(CorruptStateError, match="the joiner has 2 segment keys, not 3"):
-        codec.decode(codec.encode(joiner()), keys=3)
+        codec.decode_joiner(codec.encode_joiner(joiner()), keys=3)
 
 
 def test_equal_joiners_have_equal_bytes() -> None:
@@ -212,7 +212,7 @@ def test_equal_joiners_have_equal_bytes() -> None:
         ids[::-1], scores=np.arange(50.0)[::-1], event_us=times["event_us"][::-1], now_us=10**15
     )
     other.retract(gone[2:], now_us=10**15 + 50)
-    assert codec.encode(one) == codec.encode(other)
+    assert codec.encode_joiner(one) == codec.encode_joiner(other)
 
 
 def test_panes_that_were_emptied_are_not_written() -> None:

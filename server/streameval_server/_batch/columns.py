@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted
-from streameval._counts.columns import (
+from streameval import InvalidInputError
+from streameval._common import quoted
+from streameval._counts import (
     check_columns,
     check_count,
     check_labels,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted, short
-from streameval._counts.columns import check_scores
+from streameval import InvalidInputError
+from streameval._common import quoted, truncated
+from streameval._counts import check_scores
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.columns import (
     case_rows,
@@ -42,7 +42,7 @@ from streameval_server._model.stream_settings import DEFAULTS
 from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import IntArray
+    from streameval._common import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
 
@@ -215,7 +215,7 @@ def check_segments(
 
 def _check_key(key: str, path: str, settings: StreamSettings) -> None:
     if key not in settings.segment_keys:
-        declared = short(", ".join(settings.segment_keys) or "none")
+        declared = truncated(", ".join(settings.segment_keys) or "none")
         refuse(
             Code.INVALID_ARGUMENT,
             f"segment key {quoted(key)} is not declared: the stream has {declared}; "

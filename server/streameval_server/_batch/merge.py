@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval._common.errors import CorruptStateError, InvalidInputError
-from streameval._counts.merge import merge_states
-from streameval._counts.state import empty_state
-from streameval._evaluator import Evaluator
+from streameval import CorruptStateError, Evaluator, InvalidInputError
+from streameval._counts import empty_state, merge_states
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.chunks import Pieces
 from streameval_server._batch.columns import check_distinct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import CorruptStateError
+from streameval import CorruptStateError
 from streameval_server._batch.chunks import Pieces
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_stream_name

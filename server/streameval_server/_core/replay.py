@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from streameval._common.errors import CorruptStateError
-from streameval._time.times import LAST_US
+from streameval import CorruptStateError
+from streameval._time import MAX_TIME_US
 from streameval.v1 import status_pb2, stream_pb2
 from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
@@ -96,7 +96,7 @@ def replay(rows: Iterable[LogRow], applier: Applier) -> int:
     entries: list[Entry] = []
     now_us = applier.engine.received_us
     for row in rows:
-        if not now_us <= row.received_us <= LAST_US:
+        if not now_us <= row.received_us <= MAX_TIME_US:
             raise CorruptLogError(
                 f"log row {row.revision} was received at {row.received_us} us, "
                 f"and the one before at {now_us} us"

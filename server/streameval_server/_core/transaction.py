@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._counts.exact import MAX_TOTAL
+from streameval._counts import MAX_TOTAL
 from streameval.v1 import stream_pb2
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, counted

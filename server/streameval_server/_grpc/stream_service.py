@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from streameval._common.values import quoted
+from streameval._common import quoted
 from streameval.v1 import stream_pb2
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
 from streameval_server._model.errors import invalid

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import StreamEvalError
+from streameval import StreamEvalError
 from streameval_server._model.errors import StorageError
 
 if TYPE_CHECKING:

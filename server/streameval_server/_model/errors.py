@@ -17,7 +17,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError, StreamEvalError
+from streameval import InvalidInputError, StreamEvalError
 from streameval.v1 import status_pb2
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streameval._common.names import MAX_STREAM_NAME, id_problem, stream_name_problem
+from streameval._common import MAX_STREAM_NAME, id_problem, stream_name_problem
 from streameval_server._model.errors import invalid
 
 __all__ = ["MAX_STREAM_NAME", "MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from streameval._evaluator import Evaluator
+    from streameval import Evaluator
 
     EventTimes = int | npt.NDArray[np.int64] | None
     BatchCodes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]

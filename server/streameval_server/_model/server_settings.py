@@ -10,7 +10,7 @@ from typing import Literal
 
 import platformdirs
 
-from streameval._common.errors import StreamEvalError
+from streameval import StreamEvalError
 from streameval_server._model.limits import Limits
 
 LogFormat = Literal["text", "json"]

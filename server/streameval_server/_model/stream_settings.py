@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
 
-from streameval._common.errors import InvalidInputError
-from streameval._common.names import MAX_KEY_LENGTH
-from streameval._common.values import quoted
-from streameval._counts.resolution import MAX_BITS
-from streameval._time.panes import tiers_of
+from streameval import InvalidInputError
+from streameval._common import MAX_KEY_LENGTH, quoted
+from streameval._counts import MAX_BITS
+from streameval._time import tiers_of
 from streameval.v1 import stream_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._counts.resolution import Scale
+    from streameval._counts import Scale
     from streameval_server._model.limits import Limits
 
 SECOND_US = 1_000_000

@@ -23,9 +23,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.values import quoted
-from streameval._uncertainty.compare import compare, share_of_positives
-from streameval._uncertainty.intervals import PR_NAMES
+from streameval._common import quoted
+from streameval._uncertainty import PR_NAMES, compare, pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
@@ -38,9 +37,8 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selected, iso, selected
 
 if TYPE_CHECKING:
-    from streameval._time.window import Window
-    from streameval._uncertainty.compare import Comparison
-    from streameval._uncertainty.intervals import Interval
+    from streameval._time import Window
+    from streameval._uncertainty import Comparison, Interval
     from streameval_server._queries.query_engine import Answers
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
@@ -235,7 +233,7 @@ def _spanned(of: ResolvedSelection) -> str:
 
 def common_prevalence(*windows: Window) -> float:
     """Return the prevalence of all together, undecayed; 1/2 without both classes."""
-    return share_of_positives(
+    return pooled_prevalence(
         sum(window.num_positive_ref for window in windows),
         sum(window.num_negative_ref for window in windows),
     )

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError
+from streameval import InvalidInputError
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import reason_value
@@ -17,7 +17,7 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
-    from streameval._time.window import Window
+    from streameval._time import Window
     from streameval_server._queries.query_engine import Answers
 
 _FIELDS = {

@@ -18,7 +18,7 @@ from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray, IntArray
+    from streameval._common import FloatArray, IntArray
     from streameval_server._queries.query_engine import Answers
 
 DEFAULT_BINS = 40

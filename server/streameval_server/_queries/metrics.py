@@ -10,20 +10,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted
+from streameval import InvalidInputError
+from streameval._common import quoted
 from streameval._metric_registry import COMPUTE, METRICS
 from streameval._snapshot import FIGURES, reason_of
-from streameval._uncertainty.bounds import BOUNDED_FIGURES
-from streameval._uncertainty.intervals import NAMES as WITH_INTERVAL
+from streameval._uncertainty import BOUNDED_FIGURES
+from streameval._uncertainty import NAMES as WITH_INTERVAL
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval._time.window import Window
-    from streameval._uncertainty.intervals import Interval
+    from streameval._time import Window
+    from streameval._uncertainty import Interval
 
 _Reason = types_pb2.UndefinedReason
 

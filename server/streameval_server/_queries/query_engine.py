@@ -13,11 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import InvalidInputError
-from streameval._time.decay import decayed_window
-from streameval._time.parts_cache import PartsCache
-from streameval._time.window import Window
-from streameval._time.window_cache import WindowCache
+from streameval import InvalidInputError
+from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._queries.convert import curve_message

@@ -14,8 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._uncertainty.compare import compare, holm
-from streameval._uncertainty.intervals import PR_NAMES
+from streameval._uncertainty import PR_NAMES, compare, holm
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
@@ -30,8 +29,8 @@ from streameval_server._queries.resolved_selection import check_key
 from streameval_server._queries.selection import Selected, selected
 
 if TYPE_CHECKING:
-    from streameval._time.window import Window
-    from streameval._uncertainty.compare import Comparison
+    from streameval._time import Window
+    from streameval._uncertainty import Comparison
     from streameval_server._queries.query_engine import Answers
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView

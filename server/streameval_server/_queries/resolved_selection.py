@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from streameval._common.values import quoted
-from streameval._evaluator import Evaluator
-from streameval._time.panes import Grid, tiers_of
-from streameval._time.window import PaneState, newest_panes
+from streameval import Evaluator
+from streameval._common import quoted
+from streameval._time import Grid, PaneState, newest_panes, tiers_of
 from streameval_server._model.errors import invalid
 from streameval_server._queries.selection import (
     AllTime,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.names import MAX_ID_BYTES, MAX_KEY_LENGTH
-from streameval._time.times import LAST_US, to_datetime
+from streameval._common import MAX_ID_BYTES, MAX_KEY_LENGTH
+from streameval._time import MAX_TIME_US, to_datetime
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name, id_problem
 
@@ -160,7 +160,7 @@ def _between(between: types_pb2.TimeRange, field: str) -> Between:
     start_us = micros(between.start_time, f"{field}.start_time")
     end_us = micros(between.end_time, f"{field}.end_time")
     for name, time_us in (("start_time", start_us), ("end_time", end_us)):
-        if not 0 <= time_us <= LAST_US:
+        if not 0 <= time_us <= MAX_TIME_US:
             raise invalid(
                 f"{field}.{name}", f"{name} must lie between 1970 and 9999, got {time_us} us"
             )

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.values import quoted
+from streameval._common import quoted
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import Wanted, wanted
@@ -29,7 +29,7 @@ from streameval_server._queries.selection import Between, Selected, micros, sele
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval._time.panes import Grid
+    from streameval._time import Grid
     from streameval_server._queries.query_engine import Answers
     from streameval_server._queries.resolved_selection import ResolvedSelection
 

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval._common.errors import StreamEvalError
+from streameval import StreamEvalError
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import Core, open_core
 from streameval_server._core.transaction import no_stream

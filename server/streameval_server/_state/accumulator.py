@@ -18,16 +18,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streameval._counts.merge import merge_states
-from streameval._counts.multiset import ScoreCounts
-from streameval._evaluator import Evaluator
+from streameval import Evaluator
+from streameval._counts import ScoreCounts, merge_states
 from streameval_server._state.cell_table import CellTable
 from streameval_server._state.pending_cases import UnsortedCases, merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval._counts.state import State
+    from streameval._counts import State
     from streameval_server._state.pending_cases import Added
 
 _LEAST = 4_096

@@ -17,16 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.cell_layout import Layout, Span, cell_keys
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.scatter import run_of
+from streameval._counts import Layout, ScoreCounts, Span, cell_keys, run_from_table
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from streameval._counts.resolution import Scale
-    from streameval._counts.run import Run
-    from streameval._counts.state import State
+    from streameval._counts import Run, Scale, State
     from streameval_server._state.pending_cases import UnsortedCases
 
 _MOST_CASES = 1 << 30
@@ -108,7 +104,7 @@ class CellTable:
         # A run's scores are distinct, so no place occurs twice.
         places = self._layout.places(cell_keys(run.scores, self._layout.scale))
         counts[places] += run.multiplicities()
-        return run_of(self._layout, counts)
+        return run_from_table(self._layout, counts)
 
 
 def _span(run: Run, scale: Scale) -> Span:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._time.changes import changes_by_group, rows_by_group
-from streameval._time.effects import Effect, Effects
+from streameval._time import Effect, Effects, changes_by_group, rows_by_group
 from streameval_server._state.cell_table_lru import CellTableLru
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
@@ -30,9 +29,9 @@ from streameval_server._state.slice_table import LEAST_ROWS, SliceTable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streameval._common.arrays import IntArray
-    from streameval._counts.state import State
-    from streameval._time.changes import Change
+    from streameval._common import IntArray
+    from streameval._counts import State
+    from streameval._time import Change
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.accumulator import Accumulator, LazyCounts

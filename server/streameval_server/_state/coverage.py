@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from streameval._time.coverage import CoverageCell
+from streameval._time import CoverageCell
 from streameval_server._state.delays import Delays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streameval._time.coverage import ScoreBand
-    from streameval._time.effects import Coverage
+    from streameval._common import Coverage
+    from streameval._time import ScoreBand
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

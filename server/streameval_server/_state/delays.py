@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from ddsketch import DDSketch
 
-from streameval._common.errors import CorruptStateError
-from streameval._time.effects import Effect
+from streameval import CorruptStateError
+from streameval._time import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
-    from streameval._common.arrays import IntArray
-    from streameval._time.effects import Effects
+    from streameval._common import IntArray
+    from streameval._time import Effects
 
 RELATIVE_ACCURACY = 0.01
 """alpha of the paper."""

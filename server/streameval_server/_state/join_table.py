@@ -17,12 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._common.errors import CorruptStateError
-from streameval._common.frame import Frame, refuse
-from streameval._joining.codec import encode
-from streameval._joining.joiner import Joiner
-from streameval._joining.rules import COUNTERS, EARLY_POSITIVE, JoinSettings
-from streameval._joining.table import _UNLISTED, FREE, LAST_BUCKET, JoinTable
+from streameval import CorruptStateError
+from streameval._common import Frame, raise_corrupt
+from streameval._joining import (
+    EARLY_POSITIVE,
+    FREE_SLOT,
+    JOIN_COUNTERS,
+    LAST_BUCKET,
+    UNLISTED_BUCKET,
+    Joiner,
+    JoinSettings,
+    JoinTable,
+    encode_joiner,
+)
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
@@ -31,14 +38,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common.frame import Reader
-    from streameval._joining.table import SlotArray
-    from streameval._time.effects import Effects
+    from streameval._common import Reader
+    from streameval._joining import SlotArray
+    from streameval._time import Effects
     from streameval_server._model.stream_settings import StreamSettings
 
 FRAME = Frame(b"SEVS", 1, "a join segment")
 _HEADER = struct.Struct("<qqH")
-_STATE = struct.Struct(f"<{len(COUNTERS)}q")
+_STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
 _SLACK = 1_024
 """So many dead rows are not worth a new segment."""
 
@@ -116,11 +123,11 @@ class TrackedTable(JoinTable):
 
     def used(self) -> SlotArray:
         """Return all slots in use. O(capacity)."""
-        return np.flatnonzero(self.state != FREE)
+        return np.flatnonzero(self.state != FREE_SLOT)
 
     def keep(self) -> None:
         """Note that a checkpoint has everything."""
-        self._kept[:] = self.state != FREE
+        self._kept[:] = self.state != FREE_SLOT
         self._touched[:] = False
         self.gone = []
 
@@ -136,7 +143,7 @@ class TrackedTable(JoinTable):
         due_us = (self.due[slots].astype(np.int64) + 1) * old_us - 1
         self._buckets.clear()
         self._bucket_bytes = 0
-        self.due[slots] = _UNLISTED
+        self.due[slots] = UNLISTED_BUCKET
         self.schedule(slots, np.clip(due_us // new_us, 0, LAST_BUCKET).astype(np.uint32))
 
     def _grow(self, capacity: int) -> None:
@@ -240,7 +247,7 @@ class Joins:
 
     def state_to_bytes(self) -> bytes:
         """Return what segments do not have: the counters."""
-        return _STATE.pack(*self.joiner.tally[: len(COUNTERS)].tolist())
+        return _STATE.pack(*self.joiner.tally[: len(JOIN_COUNTERS)].tolist())
 
     def state_from_bytes(self, data: bytes) -> None:
         """Read it back. Raises CorruptStateError."""
@@ -248,14 +255,14 @@ class Joins:
             tally = _STATE.unpack(data)
         except struct.error as error:
             raise CorruptStateError(f"the joiner's counters cannot be read: {error}") from error
-        self.joiner.tally[: len(COUNTERS)] = tally
+        self.joiner.tally[: len(JOIN_COUNTERS)] = tally
 
     def to_bytes(self) -> bytes:
         """Return all of it in one form; equal for equal joins. O(n log n)."""
         # When it was last asked is nothing that it knows: every call says the time.
         now_us, self.joiner.now_us = self.joiner.now_us, 0
         try:
-            return encode(self.joiner)
+            return encode_joiner(self.joiner)
         finally:
             self.joiner.now_us = now_us
 
@@ -306,10 +313,10 @@ def load_segment(table: JoinTable, data: bytes) -> int:
     codes = reader.column("<u2", rows * keys).reshape(rows, keys)
     reader.end()
     if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
-        refuse("the join segment has ids in unknown states, or of unknown keys")
+        raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
     slots = table.find(gone)
     if (slots < 0).any():
-        refuse("the join segment takes ids away that no segment before it has")
+        raise_corrupt("the join segment takes ids away that no segment before it has")
     table.drop(slots)
     slots = table.find(ids)
     new = np.flatnonzero(slots < 0)
@@ -334,5 +341,5 @@ def _read_ids(reader: Reader, count: int) -> list[bytes]:
     ends = accumulate(lengths.tolist(), initial=0)
     ids = [joined[start:end] for start, end in pairwise(ends)]
     if len(set(ids)) != count or (count and not lengths.min()):
-        refuse("the join segment has an id twice, or one without bytes")
+        raise_corrupt("the join segment has an id twice, or one without bytes")
     return ids

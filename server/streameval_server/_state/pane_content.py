@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import CorruptStateError
-from streameval._counts.codec import decode, encode
-from streameval._time.coverage import CoverageCell
+from streameval import CorruptStateError
+from streameval._counts import decode_state, encode_state
+from streameval._time import CoverageCell
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays
@@ -19,8 +19,7 @@ from streameval_server._state.views import PaneView
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval._counts.resolution import Scale
-    from streameval._counts.state import State
+    from streameval._counts import Scale, State
     from streameval_server._state.accumulator import LazyCounts
     from streameval_server._state.ledger import StreamUsage
 
@@ -122,7 +121,7 @@ def parts_to_bytes(parts: FrozenParts) -> bytes:
     """Return frozen parts as bytes. O(cells). Needs no lock."""
     pieces: list[bytes] = []
     for number, frozen, covered in parts:
-        counts = encode(frozen.evaluator._view())
+        counts = encode_state(frozen.evaluator._view())
         coverage = b"" if covered.is_empty else covered.cell.to_bytes()
         delays = covered.delays.to_bytes()
         pieces += (
@@ -158,7 +157,7 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
                 blobs.append(data[at : at + length])
                 at += length
             cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
-            state: State = decode(blobs[0])
+            state: State = decode_state(blobs[0])
             parts[number] = Part(
                 Accumulator(state), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
             )

@@ -13,9 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streameval._counts.state import empty_state
-from streameval._time.coverage import CoverageCell
-from streameval._time.panes import Panes, tiers_of
+from streameval._counts import empty_state
+from streameval._time import CoverageCell, Panes, tiers_of
 from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator, LazyCounts
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.pane_content import PaneContent, Part
@@ -25,7 +24,7 @@ from streameval_server._state.views import FrozenStream
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval._counts.state import State
+    from streameval._counts import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.ledger import StreamUsage

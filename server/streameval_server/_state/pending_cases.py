@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streameval._counts.cell_layout import Span, cell_keys
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.resolution import quantise
-from streameval._counts.run import EMPTY, Run
-from streameval._counts.scatter import count_cells, joined
+from streameval._counts import (
+    EMPTY_RUN,
+    Run,
+    ScoreCounts,
+    Span,
+    cell_keys,
+    concatenate_parts,
+    count_cells,
+    quantise,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._counts.resolution import Scale
-    from streameval._counts.state import State
+    from streameval._common import BoolArray, FloatArray, IntArray
+    from streameval._counts import Scale, State
 
     Added: TypeAlias = "ScoreCounts | UnsortedCases"
     """What was added: sorted already, or as it came."""
@@ -132,8 +136,8 @@ def _sum(parts: Sequence[Run | Scores], state: State) -> Run:
     """Return the sum of one class's cases at a state's resolution."""
     parts = [part for part in parts if part.scores.size]
     if not parts:
-        return EMPTY
-    scores, counts = joined(parts)
+        return EMPTY_RUN
+    scores, counts = concatenate_parts(parts)
     if state.resolution is not None:
         cells = count_cells(scores, counts, state.resolution, state.scale)
         if cells is not None:

@@ -17,7 +17,7 @@ from streameval_server._state.views import OTHER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval._time.effects import CodeArray
+    from streameval._time import CodeArray
     from streameval_server._model.rows import BatchCodes, SegmentCodes
 
 NONE = 0

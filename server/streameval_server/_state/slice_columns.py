@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY, Run
-from streameval._counts.scatter import rank_cells
+from streameval._counts import EMPTY_RUN, Run, ScoreCounts, rank_cells
 from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import slice_id
 
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common.arrays import FloatArray, IntArray
-    from streameval._counts.resolution import Scale
-    from streameval._time.effects import CodeArray
+    from streameval._common import FloatArray, IntArray
+    from streameval._counts import Scale
+    from streameval._time import CodeArray
     from streameval_server._state.segments import Coded
 
 
@@ -155,7 +153,7 @@ def _of_key(key: int, codes: CodeArray, rows: Ordered) -> Iterator[tuple[int, Sc
             continue
         # Copies: a view would keep the columns of all slices in memory.
         negatives, positives = (
-            Run.of_distinct(scores[a:b].copy(), sums[a:b].copy()) if a < b else EMPTY
+            Run.of_distinct(scores[a:b].copy(), sums[a:b].copy()) if a < b else EMPTY_RUN
             for a, b in ((start, middle), (middle, end))
         )
         yield slice_id(key, code), ScoreCounts(positives, negatives)

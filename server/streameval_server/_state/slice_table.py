@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY, Run, found
+from streameval._counts import EMPTY_RUN, Run, ScoreCounts, locate
 from streameval_server._state.segments import slice_id
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common import BoolArray, FloatArray, IntArray
     from streameval_server._state.slice_columns import Ordered
 
 _MOST_BYTES = 16 << 20
@@ -45,7 +44,7 @@ class _Numbers:
 
     def find(self, edges: FloatArray) -> tuple[IntArray, BoolArray]:
         """Return where each of some ascending edges belongs, and whether it has a number."""
-        return found(self._edges, edges)
+        return locate(self._edges, edges)
 
     def of(self, edges: FloatArray, at: IntArray, known: BoolArray, first: int) -> IntArray:
         """Return the number of each edge that `find` found; new ones are numbered from `first`."""
@@ -63,7 +62,7 @@ class _Numbers:
         here = counts[self._numbers]
         used = np.flatnonzero(here)
         if not used.size:
-            return EMPTY
+            return EMPTY_RUN
         return Run.of_distinct(self._edges[used], here[used].astype(np.int64))
 
 

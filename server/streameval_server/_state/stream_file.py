@@ -16,11 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import streameval
-from streameval._common.errors import CorruptStateError, StreamEvalError
-from streameval._common.frame import Frame
-from streameval._common.names import id_problem
-from streameval._counts.exact import MAX_TOTAL
-from streameval._time.times import LAST_US
+from streameval import CorruptStateError, StreamEvalError
+from streameval._common import Frame, id_problem
+from streameval._counts import MAX_TOTAL
+from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
 from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
@@ -91,7 +90,7 @@ class StreamFile:
             return cls(
                 _text(header["stream"]),
                 _whole(header["revision"]),
-                _whole(header["time_us"], LAST_US),
+                _whole(header["time_us"], MAX_TIME_US),
                 _whole(header["ids"]),
                 settings,
                 _whole(fields["total"], MAX_TOTAL - 1),

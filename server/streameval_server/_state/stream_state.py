@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval._common.errors import CorruptStateError, StreamEvalError
+from streameval import CorruptStateError, StreamEvalError
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.rows import CaseRows, LabelRows, MergeRows, MissRows, PredictionRows
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
@@ -31,7 +31,7 @@ from streameval_server._state.slice_columns import Columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streameval._common.arrays import IntArray
+    from streameval._common import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import EventTimes, Rows
     from streameval_server._state.pane_content import FrozenParts

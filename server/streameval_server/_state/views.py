@@ -16,7 +16,7 @@ from streameval_server._state.coverage import PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._evaluator import Evaluator
+    from streameval import Evaluator
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.accumulator import LazyCounts
 

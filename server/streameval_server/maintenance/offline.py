@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.atomic_file import write_atomically
+from streameval._common import write_atomically
 from streameval_server._core.recovery import open_core
 from streameval_server._log.backup import copy_log, sha256_of
 from streameval_server._log.data_directory import DataDirectoryInUseError, DirectoryLock, log_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from streameval._common.atomic_file import write_atomically
+from streameval._common import write_atomically
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance.verify import verify

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from streameval._time.effects import Coverage
+from streameval._common.coverage import Coverage
 from streameval._uncertainty.compare import Comparison
 
 if TYPE_CHECKING:

@@ -1,0 +1,75 @@
+"""Counts above each threshold: the integers that every operating point is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import FloatArray, IntArray
+
+
+class CumulativeCounts(NamedTuple):
+    """False and true positives at each threshold, from (0, 0) at +inf downwards.
+
+    Attributes
+    ----------
+    thresholds : float64[K]
+        Strictly decreasing. The first is +inf; with misses the last is -inf.
+    fp, tp : int64[K]
+        False and true positives among the cases with score >= threshold. The
+        last row holds all of both classes.
+    """
+
+    thresholds: FloatArray
+    fp: IntArray
+    tp: IntArray
+
+
+def cumulative_counts(
+    *,
+    positive_scores: FloatArray,
+    negative_scores: FloatArray,
+    positive_counts: IntArray | None = None,
+    negative_counts: IntArray | None = None,
+    missed_positives: int = 0,
+    missed_negatives: int = 0,
+) -> CumulativeCounts:
+    """Return the counts above each distinct score.
+
+    Parameters
+    ----------
+    positive_scores, negative_scores : float64[...]
+        Finite scores of each class in ascending order.
+    positive_counts, negative_counts : int64[...] or None
+        How many cases stand at each score; None means one each.
+    missed_positives, missed_negatives : int
+        References that were never scored. With any, the last row is (N, P) at -inf.
+
+    Notes
+    -----
+    O(n): the sort is a merge of two sorted runs.
+    """
+    scores = np.concatenate((positive_scores, negative_scores))
+    positives = np.zeros(scores.size, dtype=np.int64)
+    negatives = np.zeros(scores.size, dtype=np.int64)
+    split = positive_scores.size
+    positives[:split] = 1 if positive_counts is None else positive_counts
+    negatives[split:] = 1 if negative_counts is None else negative_counts
+    # Both runs are descending once negated; a stable sort finds and merges runs.
+    order = np.argsort(-scores, kind="stable")
+    scores = scores[order]
+    # The last row of each run of equal scores holds the counts of the whole run.
+    last = np.flatnonzero(np.append(scores[1:] != scores[:-1], True)[: scores.size])
+    tp = np.cumsum(positives[order])[last]
+    fp = np.cumsum(negatives[order])[last]
+    P = (int(tp[-1]) if last.size else 0) + missed_positives
+    N = (int(fp[-1]) if last.size else 0) + missed_negatives
+    missed = missed_positives > 0 or missed_negatives > 0
+    return CumulativeCounts(
+        thresholds=np.concatenate(([np.inf], scores[last], [-np.inf][:missed])),
+        # An explicit integer type: concatenating an empty list would make the counts floats.
+        fp=np.concatenate(([0], fp, np.array([N][:missed], dtype=np.int64))),
+        tp=np.concatenate(([0], tp, np.array([P][:missed], dtype=np.int64))),
+    )

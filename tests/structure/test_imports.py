@@ -1,0 +1,188 @@
+"""Which module may import which: downward only, without circles, through stated seams.
+
+Imports for type checkers count: a type is a dependency too. The order is the one
+that docs/architecture.md explains.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    "streameval": ROOT / "streameval",
+    "streameval_server": ROOT / "server/streameval_server",
+}
+
+# The ground first. A package stands for its modules that have no entry of their own.
+ORDER = (
+    "streameval.v1",
+    "streameval._common",
+    "streameval._counts",
+    "streameval._metrics",
+    "streameval._metric_registry",
+    "streameval._uncertainty",
+    "streameval._evaluator_queries",
+    "streameval._snapshot",
+    "streameval._evaluator",
+    "streameval._paired_evaluator",
+    "streameval._time",
+    "streameval._joining",
+    "streameval",
+    "streameval.functional",
+    "streameval.client._errors",
+    "streameval.client._buffer",
+    "streameval.client._wire",
+    "streameval.client._delivery",
+    "streameval.client",
+    "streameval.display",
+    "streameval.adapters",
+    "streameval.spark",
+    "streameval_server._model",
+    "streameval_server._state",
+    "streameval_server._log",
+    "streameval_server._batch",
+    "streameval_server._core",
+    "streameval_server._ingest",
+    "streameval_server._queries",
+    "streameval_server._runtime",
+    "streameval_server._security",
+    "streameval_server._grpc",
+    "streameval_server._web",
+    "streameval_server.maintenance",
+    "streameval_server._service",
+    "streameval_server",
+    "streameval_server.testing",
+    "streameval_server.__main__",
+    "streameval.cli",
+    "streameval.__main__",
+)
+
+MAX_SEAMS = 10
+"""How many private modules of the library the server may use."""
+
+
+class Import(NamedTuple):
+    """One import statement's target, and where it stands."""
+
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{path_of(self.importer)}:{self.line} imports {self.imported}"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return every module of the project, generated ones left out."""
+    found = {}
+    for package, directory in SOURCES.items():
+        for path in sorted(directory.rglob("*.py")):
+            parts = path.relative_to(directory).with_suffix("").parts
+            if parts[0] == "v1":
+                continue
+            names = parts[:-1] if parts[-1] == "__init__" else parts
+            found[".".join((package, *names))] = path
+    return found
+
+
+def path_of(module: str) -> Path:
+    return modules()[module].relative_to(ROOT)
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """Return every import of a module of the project by another."""
+    found = []
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}:{node.lineno} is a relative import"
+                base = node.module or ""
+                names = [
+                    f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base
+                    for alias in node.names
+                ]
+            else:
+                continue
+            found += [
+                Import(module, name, node.lineno)
+                for name in dict.fromkeys(names)
+                if name.partition(".")[0] in SOURCES and name != module
+            ]
+    return tuple(found)
+
+
+def floor_of(module: str) -> int:
+    """Return the place in ORDER of the longest entry that holds the module."""
+    name = module
+    while name not in ORDER:
+        name = name.rpartition(".")[0]
+    assert name == module or name not in SOURCES, f"{module} has no place in ORDER: give it one"
+    return ORDER.index(name)
+
+
+def listed(found: list[Import]) -> str:
+    return "\n".join(map(str, found))
+
+
+def test_imports_point_downward() -> None:
+    """No module imports from a package that stands above its own."""
+    upward = [each for each in imports() if floor_of(each.importer) < floor_of(each.imported)]
+    assert not upward, f"imports from a package above:\n{listed(upward)}"
+
+
+def test_no_circle_of_files() -> None:
+    """No modules import each other in a loop, directly or through others."""
+    graph = defaultdict(set)
+    for each in imports():
+        if each.imported in modules():
+            graph[each.importer].add(each.imported)
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail("a circle of imports:\n" + "\n".join(error.args[1]))
+
+
+def test_the_server_uses_the_library_through_few_seams() -> None:
+    """The server imports at most MAX_SEAMS private modules of the library."""
+    private = defaultdict(list)
+    for each in imports():
+        if each.importer.startswith("streameval_server") and is_private(
+            each.imported, "streameval"
+        ):
+            private[each.imported].append(each)
+    assert len(private) <= MAX_SEAMS, (
+        f"{len(private)} private modules of the library, at most {MAX_SEAMS}:\n"
+        + "\n".join(listed(found[:1]) for found in private.values())
+    )
+
+
+def test_the_command_line_uses_no_private_module_of_the_server() -> None:
+    """streameval.cli takes what it needs from the server's public modules."""
+    private = [
+        each
+        for each in imports()
+        if each.importer.startswith("streameval.")
+        and is_private(each.imported, "streameval_server")
+    ]
+    assert not private, f"imports of the server's inside:\n{listed(private)}"
+
+
+def is_from(module: str, package: str) -> bool:
+    return module.partition(".")[0] == package
+
+
+def is_private(module: str, package: str) -> bool:
+    first, *rest = module.split(".")
+    return first == package and any(name.startswith("_") for name in rest)
