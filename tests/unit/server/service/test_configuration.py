@@ -15,7 +15,7 @@ import pytest
 from streameval_server import Configuration, Limits, Settings, SettingsError, configure
 from streameval_server._service.configuration import FLAGS
 
-from ..pages import codes
+from ....pages import codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,7 +217,7 @@ def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
 
 def test_the_page_lists_every_setting() -> None:
     """With its default, as a file says it; its example of a file is one."""
-    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "server.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     made = configure({}, environment={})
     for name in made.sources:

@@ -11,7 +11,7 @@ from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.limits import Limits
 
-from .sessions import NOW, commit, counted, frame, opened
+from ..sessions import NOW, commit, counted, frame, opened
 
 
 def test_a_full_queue_asks_to_come_back_later():

@@ -12,7 +12,7 @@ import pytest
 from streameval.client._buffer import ticker as _ticker
 from streameval.client._buffer.ticker import Ticker
 
-from .open_rows import Verbs, buffer
+from .unlocked_rows import Verbs, buffer
 
 if TYPE_CHECKING:
     pass

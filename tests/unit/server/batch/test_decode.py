@@ -23,7 +23,7 @@ from streameval_server._model.rows import (
     RetractionRows,
 )
 
-from .batches import LIMITS, NOW, SETTINGS, case_batch, column, decoded, refusal
+from ..batches import LIMITS, NOW, SETTINGS, case_batch, column, decoded, refusal
 
 SEGMENT = types_pb2.Segment(key="country", value="US")
 

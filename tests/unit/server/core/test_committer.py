@@ -14,7 +14,7 @@ from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.limits import Limits
 
-from .sessions import opened
+from ..sessions import opened
 
 NOW = 1_800_000_000_000_000
 

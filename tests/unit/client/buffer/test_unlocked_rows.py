@@ -17,7 +17,7 @@ from streameval.client._buffer.ticker import Ticker
 from streameval.client._delivery.sender import Sender
 from streameval.client._delivery.statistics import read_statistics
 
-from .open_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.limits import Limits
 
-from .sessions import NOW, batch, commit, counted, frame, opened
+from ..sessions import NOW, batch, commit, counted, frame, opened
 
 
 def acks(session: IngestSession) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from streameval.client import ClosedError
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.stream_buffer import UnlockedList
 
-from .open_rows import Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import Verbs, brisk, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     pass

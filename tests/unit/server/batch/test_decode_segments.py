@@ -14,7 +14,7 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state.views import OTHER
 
-from .batches import NOW, SETTINGS, case_batch, column, decoded, refusal
+from ..batches import NOW, SETTINGS, case_batch, column, decoded, refusal
 
 
 def packed(codes, values=("US",)):
