@@ -58,7 +58,7 @@ def test_a_client_without_them_is_told(made: Certificates, tmp_path: Path) -> No
     spam = create_token(path, "spam", ["ingest"], ["spam"])
     with secured(made, path) as address:
         for token, words in (
-            (None, "this server wants a token"),
+            (None, "this server requires a token"),
             ("sv1.x.y", "is not known to this server"),
             (query, "this needs the scope ingest; the token query has query"),
         ):

@@ -210,7 +210,7 @@ def test_readers_that_leave_hold_nothing() -> None:
 
 def test_too_many_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are bounded; those that are there go on."""
-    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 3)
     with site() as one:
         one.show("a", "+")
         with (

@@ -109,7 +109,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         cancelled = threading.Event()
         try:
             with runtime.calls.call(cancelled.set):
-                copy = await self._copied(directory, cancelled)
+                copy = await self._copy(directory, cancelled)
                 try:
                     while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
                         if runtime.calls.stopping:
@@ -170,14 +170,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             self._importing = False
         return response
 
-    async def _copied(self, directory: Path, cancelled: threading.Event) -> LogCopy:
+    async def _copy(self, directory: Path, cancelled: threading.Event) -> LogCopy:
         making = asyncio.ensure_future(asyncio.to_thread(LogCopy, directory, cancelled))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
             # The caller is gone; the thread notices soon, or has made what nobody wants.
             cancelled.set()
-            making.add_done_callback(_close_unwanted)
+            making.add_done_callback(_close_abandoned)
             raise
         except StorageError as error:
             if self._runtime.calls.stopping:
@@ -187,6 +187,6 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             ) from error
 
 
-def _close_unwanted(making: asyncio.Future[LogCopy]) -> None:
+def _close_abandoned(making: asyncio.Future[LogCopy]) -> None:
     if making.exception() is None:
         making.result().close()

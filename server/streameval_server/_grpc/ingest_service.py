@@ -19,7 +19,7 @@ from streameval_server._ingest.session import IngestSession
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._runtime.runtime import now_us
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
 
-_MOST_UNREAD = 1024
+_MAX_UNREAD_BATCHES = 1024
 """So many batches are read while an answer waits to be taken: each may be refused,
 and refusals, unlike acks, cannot be told in one."""
 
-_MERGES_AT_ONCE = 4
+_MAX_CONCURRENT_MERGES = 4
 """So many of the largest merges may be on their way at once."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -115,7 +115,7 @@ class IngestService:
             async for request in requests:
                 mine += len(request.data)
                 self._merging_bytes += len(request.data)
-                if self._merging_bytes > _MERGES_AT_ONCE * self._limits.max_merge_bytes:
+                if self._merging_bytes > _MAX_CONCURRENT_MERGES * self._limits.max_merge_bytes:
                     raise RequestError(
                         Code.RESOURCE_EXHAUSTED,
                         "too many merges are in progress: send it again later",
@@ -173,7 +173,7 @@ class _Stream:
 
     def _unread(self) -> bool:
         """Whether the client sends on and on without reading what it is answered."""
-        return self._writing and self._fed_since_write >= _MOST_UNREAD
+        return self._writing and self._fed_since_write >= _MAX_UNREAD_BATCHES
 
     async def write(self, context: Context) -> None:
         """Send replies until all that was fed is settled and nothing more will be.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf import descriptor_pool, message_factory
 
-from streameval_server._grpc.handlers import behaviour_of
+from streameval_server._grpc.interceptor import behaviour_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -13,9 +13,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
-from streameval_server._grpc.gate import Gate
-from streameval_server._grpc.handlers import Decoding
 from streameval_server._grpc.ingest_service import IngestService
+from streameval_server._grpc.interceptor import CallInterceptor
 from streameval_server._grpc.methods import Methods
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.stream_service import StreamService
@@ -40,7 +39,7 @@ SERVICES = tuple(
 )
 """Full names of the services, each with a health status of its own."""
 
-_LAST_WORDS_S = 0.5
+_SEND_GRACE_S = 0.5
 """What is being sent when all calls have ended gets so long to be sent."""
 
 _HANDSHAKE_MS = 20_000
@@ -49,7 +48,7 @@ _HANDSHAKE_MS = 20_000
 _PING_AFTER_MS, _PING_TIMEOUT_MS = 60_000, 20_000
 """Who says nothing for so long is asked whether it is there, and has so long to answer."""
 
-_REFRESH_S = 1.0
+_TOKENS_REFRESH_S = 1.0
 """A changed tokens file is noticed after at most so long."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -135,11 +134,11 @@ class Server:
     def _bind(self) -> grpc.aio.Server:
         # Twice the limit of a batch passes the transport, so that a batch above
         # it is refused by name instead of ending the stream that it came on.
-        most = 2 * self._settings.limits.max_batch_bytes
+        max_message_bytes = 2 * self._settings.limits.max_batch_bytes
         server = grpc.aio.server(
-            interceptors=(Gate(self.guard, self.call_log),),
+            interceptors=(CallInterceptor(self.guard, self.call_log),),
             options=(
-                ("grpc.max_receive_message_length", most),
+                ("grpc.max_receive_message_length", max_message_bytes),
                 ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
@@ -149,16 +148,15 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ),
         )
-        decoding: Any = Decoding(server)  # to which services are added as to a server
-        self._add_services_to(decoding)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, decoding)
+        self._add_services_to(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
-            reflection.aio.ReflectionServicer(names), decoding
+            reflection.aio.ReflectionServicer(names), server
         )
         host, _ = split_address(self._settings.listen)
         if not is_loopback(host):
-            self._warn()
+            self._warn_about_exposure()
         try:
             if self.certificates is None:
                 port = server.add_insecure_port(self._settings.listen)
@@ -195,17 +193,17 @@ class Server:
             return
         await self.begin_stop()
         await self.runtime.calls.ended(self._settings.stop_grace_s)
-        await server.stop(_LAST_WORDS_S)
+        await server.stop(_SEND_GRACE_S)
         await self.runtime.stop()
         for task in self._tasks:
             task.cancel()
 
     async def _refresh_tokens(self) -> None:
         while True:
-            await asyncio.sleep(_REFRESH_S)
+            await asyncio.sleep(_TOKENS_REFRESH_S)
             self.guard.refresh()
 
-    def _warn(self) -> None:
+    def _warn_about_exposure(self) -> None:
         if self.certificates is None:
             _log.warning("other machines reach this server without TLS: they can be listened to")
         if self.guard.is_open:

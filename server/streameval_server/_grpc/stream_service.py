@@ -13,7 +13,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     )
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
-_DEFAULT_PAGE = 100
-_LONGEST_PAGE = 1000
+_DEFAULT_PAGE_STREAMS = 100
+_MAX_PAGE_STREAMS = 1000
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -144,9 +144,9 @@ def _page(
         return runtime.list_streams(prefix=prefix, after=after, limit=limit)
     found: list[StreamInfo] = []
     while True:
-        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_LONGEST_PAGE)
+        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_MAX_PAGE_STREAMS)
         found += [info for info in infos if covers(streams, info.name)]
-        if len(found) >= limit or len(infos) < _LONGEST_PAGE:
+        if len(found) >= limit or len(infos) < _MAX_PAGE_STREAMS:
             return found[:limit], revision
         after = infos[-1].name
 
@@ -154,7 +154,7 @@ def _page(
 def _page_size(asked: int) -> int:
     if asked < 0:
         raise invalid("page_size", f"page_size must not be negative, got {asked}")
-    return min(asked or _DEFAULT_PAGE, _LONGEST_PAGE)
+    return min(asked or _DEFAULT_PAGE_STREAMS, _MAX_PAGE_STREAMS)
 
 
 # A token is the last name of its page, encoded so that nobody writes one by hand.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
@@ -47,8 +47,8 @@ class Rule:
     everything: bool = False
     open: bool = False
 
-    def named(self, request: object) -> Iterator[str]:
-        """Yield the streams that a request names, encoded or not.
+    def streams_of(self, request: Any) -> Iterator[str]:
+        """Yield the streams that a request, encoded or decoded, names.
 
         Raises
         ------
@@ -59,8 +59,6 @@ class Rule:
             return
         if isinstance(request, bytes):
             request = parsed(self.request, request)
-        elif not isinstance(request, self.request):
-            return  # what could not be decoded names nothing, and its handler refuses it
         for path in self.streams:
             first, _, rest = path.partition(".")
             # A part that is absent names no stream.
@@ -135,8 +133,6 @@ RULES: dict[str, Rule] = {
     f"{health.SERVICE_NAME}/List": Rule(open=True),
 }
 
-_OTHER = _WHOLE_SERVER
-
 
 def rule_of(method: str) -> Rule:
     """Return what a method needs, by its full name.
@@ -148,4 +144,4 @@ def rule_of(method: str) -> Rule:
     >>> rule_of("some.other.Service/Anything").scope
     <Scope.ADMIN: 'admin'>
     """
-    return RULES.get(method, _OTHER)
+    return RULES.get(method, _WHOLE_SERVER)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import grpc
 
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._security.watch import signature
+from streameval_server._security.file_signature import file_signature
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval_server._security.watch import Signature
+    from streameval_server._security.file_signature import Signature
 
 _log = logging.getLogger(__name__)
 
@@ -49,9 +49,9 @@ class TlsFiles:
     def signature(self) -> Signature:
         """Return what differs once a file has changed."""
         paths = (self.certificate, self.key, self.client_ca)
-        return signature(*(path for path in paths if path is not None))
+        return file_signature(*(path for path in paths if path is not None))
 
-    def read(self) -> _Loaded:
+    def read(self) -> _Credentials:
         """Read the files and see that they fit together.
 
         Raises
@@ -79,13 +79,13 @@ class TlsFiles:
                     f"{self.client_ca} holds no certificates in PEM: {error}"
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
-        return _Loaded(
+        return _Credentials(
             grpc.ssl_server_certificate_configuration([(key, certificate)], roots), context
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _Credentials:
     """What the files hold, as gRPC and as Python want it."""
 
     grpc: grpc.ServerCertificateConfiguration
@@ -111,7 +111,7 @@ class Certificates:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._seen = files.signature()
+        self._signature = files.signature()
         self._current = files.read()
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -132,19 +132,19 @@ class Certificates:
         context.sni_callback = on_hello
         return context
 
-    def _newest(self) -> _Loaded:
+    def _newest(self) -> _Credentials:
         """Return the certificates for the next handshake. Never raises."""
         with self._lock:
-            now = self._files.signature()
-            if now != self._seen:
+            signature = self._files.signature()
+            if signature != self._signature:
                 try:
                     read = self._files.read()
                 except SettingsError as error:
                     _log.error("the certificates stay as they were: %s", error)
-                    self._seen = now
+                    self._signature = signature
                     return self._current
                 # Files that changed while they were read are read once more, next time.
-                self._seen = now
+                self._signature = signature
                 self._current = read
                 _log.warning("the certificates were read again")
             return self._current

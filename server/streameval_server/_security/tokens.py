@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval_server._model.names import stream_name_problem
+from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
@@ -42,23 +42,22 @@ _PREFIX = "sv1"
 _SECRET_BYTES = 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})\Z")
-_LONGEST_NAME = 128
-_NOBODY = bytes(32)
+_UNMATCHED_DIGEST = bytes(32)
 """No token has this digest: finding one would be to invert SHA-256."""
 
 
-_LOOKS_LIKE_ONE = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
+_TOKEN_PATTERN = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
 
 
-def blotted(text: str) -> str:
+def redact_tokens(text: str) -> str:
     """Return a text without the secrets of what looks like tokens in it.
 
     Examples
     --------
-    >>> blotted("got sv1.web-1.K3jd-93")
+    >>> redact_tokens("got sv1.web-1.K3jd-93")
     'got sv1.web-1....'
     """
-    return _LOOKS_LIKE_ONE.sub(r"\1...", text)
+    return _TOKEN_PATTERN.sub(r"\1...", text)
 
 
 class Scope(enum.StrEnum):
@@ -111,7 +110,7 @@ def covers(streams: tuple[str, ...] | None, stream: str) -> bool:
     )
 
 
-def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:
+def find_grant(grants: Mapping[str, Grant], token: str) -> Grant | None:
     """Return what a token was granted; None when it is not one of these.
 
     The comparison takes equally long wherever two digests differ, and is made
@@ -120,7 +119,7 @@ def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:
     prefix, _, rest = token.partition(".")
     grant = grants.get(rest.partition(".")[0]) if prefix == _PREFIX else None
     digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-    same = hmac.compare_digest(digest, _NOBODY if grant is None else grant.digest)
+    same = hmac.compare_digest(digest, _UNMATCHED_DIGEST if grant is None else grant.digest)
     return grant if same else None
 
 
@@ -195,7 +194,7 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = stream_name_problem(str(value), _LONGEST_NAME)
+        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
-from streameval_server._security.tokens import blotted
+from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -136,7 +136,7 @@ class Configuration:
             else:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")
-        return blotted("\n".join(lines))
+        return redact_tokens("\n".join(lines))
 
     def _value(self, name: str) -> object:
         value: object = self.settings

@@ -2,7 +2,7 @@
 
 Every line of a call carries its request id. Two things never get into it:
 
-- tokens: whatever looks like one is blotted out, wherever it came from
+- tokens: whatever looks like one is redact_tokens out, wherever it came from
 - values that callers sent, prediction ids among them: the messages of
   unexpected exceptions, which quote them, are left out of tracebacks; those
   of the disk and of settings are not of that kind and stay
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import StorageError
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._security.call_context import current
-from streameval_server._security.tokens import blotted
+from streameval_server._security.access import current_call
+from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
     from streameval_server._model.server_settings import LogFormat, LogLevel
@@ -41,7 +41,7 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
-        return blotted(self.line(record))
+        return redact_tokens(self.line(record))
 
     def line(self, record: logging.LogRecord) -> str:
         """Return the line, tokens and all."""
@@ -96,7 +96,7 @@ def _time(record: logging.LogRecord) -> str:
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     """Return what a record says besides its message."""
     fields: dict[str, object] = dict(getattr(record, "fields", {}))
-    call = current.get(None)
+    call = current_call.get(None)
     if call is not None:
         fields["request_id"] = call.request_id
     return fields

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-_LASTING = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
+_OPEN_ENDED = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
 """Methods whose calls last as long as their callers like."""
 
 
@@ -39,9 +39,9 @@ class CallMetrics:
             registry=registry,
         )
 
-    def ended(self, method: str, code: str, took_s: float) -> None:
+    def record(self, method: str, code: str, took_s: float) -> None:
         """Count a call."""
         name = method.rpartition("/")[2]
         self._calls.labels(name, code).inc()
-        if name not in _LASTING:
+        if name not in _OPEN_ENDED:
             self._durations.labels(name).observe(took_s)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval_server._grpc.gate import check_named
 from streameval_server._model.errors import Code
+from streameval_server._security.access import check_request
 from streameval_server._security.rules import rule_of
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.events import events
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.methods import Method
-    from streameval_server._web.gate import Gate, Passing
-    from streameval_server._web.request_bodies import Intake
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
+    from streameval_server._web.request_bodies import BodyReader
     from streameval_server._web.routes import Route
 
 NO_STORE = {"cache-control": "no-store"}
 """Answers are of one moment, and may be of one caller."""
 
 _WITH_BODY = frozenset({"POST", "PATCH"})
-_LEAST_INTERVAL_NS = 200_000_000
+_MIN_EVENT_INTERVAL_NS = 200_000_000
 """Nobody is sent more than five events a second."""
 
 
@@ -43,20 +43,22 @@ class Endpoint:
         The server's.
     """
 
-    def __init__(self, route: Route, method: Method, gate: Gate, intake: Intake) -> None:
+    def __init__(
+        self, route: Route, method: Method, runner: CallRunner, bodies: BodyReader
+    ) -> None:
         self._route = route
         self._method = method
-        self._gate = gate
-        self._intake = intake
+        self._runner = runner
+        self._bodies = bodies
 
     async def respond(self, request: Request) -> Response:
         """Answer a request."""
         method = self._method.name
-        return await self._gate.serve(request, method, rule_of(method), self._answer)
+        return await self._runner.run(request, method, rule_of(method), self._answer)
 
-    async def _answer(self, passing: Passing) -> Response:
-        message = await self._message(passing.request)
-        check_named(passing.rule, message)
+    async def _answer(self, authorised: AuthorisedRequest) -> Response:
+        message = await self._message(authorised.request)
+        check_request(authorised.rule, message)
         match self._route.answer:
             case Answer.JSON:
                 answer = await self._method.answer(message)
@@ -66,9 +68,9 @@ class Endpoint:
             case Answer.BYTES:
                 return await self._bytes(message)
             case Answer.EVENTS:
-                answers = self._method.answers(_paced(message))
+                answers = self._method.answers(_with_min_interval(message))
                 return await events(
-                    self._route.event, message, answers, passing=passing, gate=self._gate
+                    self._route.event, message, answers, authorised=authorised, runner=self._runner
                 )
 
     async def _message(self, request: Request) -> Message:
@@ -81,7 +83,7 @@ class Endpoint:
                     f"a {route.verb} takes all that it asks for in its body, and no parameters",
                     reason="MALFORMED_MESSAGE",
                 )
-            message = await self._intake.message(kind, request)
+            message = await self._bodies.message(kind, request)
         else:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:
@@ -96,9 +98,9 @@ class Endpoint:
         return Response(body, headers=headers, media_type="application/octet-stream")
 
 
-def _paced(message: Any) -> Any:
+def _with_min_interval(message: Any) -> Any:
     """Return a request to watch that is not answered too often; a wrong one as it is."""
-    asked = message.min_interval
-    if 0 <= asked.seconds * 1_000_000_000 + asked.nanos < _LEAST_INTERVAL_NS:
-        asked.FromNanoseconds(_LEAST_INTERVAL_NS)
+    interval = message.min_interval
+    if 0 <= interval.seconds * 1_000_000_000 + interval.nanos < _MIN_EVENT_INTERVAL_NS:
+        interval.FromNanoseconds(_MIN_EVENT_INTERVAL_NS)
     return message

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from streameval_server._grpc.status import status_message
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._security.call_context import REQUEST_ID_HEADER, current
+from streameval_server._security.access import REQUEST_ID_HEADER, current_call
 from streameval_server._web.transcoding import to_json
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class HttpError(RequestError):
 
 def status_json(error: RequestError) -> bytes:
     """Return google.rpc.Status of the call in progress, in JSON; the call takes its reason."""
-    call = current.get(None)
+    call = current_call.get(None)
     if call is None:
         return to_json(status_message(error))
     call.reason = error.reason
     return to_json(status_message(error, call.request_id))
 
 
-def refusal(error: RequestError) -> Response:
+def error_response(error: RequestError) -> Response:
     """Return what answers a request that failed."""
     headers = {"cache-control": "no-store"}
     status = HTTP_STATUS[error.code]
@@ -79,7 +79,7 @@ def refusal(error: RequestError) -> Response:
         headers["www-authenticate"] = "Bearer"
     if error.retry_after_s is not None:
         headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    call = current.get(None)
+    call = current_call.get(None)
     if call is not None:
         headers[REQUEST_ID_HEADER] = call.request_id
     return Response(status_json(error), status, headers, JSON)

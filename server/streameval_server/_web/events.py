@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from streameval_server._grpc.gate import check_named
+from streameval_server._security.access import check_request
 from streameval_server._web.error_responses import status_json
 from streameval_server._web.transcoding import to_json
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from streameval_server._web.gate import Gate, Passing
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
 HEARTBEAT_S = 10
 RETRY_MS = 1000
@@ -38,8 +38,8 @@ async def events(
     request: Message,
     answers: AsyncGenerator[Message, None],
     *,
-    passing: Passing,
-    gate: Gate,
+    authorised: AuthorisedRequest,
+    runner: CallRunner,
 ) -> Response:
     """Return a response that goes on for as long as there are answers.
 
@@ -51,38 +51,40 @@ async def events(
         What was asked.
     answers
         A generator; closed at the end.
-    passing, gate
-        Of the request.
+    authorised, runner
+        The request, and what runs it.
 
     Raises
     ------
     RequestError
         When there is not even a first answer.
     """
-    passing.stack.push_async_callback(answers.aclose)
+    authorised.stack.push_async_callback(answers.aclose)
     first = await anext(answers)
 
-    async def sent() -> AsyncIterator[ServerSentEvent]:
+    async def produce() -> AsyncIterator[ServerSentEvent]:
         try:
             yield await _event(name, first, retry=RETRY_MS)
             async for answer in answers:
-                check_named(passing.rule, request)  # a token may have been taken away
+                check_request(authorised.rule, request)  # the token may have been revoked
                 yield await _event(name, answer)
         except Exception as error:  # noqa: BLE001 - the boundary, as in the gate
-            text = status_json(gate.caught(error, passing.ending))
+            text = status_json(runner.request_error(error, authorised.outcome))
             yield ServerSentEvent(text.decode(), event="error", sep="\n")
 
-    passing.ending.given_up()  # unless it ends otherwise
-    return _Events(sent(), passing.stack.pop_all())
+    authorised.outcome.cancel()  # unless it ends otherwise
+    return _EventResponse(produce(), authorised.stack.pop_all())
 
 
 async def _event(name: str, answer: Any, *, retry: int | None = None) -> ServerSentEvent:
     text = await asyncio.to_thread(to_json, answer)
-    said = answer if "revision" in answer.DESCRIPTOR.fields_by_name else answer.snapshot
-    return ServerSentEvent(text.decode(), event=name, id=str(said.revision), retry=retry, sep="\n")
+    versioned = answer if "revision" in answer.DESCRIPTOR.fields_by_name else answer.snapshot
+    return ServerSentEvent(
+        text.decode(), event=name, id=str(versioned.revision), retry=retry, sep="\n"
+    )
 
 
-class _Events(EventSourceResponse):
+class _EventResponse(EventSourceResponse):
     """Leaves a stack when it ends, however it does."""
 
     def __init__(self, content: AsyncIterator[ServerSentEvent], stack: AsyncExitStack) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._web.error_responses import refusal
+from streameval_server._web.error_responses import error_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Files:
 
     def __init__(self) -> None:
         root = resources.files(__package__) / "static"
-        self._files = dict(_found(root)) if root.is_dir() else {}
+        self._files = dict(_read_files(root)) if root.is_dir() else {}
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""
@@ -64,7 +64,8 @@ class Files:
     async def _response(self, request: Request, path: str) -> Response:
         file = self._files.get(path)
         if file is None:
-            return refusal(RequestError(Code.NOT_FOUND, "there is no such file", reason="NO_FILE"))
+            error = RequestError(Code.NOT_FOUND, "there is no such file", reason="NO_FILE")
+            return error_response(error)
         headers = {"cache-control": "no-cache", "etag": file.tag, "vary": "accept-encoding"}
         if file.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
@@ -75,11 +76,11 @@ class Files:
         return Response(content, headers=headers, media_type=file.kind)
 
 
-def _found(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]:
+def _read_files(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]:
     for entry in directory.iterdir():
         path = prefix + entry.name
         if entry.is_dir():
-            yield from _found(entry, f"{path}/")
+            yield from _read_files(entry, f"{path}/")
             continue
         suffix = "." + entry.name.rpartition(".")[2]
         kind = _TYPES.get(suffix) or mimetypes.guess_type(entry.name)[0]

@@ -10,7 +10,7 @@ import uvicorn
 
 from streameval_server._model.server_settings import SettingsError, split_address
 from streameval_server._web.app import make_app
-from streameval_server._web.head_timeout import PatientProtocol
+from streameval_server._web.head_timeout import HeadTimeoutProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from streameval_server._model.server_settings import Settings
     from streameval_server._web.app import Lifespan
 
-_MOST_CONNECTIONS = 1000
+_MAX_CONNECTIONS = 1000
 _BACKLOG = 128
-_SILENT_MS = 60_000
+_SEND_TIMEOUT_MS = 60_000
 """A peer that takes nothing of what was sent to it for so long is gone."""
 
 
@@ -66,7 +66,7 @@ class HttpServer:
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             make_app(server, settings, host, lifespan),
-            http=PatientProtocol,
+            http=HeadTimeoutProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -74,7 +74,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.stop_grace_s)),
         )
         config.load()
@@ -104,7 +104,7 @@ def _bound(listen: str) -> socket.socket:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
-                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SEND_TIMEOUT_MS)
             bound.bind(address)
             bound.listen(_BACKLOG)
         except BaseException:

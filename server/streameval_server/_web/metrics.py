@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from streameval.v1 import admin_pb2
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.methods import Methods
-    from streameval_server._web.gate import Gate, Passing
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
-_FRESH = 0.9
+_MAX_AGE = 0.9
 """Of the interval: what was asked for so short a time ago is told again. Not of all of
 it: scrapes come a little early or late, and one that comes early is to be told new
 figures, not those of the scrape before."""
 
-_MOST_VIEWS = 8
+_MAX_CACHED_SCRAPES = 8
 """Tokens for different streams that scrape at the same time."""
 
 _RULE = Rule(Scope.QUERY)
@@ -46,11 +46,11 @@ _STATUS = "streameval.v1.AdminService/GetServerStatus"
 
 
 @dataclass(slots=True)
-class _View:
+class _Scrape:
     """What is told to whoever may see these streams."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    asked_s: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    started_s: float = float("-inf")
     streams: StreamsSeen = field(default_factory=StreamsSeen)
     status: Any = None
     took_s: float = 0.0
@@ -76,7 +76,7 @@ class Metrics:
     def __init__(
         self,
         methods: Methods,
-        gate: Gate,
+        runner: CallRunner,
         registry: CollectorRegistry,
         *,
         interval_s: float,
@@ -85,57 +85,58 @@ class Metrics:
     ) -> None:
         self.calls = CallMetrics(registry)
         self._registry = registry
-        self._gate = gate
-        self._fresh_s = _FRESH * interval_s
+        self._runner = runner
+        self._max_age_s = _MAX_AGE * interval_s
         self._window_s = window_s
         self._status = methods.find(_STATUS)
         self._streams = StreamMetrics(methods, window_s=window_s, max_series=max_series)
-        self._views: dict[tuple[str, ...] | None, _View] = {}
+        self._scrapes: dict[tuple[str, ...] | None, _Scrape] = {}
 
     async def respond(self, request: Request) -> Response:
         """Answer a scrape."""
-        return await self._gate.serve(request, "metrics", _RULE, self._answer)
+        return await self._runner.run(request, "metrics", _RULE, self._answer)
 
-    async def _answer(self, passing: Passing) -> Response:
-        view = await self._fresh(current_access().streams)
-        encode, kind = choose_encoder(passing.request.headers.get("accept", ""))
+    async def _answer(self, authorised: AuthorisedRequest) -> Response:
+        scrape = await self._scraped(current_access().streams)
+        encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
         # Beside the event loop: there may be thousands of lines.
-        text = await asyncio.to_thread(lambda: encode(_Told(self._registry, self._families(view))))
+        exposition = _Exposition(self._registry, self._families(scrape))
+        text = await asyncio.to_thread(encode, exposition)
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
-    async def _fresh(self, streams: tuple[str, ...] | None) -> _View:
+    async def _scraped(self, streams: tuple[str, ...] | None) -> _Scrape:
         """Return what may be seen of these streams, found anew if it is old."""
-        view = self._views.get(streams)
-        if view is None:
-            if len(self._views) >= _MOST_VIEWS:
-                del self._views[min(self._views, key=lambda key: self._views[key].asked_s)]
-            view = self._views[streams] = _View()
-        came = time.monotonic()
-        async with view.turn:
+        scrape = self._scrapes.get(streams)
+        if scrape is None:
+            if len(self._scrapes) >= _MAX_CACHED_SCRAPES:
+                del self._scrapes[min(self._scrapes, key=lambda key: self._scrapes[key].started_s)]
+            scrape = self._scrapes[streams] = _Scrape()
+        arrived_s = time.monotonic()
+        async with scrape.lock:
             # From asking to coming: else an answer that took long would be told twice, and
             # those who came while it was found would each ask again.
-            if came - view.asked_s >= self._fresh_s:
-                asked = time.monotonic()
-                view.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
-                view.streams = await self._streams.seen(view.streams)
-                view.took_s = time.monotonic() - asked
-                view.asked_s = asked
-        return view
+            if arrived_s - scrape.started_s >= self._max_age_s:
+                started_s = time.monotonic()
+                scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
+                scrape.streams = await self._streams.seen(scrape.streams)
+                scrape.took_s = time.monotonic() - started_s
+                scrape.started_s = started_s
+        return scrape
 
-    def _families(self, view: _View) -> Iterator[Metric]:
+    def _families(self, scrape: _Scrape) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "streameval_metrics_seconds",
             "How long it took to find what is told here.",
-            value=view.took_s,
+            value=scrape.took_s,
         )
         yield GaugeMetricFamily(
             "streameval_window_seconds", "The recent window.", value=self._window_s
         )
-        yield from _server_families(view.status)
-        yield from stream_families(view.streams)
+        yield from _server_families(scrape.status)
+        yield from stream_families(scrape.streams)
 
 
-class _Told:
+class _Exposition:
     """A registry and what was found besides, as the exposition wants it."""
 
     def __init__(self, registry: CollectorRegistry, families: Iterator[Metric]) -> None:

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import is_loopback
-from streameval_server._web.error_responses import refusal
+from streameval_server._web.error_responses import error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,7 +33,7 @@ HEADERS = {
 """On every response, whatever it is."""
 
 
-class Guarding:
+class SecurityHeaders:
     """Puts the headers on responses, and turns requests for other hosts away.
 
     Parameters
@@ -54,7 +54,7 @@ class Guarding:
             await self._app(scope, receive, send)
             return
 
-        async def send_guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -65,8 +65,8 @@ class Guarding:
         if self._local_only:
             host = Headers(scope=scope).get("host", "")
             if not _is_local(host):
-                app = refusal(_elsewhere(host))
-        await app(scope, receive, send_guarded)
+                app = error_response(_host_forbidden(host))
+        await app(scope, receive, send_with_headers)
 
 
 def _is_local(host: str) -> bool:
@@ -77,7 +77,7 @@ def _is_local(host: str) -> bool:
     return is_loopback(name.removeprefix("[").removesuffix("]").lower())
 
 
-def _elsewhere(host: str) -> RequestError:
+def _host_forbidden(host: str) -> RequestError:
     return RequestError(
         Code.PERMISSION_DENIED,
         f"this server has no tokens and answers to localhost only, not to {host[:128]!r}",

@@ -32,7 +32,7 @@ _TEXT = {
 """Messages that JSON writes as a text."""
 
 _TRUTH = {"true": True, "false": False}
-_LONGEST_SHOWN = 200
+_MAX_SHOWN_CHARACTERS = 200
 
 
 def to_json(message: Message) -> bytes:
@@ -167,7 +167,7 @@ def _is_group(field: FieldDescriptor) -> bool:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}..."
 
 
 def _malformed(kind: type[Message], what: str, problem: str) -> RequestError:

@@ -138,7 +138,7 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
     with running_server(settings) as address:
         code, _, errors = run(*tls, "push", table, "--to", address, "--stream", "a/b")
         assert code == 2
-        assert "this server wants a token" in errors
+        assert "this server requires a token" in errors
         code, _, errors = run(
             *tls, "--token-file", file, "push", table, "--to", address, "--stream", "a/b"
         )

@@ -26,7 +26,7 @@ from streameval.v1 import (
 )
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.engine import Engine
-from streameval_server._grpc.ingest_service import _MOST_UNREAD, _Stream
+from streameval_server._grpc.ingest_service import _MAX_UNREAD_BATCHES, _Stream
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import Doorbell
@@ -289,7 +289,7 @@ class DeafContext:
 def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
     """Acks pile up as one number, and refusals stop the reading."""
     read = 0
-    total = 5 * _MOST_UNREAD
+    total = 5 * _MAX_UNREAD_BATCHES
 
     async def requests() -> AsyncIterator[bytes]:
         nonlocal read
@@ -311,12 +311,12 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         reading = asyncio.create_task(stream.read(requests()))
         writing = asyncio.create_task(stream.write(context))
         # It stops reading by itself: wait until it has, and everything is settled.
-        while read < _MOST_UNREAD or not stream._session.idle:
+        while read < _MAX_UNREAD_BATCHES or not stream._session.idle:
             await asyncio.sleep(0)
         for _ in range(1000):
             await asyncio.sleep(0)
-        assert read <= 2 * _MOST_UNREAD
-        assert len(stream._session._replies) <= 2 * _MOST_UNREAD
+        assert read <= 2 * _MAX_UNREAD_BATCHES
+        assert len(stream._session._replies) <= 2 * _MAX_UNREAD_BATCHES
         context.listens.set()
         await writing
         await reading

@@ -13,7 +13,7 @@ from streameval_server import SettingsError
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security import tokens
 from streameval_server._security.access import Guard, bearer
-from streameval_server._security.tokens import Scope, create_token, granted, read_grants
+from streameval_server._security.tokens import Scope, create_token, find_grant, read_grants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +56,8 @@ def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
     assert path.read_text().startswith(before + "\n\n[[token]]\n")
     assert path.stat().st_mode & 0o777 == 0o640
     grants = read_grants(path)
-    assert granted(grants, first) is grants["a"]
-    assert granted(grants, second) is grants["b"]
+    assert find_grant(grants, first) is grants["a"]
+    assert find_grant(grants, second) is grants["b"]
     assert grants["b"].streams is None
     assert [entry.name for entry in path.parent.iterdir()] == ["tokens.toml"]
 
@@ -166,7 +166,7 @@ def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(tokens, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
     tried = [token, token + "x", token[:-1], "sv1.y.z", "sv1.", "", "sv2." + token[4:], "\udcff"]
-    found = [granted(grants, text) for text in tried]
+    found = [find_grant(grants, text) for text in tried]
     assert found == [grants["x"]] + [None] * (len(tried) - 1)
     assert len(compared) == len(tried)
     assert {len(side) for pair in compared for side in pair} == {32}
@@ -193,7 +193,7 @@ def test_without_a_file_everybody_may_do_everything() -> None:
     for token in (None, "sv1.x.y"):
         access = guard.authorise(token, Scope.ADMIN, "a")
         access.need(Scope.INGEST, "b")
-        assert (access.who, access.streams, access.forbids("c")) == ("", None, None)
+        assert (access.token_id, access.streams, access.forbids("c")) == ("", None, None)
     guard.refresh()
 
 
@@ -231,12 +231,12 @@ def test_what_changes_in_the_file_changes_for_those_who_are_in(
     path.write_text(text.replace('id = "x"', 'id = "y"'))
     guard.refresh()
     for ask in (access.need, lambda: access.forbids("a"), lambda: access.streams):
-        with pytest.raises(RequestError, match="the token x was taken away") as caught:
+        with pytest.raises(RequestError, match="the token x was revoked") as caught:
             ask()
         assert (caught.value.code, caught.value.reason) == (Code.UNAUTHENTICATED, "TOKEN_REVOKED")
     # The id alone is nobody: the hash is what counts.
     write(_other_hash(text))
-    with pytest.raises(RequestError, match="was taken away"):
+    with pytest.raises(RequestError, match="was revoked"):
         access.need()
 
 

@@ -18,7 +18,7 @@ from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc
 from streameval_server import Settings
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.query_service import QueryService
-from streameval_server._security.call_context import Call, current
+from streameval_server._security.access import Call, current_call
 from streameval_server._security.tokens import create_token
 from streameval_server._service.logs import JsonFormatter, TextFormatter
 from streameval_server.testing import running_server
@@ -64,11 +64,11 @@ def record(
 def test_a_line_is_one_object(lines: list[str]) -> None:
     """With the call's fields and id; what is not JSON is written as text."""
     del lines
-    token = current.set(Call("a/B", "job-7"))
+    token = current_call.set(Call("a/B", "job-7"))
     try:
         line = JsonFormatter().format(record("call %s", "OK", duration_ms=1.5, path=Path("x")))
     finally:
-        current.reset(token)
+        current_call.reset(token)
     assert json.loads(line) == {
         "time": "2025-11-20T12:00:00.250Z",
         "level": "warning",
@@ -173,7 +173,7 @@ def test_calls_leave_a_line_without_what_they_were_about(
         assert code(ingest.IngestBatch, one, theirs).startswith("PERMISSION_DENIED")
         request = query_pb2.GetCurveRequest(selection=types_pb2.Selection(stream="fraud"))
         assert code(query.GetCurve, request, mine) == (
-            "INTERNAL: the server made a mistake; its log has more about request job-7"
+            "INTERNAL: the server failed unexpectedly; its log has more about request job-7"
         )
     text = "\n".join(lines)
     for hidden in (secret, token, other, token.rpartition(".")[2], "Bearer"):
@@ -210,14 +210,14 @@ def test_whoever_guesses_does_not_fill_the_log(lines: list[str]) -> None:
     """Refusals are told once a second, with how many there were in between."""
     now = 0.0
     log = CallLog(lambda: now)
-    token = current.set(Call("a/B", "id", reason="TOKEN_UNKNOWN"))
+    token = current_call.set(Call("a/B", "id", reason="TOKEN_UNKNOWN"))
     try:
         for step in range(250):
             now = step / 100
             with log.call(Refused()):
                 pass
     finally:
-        current.reset(token)
+        current_call.reset(token)
     entries = [json.loads(line) for line in lines[::2]]
     assert [entry["more_refused"] for entry in entries] == [0, 99, 99]
     assert {entry["peer"] for entry in entries} == {"ipv4:192.0.2.7:1"}

@@ -12,7 +12,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._web import request_bodies as module
-from streameval_server._web.request_bodies import Intake
+from streameval_server._web.request_bodies import BodyReader
 
 BODY = b'{"producer": "p"}'
 SHORT = b"{}"
@@ -49,34 +49,34 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
         return kind(producer="p")
 
     monkeypatch.setattr(module, "from_json", slowly)
-    monkeypatch.setattr(module, "_SHORT", len(SHORT))
-    intake = Intake(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
+    monkeypatch.setattr(module, "_MAX_UNQUEUED_BYTES", len(SHORT))
+    reader = BodyReader(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
 
     async def run() -> None:
-        tasks = [asyncio.create_task(intake.message(KIND, request(BODY))) for _ in range(few)]
+        tasks = [asyncio.create_task(reader.message(KIND, request(BODY))) for _ in range(few)]
         await until(lambda: len(parsing) == min(few, 2))
         # Others have their turn while all that are parsed stand still.
         assert await asyncio.to_thread(lambda: "a thread") == "a thread"
-        assert (await intake.message(KIND, request(SHORT))).producer == "p"
+        assert (await reader.message(KIND, request(SHORT))).producer == "p"
         assert len(parsing) == min(few, 2)
         with pytest.raises(RequestError, match="too many requests are being read"):
-            await intake.message(KIND, request(BODY))
+            await reader.message(KIND, request(BODY))
         go_on.set()
         answers = await asyncio.gather(*tasks)
         assert [answer.producer for answer in answers] == ["p"] * few
-        assert (await intake.message(KIND, request(BODY))).producer == "p"
+        assert (await reader.message(KIND, request(BODY))).producer == "p"
 
     asyncio.run(run())
 
 
 def test_a_body_that_is_no_message_is_not_held():
     """A refused body makes room again."""
-    intake = Intake(Limits(max_queue_bytes=len(BODY)))
+    reader = BodyReader(Limits(max_queue_bytes=len(BODY)))
 
     async def run() -> None:
         for _ in range(3):
             with pytest.raises(RequestError, match="body"):
-                await intake.message(KIND, request(b"{"))
-        assert (await intake.message(KIND, request(BODY))).producer == "p"
+                await reader.message(KIND, request(b"{"))
+        assert (await reader.message(KIND, request(BODY))).producer == "p"
 
     asyncio.run(run())

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code
-from streameval_server._web import head_timeout as patience
-from streameval_server._web import request_bodies as intake
+from streameval_server._web import head_timeout, request_bodies
 from streameval_server._web.error_responses import HTTP_STATUS
 from streameval_server._web.transcoding import _distinct
 
@@ -231,7 +230,7 @@ def test_a_body_may_be_twice_a_batch(small: Site) -> None:
 
 def test_a_body_that_does_not_come(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given up, and so is one that ends early."""
-    monkeypatch.setattr(intake, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(request_bodies, "MAX_BODY_S", 0.2)
     url = small.http.base_url
     head = (
         b"POST /v1/streams HTTP/1.1\r\nhost: localhost\r\n"
@@ -253,7 +252,7 @@ def test_a_head_that_does_not_come(
     small: Site, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     """Nobody holds a connection without saying what for: not a new one, nor one that was used."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.2)
+    monkeypatch.setattr(head_timeout, "MAX_HEAD_S", 0.2)
     url = small.http.base_url
     whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with socket.create_connection((url.host, url.port), 10) as raw:
@@ -272,7 +271,7 @@ def test_a_head_that_does_not_come(
 
 def test_a_slow_answer_is_waited_for(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes its time is the answer, not the head."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.1)
+    monkeypatch.setattr(head_timeout, "MAX_HEAD_S", 0.1)
     cases = {"scores": [0.5], "positives": [True]}
     sent = small.http.post("/v1/streams/slow:ingest", json={"batch": {"cases": cases}})
     wait = {"selection.minRevision": sent.json()["revision"]}
