@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli import _replay, _serve
 from streameval.cli._options import (
     Address,
     AddressOrData,
@@ -220,7 +219,12 @@ def token_command(
     A running server takes it up within a second. Delete its entry to take it away.
     """
     with one_line_errors():
-        _serve.create_token(file, name, scopes, streams or None)
+        try:
+            from streameval_server import create_token  # noqa: PLC0415 - the extra may be absent
+        except ModuleNotFoundError as error:
+            message = f"{error.name} is missing; pip install 'streameval[server]'"
+            raise StreamEvalError(message) from error
+        print(create_token(file, name, scopes, streams or None))
 
 
 @admin.command(name="replay")
@@ -243,7 +247,9 @@ def replay_command(
     revision. What was compacted away is not there any more.
     """
     with one_line_errors():
-        _replay.replay(
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+
+        _offline.replay(
             stream,
             until=until,
             data=data,

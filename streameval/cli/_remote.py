@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
+from streameval.cli._options import parse_segment, parse_span
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
-from streameval.cli._spans import parse_segment, parse_span
 from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:

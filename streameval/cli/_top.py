@@ -22,7 +22,7 @@ from rich.live import Live
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
-from streameval.cli._spans import parse_span
+from streameval.cli._options import parse_span
 from streameval.cli._top_reading import Asked, Board, Reading, read
 from streameval.cli._top_table import SORTS, Look, frame, table
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
