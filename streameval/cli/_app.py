@@ -11,7 +11,7 @@ from streameval import __version__
 from streameval.cli import _evaluate, _remote
 from streameval.cli._admin import admin
 from streameval.cli._auc import Format, auc
-from streameval.cli._connect import Connection, chosen
+from streameval.cli._connect import Connection, current_connection
 from streameval.cli._options import Address, AsJson, SegmentOption, Window
 from streameval.cli._output import one_line_errors
 from streameval.cli._rows import Layout
@@ -253,7 +253,7 @@ def _global_options(
         Path | None, typer.Option(envvar="STREAMEVAL_CLIENT_KEY", help="Its private key.")
     ] = None,
 ) -> None:
-    chosen.set(
+    current_connection.set(
         Connection(
             token_file=token_file,
             tls=tls,

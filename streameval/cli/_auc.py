@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
 
 _COMMENT = "#"
-_LONGEST_LINE = 100_000
-_MOST_ROWS = 1_000_000
+_MAX_LINE_CHARACTERS = 100_000
+_MAX_ROWS_BETWEEN_POINTS = 1_000_000
 """Between two points of a curve that is written."""
-_TOO_MANY = 1 << 53
+_MAX_REFERENCES = 1 << 53
 """References, where float64 no longer tells one more from the same."""
 
 
@@ -92,13 +92,15 @@ def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         for number in itertools.count(1):
             try:
-                line = lines.readline(_LONGEST_LINE + 1)
+                line = lines.readline(_MAX_LINE_CHARACTERS + 1)
             except OSError as error:
                 raise FileError(f"{file}: {error.strerror}") from error
             if not line:
                 return
-            if len(line) > _LONGEST_LINE:
-                raise FileError(f"{file}: line {number} is longer than {_LONGEST_LINE} characters")
+            if len(line) > _MAX_LINE_CHARACTERS:
+                raise FileError(
+                    f"{file}: line {number} is longer than {_MAX_LINE_CHARACTERS} characters"
+                )
             fields = line.replace(",", " ").split()
             if not fields or fields[0].startswith(_COMMENT):
                 continue
@@ -150,7 +152,7 @@ def _rate_points(
     file: Path, format_: Format, positives: int, negatives: int
 ) -> tuple[OperatingPoints, float]:
     """Return the points of a curve given as rates, and how far rounding moved one."""
-    if not 1 <= min(positives, negatives) <= max(positives, negatives) < _TOO_MANY:
+    if not 1 <= min(positives, negatives) <= max(positives, negatives) < _MAX_REFERENCES:
         raise FileError("--positives and --negatives must each be at least 1 and below 2**53")
     x_name, y_name = COLUMNS[format_].split()
     rows = []
@@ -247,9 +249,9 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
 
 def _between(before: tuple[int, int], after: tuple[int, int], positives: int) -> PrPoints:
     (fp_a, tp_a), (fp_b, tp_b) = before, after
-    if tp_b - tp_a <= _MOST_ROWS:
+    if tp_b - tp_a <= _MAX_ROWS_BETWEEN_POINTS:
         return pr_between(before, after, positives)
-    tp = np.rint(np.linspace(tp_a, tp_b, _MOST_ROWS + 1))
+    tp = np.rint(np.linspace(tp_a, tp_b, _MAX_ROWS_BETWEEN_POINTS + 1))
     fp = fp_a + (tp - tp_a) * ((fp_b - fp_a) / (tp_b - tp_a))
     precision = precision_of(fp, tp)
     if fp_a == 0 and tp_a == 0:

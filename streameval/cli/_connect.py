@@ -41,13 +41,13 @@ class Connection:
             raise StreamEvalError(f"cannot read {self.token_file}: {error}") from error
 
 
-chosen: ContextVar[Connection] = ContextVar("streameval_connection")
+current_connection: ContextVar[Connection] = ContextVar("streameval_connection")
 """What the options of this command line say."""
 
 
 def transport(address: str) -> Transport:
     """Return the bare way to a server, for what a client has no verbs for."""
-    connection = chosen.get(Connection())
+    connection = current_connection.get(Connection())
     return Transport(
         address,
         Credentials(
@@ -63,7 +63,7 @@ def transport(address: str) -> Transport:
 
 def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
     """Return a client as the options say."""
-    connection = chosen.get(Connection())
+    connection = current_connection.get(Connection())
     # The command says itself, once, what the client would log of losses.
     logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
     return Client(

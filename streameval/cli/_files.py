@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 ROWS_PER_CHUNK = 1 << 16
 CSV_BLOCK_BYTES = 4 << 20
 _PLAIN_KINDS = "biufSUM"
-_LONGEST_TEXT_BYTES = 1 << 16
+_MAX_TEXT_BYTES = 1 << 16
 """Of a row of text in an NPZ; with fewer rows in a chunk where they are long."""
 _CHUNK_BYTES = 8 << 20
 _NPY_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
-_LONGEST_NPY_HEADER = 10_000
-_MOST_NAMES = 20
+_MAX_NPY_HEADER_BYTES = 10_000
+_MAX_SHOWN_NAMES = 20
 
 _UNREADABLE = (
     OSError,
@@ -116,11 +116,15 @@ def _reason(error: Exception) -> str:
     return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
 
 
-def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
+def _check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None:
     for name in wanted:
         if name not in present:
-            shown = ", ".join(present[:_MOST_NAMES])
-            more = f" and {len(present) - _MOST_NAMES} more" if len(present) > _MOST_NAMES else ""
+            shown = ", ".join(present[:_MAX_SHOWN_NAMES])
+            more = (
+                f" and {len(present) - _MAX_SHOWN_NAMES} more"
+                if len(present) > _MAX_SHOWN_NAMES
+                else ""
+            )
             raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
         if present.count(name) > 1:
             raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
@@ -129,7 +133,7 @@ def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
 def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     size = max(path.stat().st_size, 1)
     with _unpacked(path) as (source, _):
-        _require(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
+        _check_columns(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
     with _unpacked(path) as (source, raw):
         reader = pyarrow.csv.open_csv(
             source,
@@ -172,7 +176,7 @@ def _csv_header(path: Path, block: bytes) -> list[str]:
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with pyarrow.parquet.ParquetFile(path) as file:
-        _require(path, names, file.schema_arrow.names)
+        _check_columns(path, names, file.schema_arrow.names)
         total, done = max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK, columns=list(names)):
             done += batch.num_rows
@@ -181,7 +185,7 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with zipfile.ZipFile(path) as archive, ExitStack() as stack:
-        _require(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
+        _check_columns(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
         streams = {name: stack.enter_context(archive.open(f"{name}.npy")) for name in names}
         headers = {name: _npy_header(path, name, stream) for name, stream in streams.items()}
         rows = headers[names[0]][0]
@@ -207,7 +211,7 @@ def _npy_header(path: Path, name: str, stream: IO[bytes]) -> tuple[int, np.dtype
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise FileError(f"{path}: {name} is not a numpy array: {reason}") from error
     is_column = len(shape) == 1 and shape[0] >= 0 and dtype.kind in _PLAIN_KINDS
-    if not is_column or not 1 <= dtype.itemsize <= _widest(dtype):
+    if not is_column or not 1 <= dtype.itemsize <= _max_item_bytes(dtype):
         raise FileError(f"{path}: {name} is {dtype} of shape {shape}, not one plain column")
     return int(shape[0]), dtype
 
@@ -218,16 +222,16 @@ def _read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype
         raise ValueError(f"version {version[0]}.{version[1]} is unknown")
     length = stream.read(_NPY_LENGTH_BYTES[version])
     # numpy reads all of a header before it refuses a long one.
-    if int.from_bytes(length, "little") > _LONGEST_NPY_HEADER:
-        raise ValueError(f"its header is longer than {_LONGEST_NPY_HEADER} bytes")
+    if int.from_bytes(length, "little") > _MAX_NPY_HEADER_BYTES:
+        raise ValueError(f"its header is longer than {_MAX_NPY_HEADER_BYTES} bytes")
     header = io.BytesIO(length + stream.read(int.from_bytes(length, "little")))
     if version == (1, 0):
         return numpy.lib.format.read_array_header_1_0(header)
     return numpy.lib.format.read_array_header_2_0(header)
 
 
-def _widest(dtype: np.dtype[Any]) -> int:
-    return _LONGEST_TEXT_BYTES if dtype.kind in "SU" else 8
+def _max_item_bytes(dtype: np.dtype[Any]) -> int:
+    return _MAX_TEXT_BYTES if dtype.kind in "SU" else 8
 
 
 def _npy_read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

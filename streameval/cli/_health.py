@@ -24,13 +24,13 @@ def health(address: str, timeout_s: float) -> bool:
     ClientError
         When it does not answer in time.
     """
-    way = transport(address)
+    server = transport(address)
     try:
-        stub: Any = health_pb2_grpc.HealthStub(way.channel())  # its types name no method
+        stub: Any = health_pb2_grpc.HealthStub(server.channel())  # its types name no method
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
     except grpc.RpcError as error:
         raise from_rpc_error(error) from None
     finally:
-        way.close()
+        server.close()
     print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

@@ -23,8 +23,8 @@ from rich.live import Live
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
 from streameval.cli._options import parse_span
-from streameval.cli._top_reading import Asked, Board, Reading, read
-from streameval.cli._top_table import SORTS, Look, frame, table
+from streameval.cli._top_reading import Board, Reading, TopQuery, read
+from streameval.cli._top_table import SORTS, FrameState, frame, table
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _KEYS = "q quit   s sort   w window"
 WINDOWS = (None, timedelta(days=7), timedelta(days=1), timedelta(hours=1))
 """What the key for the window goes through."""
 
-_NEVER_BETTER = (AccessError, InvalidRequestError, UnimplementedError)
+_PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 """Waiting does not help: said at once."""
 
 
@@ -49,15 +49,15 @@ def top(
     """Show streams until told to quit; once where nobody looks at a terminal."""
     if metric not in METRICS:
         raise StreamEvalError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r:.60}")
-    asked = Asked(metric, None if window is None else parse_span(window), prefix)
+    query = TopQuery(metric, None if window is None else parse_span(window), prefix)
     console = Console(highlight=False)
     with closing(transport(address)) as server:
         if once or not console.is_terminal:
             board = Board()
-            board.take(read(server, asked))
-            console.print(table(board, Look(address, asked), console.width))
+            board.update(read(server, query))
+            console.print(table(board, FrameState(address, query), console.width))
         else:
-            _Screen(console, server, address, asked, every_s).run()
+            _Screen(console, server, address, query, every_s).run()
 
 
 class _Reader:
@@ -70,40 +70,40 @@ class _Reader:
     """
 
     def __init__(
-        self, server: Transport, asked: Asked, every_s: float, wake: Callable[[], None]
+        self, server: Transport, query: TopQuery, every_s: float, wake: Callable[[], None]
     ) -> None:
-        self.asked = asked
+        self.query = query
         self.outcome: Reading | ClientError | None = None
         self._server = server
         self._every_s = every_s
         self._wake = wake
-        self._hurry = threading.Event()
-        self._ended = False
+        self._wakeup = threading.Event()
+        self._stopped = False
         self._thread = threading.Thread(target=self._read, name="top", daemon=True)
         self._thread.start()
 
-    def ask(self, asked: Asked) -> None:
+    def change_query(self, query: TopQuery) -> None:
         """Read something else, at once."""
-        self.asked = asked
-        self._hurry.set()
+        self.query = query
+        self._wakeup.set()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Read no more."""
-        self._ended = True
-        self._hurry.set()
+        self._stopped = True
+        self._wakeup.set()
 
     def _read(self) -> None:
-        while not self._ended:
-            self._hurry.clear()
+        while not self._stopped:
+            self._wakeup.clear()
             try:
-                self.outcome = read(self._server, self.asked)
+                self.outcome = read(self._server, self.query)
             except ClientError as error:
                 self.outcome = error
             self._wake()
-            self._hurry.wait(self._every_s)
+            self._wakeup.wait(self._every_s)
 
 
-class _Pipe:
+class _WakePipe:
     """Wakes whoever waits for the keyboard."""
 
     def __init__(self) -> None:
@@ -111,14 +111,14 @@ class _Pipe:
         os.set_blocking(self.reading, False)
         os.set_blocking(self._writing, False)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake; a pipe that is full wakes anyway."""
         try:
             os.write(self._writing, b"!")
         except BlockingIOError:
             return
 
-    def quiet(self) -> None:
+    def drain(self) -> None:
         """Wait for the next ring."""
         try:
             os.read(self.reading, 4096)
@@ -130,67 +130,69 @@ class _Screen:
     """One terminal."""
 
     def __init__(
-        self, console: Console, server: Transport, address: str, asked: Asked, every_s: float
+        self, console: Console, server: Transport, address: str, query: TopQuery, every_s: float
     ) -> None:
         self._console = console
         self._board = Board()
-        self._look = Look(address, asked)
-        self._wake = _Pipe()
-        self._answered_s = time.monotonic()
-        self._reader = _Reader(server, asked, every_s, self._wake.ring)
+        self._state = FrameState(address, query)
+        self._wake = _WakePipe()
+        self._last_answer_s = time.monotonic()
+        self._reader = _Reader(server, query, every_s, self._wake.wake)
 
     def run(self) -> None:
         """Draw until somebody quits."""
-        with _stopped_in_order(), _keyboard() as keyboard:
-            self._look = replace(self._look, keys=_KEYS if keyboard is not None else "")
+        with _exit_on_signals(), _keyboard() as keyboard:
+            self._state = replace(self._state, keys=_KEYS if keyboard is not None else "")
             try:
                 with Live(console=self._console, screen=True, auto_refresh=False) as live:
                     self._show(live, keyboard)
             finally:
-                self._reader.end()
+                self._reader.stop()
 
     def _show(self, live: Live, keyboard: int | None) -> None:
         inputs = [self._wake.reading] + ([] if keyboard is None else [keyboard])
         while True:
-            self._take()
+            self._update_state()
             width, height = self._console.size
-            live.update(frame(self._board, self._look, width, height), refresh=True)
+            live.update(frame(self._board, self._state, width, height), refresh=True)
             ready, _, _ = select.select(inputs, [], [], _REDRAW_S)
-            self._wake.quiet()
+            self._wake.drain()
             if keyboard in ready and keyboard is not None:
                 typed = os.read(keyboard, 64)
-                if not typed or not self._typed(typed.decode(errors="replace")):
+                if not typed or not self._handle_keys(typed.decode(errors="replace")):
                     return
 
-    def _take(self) -> None:
+    def _update_state(self) -> None:
         outcome = self._reader.outcome
         now_s = time.monotonic()
-        if isinstance(outcome, _NEVER_BETTER):
+        if isinstance(outcome, _PERMANENT_ERRORS):
             raise outcome
         if isinstance(outcome, ClientError):
-            self._look = replace(self._look, problem=str(outcome), away_s=now_s - self._answered_s)
-        elif isinstance(outcome, Reading) and outcome.asked == self._look.asked:
+            self._state = replace(
+                self._state, problem=str(outcome), outage_s=now_s - self._last_answer_s
+            )
+        elif isinstance(outcome, Reading) and outcome.query == self._state.query:
             if outcome is not self._board.reading:
-                self._board.take(outcome)
-                self._answered_s = outcome.at_s
-            self._look = replace(self._look, problem="")
+                self._board.update(outcome)
+                self._last_answer_s = outcome.at_s
+            self._state = replace(self._state, problem="")
 
-    def _typed(self, text: str) -> bool:
+    def _handle_keys(self, text: str) -> bool:
         """Do what was typed; return whether to go on."""
         for key in text.lower():
             if key in "q\x03\x04":
                 return False
-            look = self._look
+            state = self._state
             if key == "s":
                 orders = list(SORTS)
-                after = orders[(orders.index(look.sort) + 1) % len(orders)]
-                self._look = replace(look, sort=after)
+                after = orders[(orders.index(state.sort) + 1) % len(orders)]
+                self._state = replace(state, sort=after)
             elif key == "w":
-                window = look.asked.window
+                window = state.query.window
                 at = WINDOWS.index(window) if window in WINDOWS else -1
-                asked = replace(look.asked, window=WINDOWS[(at + 1) % len(WINDOWS)])
-                self._look = replace(look, asked=asked)
-                self._reader.ask(asked)
+                query = replace(state.query, window=WINDOWS[(at + 1) % len(WINDOWS)])
+                self._state = replace(state, query=query)
+                self._reader.change_query(query)
         return True
 
 
@@ -216,7 +218,7 @@ def _keyboard() -> Iterator[int | None]:
 
 
 @contextmanager
-def _stopped_in_order() -> Iterator[None]:
+def _exit_on_signals() -> Iterator[None]:
     """Leave the terminal as it was, also after Ctrl-C and SIGTERM."""
 
     def stop(_number: int, _frame: object) -> None:

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval.client._wire.transport import Transport
 
-_STREAMS_AT_ONCE = 100
+_MAX_STREAMS_PER_CALL = 100
 _TIMEOUT_S = 5.0
 
-VISIBLE = 0.0005
+MIN_VISIBLE_CHANGE = 0.0005
 """A figure that moved by less looks the same, with three digits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TopQuery:
     """What to read.
 
     Attributes
@@ -58,7 +58,7 @@ class Row:
         Why there is no figure; empty where there is one.
     references, positives : int
         In the window.
-    share : float or None
+    labelled_share : float or None
         Labelled predictions among those of the window; None without ids.
     newest : datetime or None
         The end of the newest pane; None without panes.
@@ -73,7 +73,7 @@ class Row:
     reason: str
     references: int
     positives: int
-    share: float | None
+    labelled_share: float | None
     newest: datetime | None
     arrived: int
 
@@ -82,29 +82,29 @@ class Row:
 class Reading:
     """All streams at one moment; `at_s` goes on, `at` is the clock."""
 
-    asked: Asked
+    query: TopQuery
     rows: tuple[Row, ...]
     at_s: float
     at: datetime
 
 
-def read(server: Transport, asked: Asked) -> Reading:
+def read(server: Transport, query: TopQuery) -> Reading:
     """Ask a server. Raises ClientError."""
-    names = _names(server, asked.prefix)
+    names = _names(server, query.prefix)
     arrived = dict(_arrived(server, names))
     rows = tuple(
-        _row(message, asked.metric, arrived.get(message.snapshot.stream, 0))
-        for message in _snapshots(server, names, asked.metric, asked.window)
+        _row(message, query.metric, arrived.get(message.snapshot.stream, 0))
+        for message in _snapshots(server, names, query.metric, query.window)
     )
-    return Reading(asked, rows, time.monotonic(), datetime.now(UTC))
+    return Reading(query, rows, time.monotonic(), datetime.now(UTC))
 
 
 def _names(server: Transport, prefix: str) -> list[str]:
-    dialogue = list_streams(prefix)
-    question = next(dialogue)
+    pages = list_streams(prefix)
+    call = next(pages)
     while True:
         try:
-            question = dialogue.send(server.ask(question, _TIMEOUT_S))
+            call = pages.send(server.ask(call, _TIMEOUT_S))
         except StopIteration as end:
             return [info.name for info in end.value]
 
@@ -112,16 +112,16 @@ def _names(server: Transport, prefix: str) -> list[str]:
 def _snapshots(
     server: Transport, names: list[str], metric: str, window: timedelta | None
 ) -> Iterator[query_pb2.StreamSnapshot]:
-    for start in range(0, len(names), _STREAMS_AT_ONCE):
+    for start in range(0, len(names), _MAX_STREAMS_PER_CALL):
         request = query_pb2.BatchGetSnapshotsRequest(
-            streams=names[start : start + _STREAMS_AT_ONCE], metrics=[metric]
+            streams=names[start : start + _MAX_STREAMS_PER_CALL], metrics=[metric]
         )
         if window is not None:
             request.last.CopyFrom(duration(window, field="window"))
-        question: Call[Any] = Call(
+        call: Call[Any] = Call(
             "QueryService", "BatchGetSnapshots", request, lambda response: response.snapshots
         )
-        yield from server.ask(question, _TIMEOUT_S)
+        yield from server.ask(call, _TIMEOUT_S)
 
 
 def _arrived(server: Transport, names: list[str]) -> Iterator[tuple[str, int]]:
@@ -149,7 +149,7 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
         reason=snapshot.reasons.get(metric, ""),
         references=snapshot.num_positive_ref + snapshot.num_negative_ref,
         positives=snapshot.num_positive_ref,
-        share=coverage.labelled_share if coverage.HasField("labelled_share") else None,
+        labelled_share=coverage.labelled_share if coverage.HasField("labelled_share") else None,
         newest=newest,
         arrived=arrived,
     )
@@ -183,22 +183,22 @@ class Board:
     lines: list[Line] = field(default_factory=list)
     reading: Reading | None = None
 
-    def take(self, reading: Reading) -> None:
+    def update(self, reading: Reading) -> None:
         """Take the next reading; one that asks for something else is compared with none."""
         before: dict[str, Line] = {}
         passed_s = math.nan
-        if self.reading is not None and self.reading.asked == reading.asked:
+        if self.reading is not None and self.reading.query == reading.query:
             before = {line.row.name: line for line in self.lines}
             passed_s = reading.at_s - self.reading.at_s
-        self.lines = [_compared(row, before.get(row.name), passed_s) for row in reading.rows]
+        self.lines = [_line(row, before.get(row.name), passed_s) for row in reading.rows]
         self.reading = reading
 
 
-def _compared(row: Row, before: Line | None, passed_s: float) -> Line:
+def _line(row: Row, before: Line | None, passed_s: float) -> Line:
     if before is None:
         return Line(row)
     moved = row.value - before.row.value
-    just_now = abs(moved) >= VISIBLE  # never where one of them is nan
+    just_now = abs(moved) >= MIN_VISIBLE_CHANGE  # never where one of them is nan
     return Line(
         row,
         moved if just_now else before.moved,
