@@ -17,7 +17,7 @@ from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code
 from streameval_server._web import head_timeout, request_bodies
 from streameval_server._web.error_responses import HTTP_STATUS
-from streameval_server._web.transcoding import _distinct
+from streameval_server._web.transcoding import _object
 
 from .conftest import Site, reason, site
 
@@ -109,7 +109,7 @@ def test_the_first_key_that_is_repeated_is_named() -> None:
     Name.looked = 0
     names = [Name(number) for number in range(2000)]
     with pytest.raises(ValueError, match=r"^'1500' stands there twice$"):
-        _distinct([(name, 0) for name in (*names, names[1500], names[3])])
+        _object([(name, 0) for name in (*names, names[1500], names[3])])
     assert Name.looked < 4 * len(names)
 
 

@@ -140,7 +140,7 @@ class _Stream:
         )
         self._ended = False
         self._writing = False
-        self._fed_since_write = 0
+        self._batches_since_write = 0
 
     def wake(self) -> None:
         """Let both tasks look for what is new."""
@@ -163,17 +163,17 @@ class _Stream:
                 self._access.need(Scope.INGEST)  # a token may have been taken away
                 session.feed(frame, now_us())
                 runtime.submitted()
-                self._fed_since_write += 1
-                while session.full or self._unread():
+                self._batches_since_write += 1
+                while session.full or self._client_stalls():
                     self._room.clear()
                     await self._room.wait()
         finally:
             self._ended = True
             self._changed.set()
 
-    def _unread(self) -> bool:
+    def _client_stalls(self) -> bool:
         """Whether the client sends on and on without reading what it is answered."""
-        return self._writing and self._fed_since_write >= _MAX_UNREAD_BATCHES
+        return self._writing and self._batches_since_write >= _MAX_UNREAD_BATCHES
 
     async def write(self, context: Context) -> None:
         """Send replies until all that was fed is settled and nothing more will be.
@@ -189,7 +189,7 @@ class _Stream:
             replies = session.replies()
             if replies:
                 self._writing = True
-                self._fed_since_write = 0
+                self._batches_since_write = 0
                 for reply in replies:
                     await context.write(reply)
                 self._writing = False

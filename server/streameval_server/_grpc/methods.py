@@ -49,15 +49,15 @@ class Method:
 
     async def answer(self, request: Message) -> Message:
         """Return the one answer. Raises RequestError."""
-        answer: Message = await self._behaviour(self._sent(request), None)
+        answer: Message = await self._behaviour(self._argument(request), None)
         return answer
 
     def answers(self, request: Message) -> AsyncGenerator[Message, None]:
         """Return the answers, one after the other. Raises RequestError, also later."""
-        answers: AsyncGenerator[Message, None] = self._behaviour(self._sent(request), None)
+        answers: AsyncGenerator[Message, None] = self._behaviour(self._argument(request), None)
         return answers
 
-    def _sent(self, request: Message) -> Message | bytes:
+    def _argument(self, request: Message) -> Message | bytes:
         return request.SerializeToString() if self._takes_bytes else request
 
 

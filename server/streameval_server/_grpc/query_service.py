@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
-_LONG: frozenset[object] = frozenset({overview, series, ranking})
+_MULTI_WINDOW: frozenset[object] = frozenset({overview, series, ranking})
 """Answers of many windows."""
 
 
@@ -156,5 +156,5 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
             return await runtime.answer(
                 (compute.__name__, asked),
                 partial(compute, self._answers, asked),
-                is_long=compute in _LONG,
+                is_long=compute in _MULTI_WINDOW,
             )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._runtime.runtime import Runtime
 
-    Administered = (
+    ChangeResponse = (
         stream_pb2.CreateStreamResponse
         | stream_pb2.UpdateStreamResponse
         | stream_pb2.DeleteStreamResponse
@@ -74,26 +74,26 @@ class StreamService:
 
     async def create(self, frame: bytes, _context: Context) -> stream_pb2.CreateStreamResponse:
         """Make a stream; it is visible to whoever asks after the answer."""
-        response = await self._logged(lambda call: call.create_stream(frame))
+        response = await self._change(lambda call: call.create_stream(frame))
         assert isinstance(response, stream_pb2.CreateStreamResponse)
         return response
 
     async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
         """Delete a stream; it is gone for whoever asks after the answer."""
-        response = await self._logged(lambda call: call.delete_stream(frame))
+        response = await self._change(lambda call: call.delete_stream(frame))
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
     async def update(self, frame: bytes, _context: Context) -> stream_pb2.UpdateStreamResponse:
         """Change settings; they count for whatever is sent after the answer."""
-        response = await self._logged(lambda call: call.update_stream(frame))
+        response = await self._change(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         info = self._runtime.core.engine.stream(response.stream.name)
         if info is not None:
             response.stream.CopyFrom(info_message(info))
         return response
 
-    async def _logged(self, submit: Callable[[UnaryCall], None]) -> Administered:
+    async def _change(self, submit: Callable[[UnaryCall], None]) -> ChangeResponse:
         response = await self._runtime.settled(submit)
         assert isinstance(
             response,
@@ -122,7 +122,7 @@ class StreamService:
         """Describe a page of streams, of those that the caller's token is for."""
         runtime, streams = self._runtime, current_access().streams
         size = _page_size(request.page_size)
-        after = _read_token(request.page_token)
+        after = _name_of_token(request.page_token)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
             infos, revision = await runtime.queries.run(
@@ -131,7 +131,7 @@ class StreamService:
             )
         return stream_pb2.ListStreamsResponse(
             streams=[info_message(info) for info in infos[:size]],
-            next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
+            next_page_token=_page_token(infos[size - 1].name) if len(infos) > size else "",
             revision=revision,
         )
 
@@ -160,11 +160,11 @@ def _page_size(asked: int) -> int:
 # A token is the last name of its page, encoded so that nobody writes one by hand.
 
 
-def _token(name: str) -> str:
+def _page_token(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
-def _read_token(token: str) -> str:
+def _name_of_token(token: str) -> str:
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

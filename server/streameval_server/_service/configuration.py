@@ -174,18 +174,18 @@ def configure(
         config = Path(environment[_CONFIG])
     if config is not None:
         for name, value in _read(config):
-            setting = _known(name, str(config))
-            values[name] = _converted(setting, value, str(config), config.parent)
+            setting = _find_setting(name, str(config))
+            values[name] = _convert(setting, value, str(config), config.parent)
             sources[name] = str(config)
     for name, setting in _SETTINGS.items():
         text = environment.get(setting.variable)
         if text:
-            values[name] = _converted(setting, text, setting.variable, Path())
+            values[name] = _convert(setting, text, setting.variable, Path())
             sources[name] = setting.variable
     for name, value in flags.items():
         if value is not None:
-            values[name] = _converted(
-                _known(name, "the command line"), value, flag_of(name), Path()
+            values[name] = _convert(
+                _find_setting(name, "the command line"), value, flag_of(name), Path()
             )
             sources[name] = flag_of(name)
     plain: dict[str, Any] = {}
@@ -202,18 +202,18 @@ def _read(path: Path) -> list[tuple[str, object]]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}") from error
-    return list(_flat(content))
+    return list(_flattened(content))
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flattened(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flattened(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
 
-def _known(name: str, source: str) -> _Setting:
+def _find_setting(name: str, source: str) -> _Setting:
     setting = _SETTINGS.get(name)
     if setting is None:
         close = difflib.get_close_matches(name, _SETTINGS, 1)
@@ -222,7 +222,7 @@ def _known(name: str, source: str) -> _Setting:
     return setting
 
 
-def _converted(setting: _Setting, value: object, source: str, base: Path) -> object:
+def _convert(setting: _Setting, value: object, source: str, base: Path) -> object:
     """Return a value as its setting's kind, from whatever a source holds."""
     kind = setting.kind
     if get_origin(kind) is Literal:

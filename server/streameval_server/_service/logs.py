@@ -26,7 +26,7 @@ from streameval_server._security.tokens import redact_tokens
 if TYPE_CHECKING:
     from streameval_server._model.server_settings import LogFormat, LogLevel
 
-_TELLS = (OSError, StorageError, SettingsError, sqlite3.Error)
+_QUOTED_ERRORS = (OSError, StorageError, SettingsError, sqlite3.Error)
 
 
 class _Formatter(logging.Formatter):
@@ -37,7 +37,7 @@ class _Formatter(logging.Formatter):
     ) -> str:
         """Return a traceback without the values that exceptions quote."""
         error = ei[1]
-        return "" if error is None else "\n".join(_chain(error, set()))
+        return "" if error is None else "\n".join(_traceback_lines(error, set()))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record's line."""
@@ -102,18 +102,18 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return fields
 
 
-def _chain(error: BaseException, seen: set[int]) -> list[str]:
+def _traceback_lines(error: BaseException, seen: set[int]) -> list[str]:
     """Return the lines of a traceback, the causes first."""
     seen.add(id(error))
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     lines: list[str] = []
     if before is not None and id(before) not in seen:
-        lines = [*_chain(before, seen), "and then:"]
+        lines = [*_traceback_lines(before, seen), "and then:"]
     lines += [
         f"  {frame.filename}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
     ]
     kind = type(error)
-    told = f": {error}" if isinstance(error, _TELLS) else ""
-    lines.append(f"{kind.__module__}.{kind.__qualname__}{told}")
+    text = f": {error}" if isinstance(error, _QUOTED_ERRORS) else ""
+    lines.append(f"{kind.__module__}.{kind.__qualname__}{text}")
     return lines

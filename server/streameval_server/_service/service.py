@@ -61,13 +61,13 @@ class Service:
         if settings.http_address() is not None:
             self._http = HttpServer(self._server, settings, self._lifespan)
         self._on_ready = on_ready
-        self._told = asyncio.Event()
-        self._ending = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._ended = asyncio.Event()
         self._failure: BaseException | None = None
 
     def stop(self) -> None:
         """Let `serve` come to its end."""
-        self._told.set()
+        self._stop_requested.set()
 
     async def serve(self) -> None:
         """Start, serve until `stop` or until it cannot go on, and stop in order.
@@ -81,7 +81,7 @@ class Service:
             await self._http.serve()
         else:
             async with self._lifespan():
-                await self._ending.wait()
+                await self._ended.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -94,20 +94,20 @@ class Service:
             self._end()
             yield
             return
-        ending = asyncio.create_task(self._until_told())
+        waiting = asyncio.create_task(self._run_until_stopped())
         http = None if self._http is None else self._http.url
         self._on_ready(Addresses(self._server.address, http))
         try:
             yield
         finally:
-            ending.cancel()
+            waiting.cancel()
             await self._server.stop()
 
-    async def _until_told(self) -> None:
-        told = asyncio.create_task(self._told.wait())
+    async def _run_until_stopped(self) -> None:
+        stop_requested = asyncio.create_task(self._stop_requested.wait())
         failed = asyncio.create_task(self._server.wait_failed())
-        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        await asyncio.wait((stop_requested, failed), return_when=asyncio.FIRST_COMPLETED)
+        stop_requested.cancel()
         if failed.done():
             self._failure = failed.exception()
         failed.cancel()
@@ -115,6 +115,6 @@ class Service:
         self._end()
 
     def _end(self) -> None:
-        self._ending.set()
+        self._ended.set()
         if self._http is not None:
             self._http.stop()

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="Message")
 
-_TEXT = {
+_MESSAGES_AS_TEXT = {
     "google.protobuf.Duration",
     "google.protobuf.Timestamp",
     "google.protobuf.FieldMask",
 }
 """Messages that JSON writes as a text."""
 
-_TRUTH = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 _MAX_SHOWN_CHARACTERS = 200
 
 
@@ -53,17 +53,17 @@ def from_json(kind: type[M], text: bytes) -> M:
     """
     message = kind()
     try:
-        values = json.loads(text, object_pairs_hook=_distinct)
+        values = json.loads(text, object_pairs_hook=_object)
         if not isinstance(values, dict):
             raise _malformed(kind, "the body", "it must be an object, {...}")
-        _check_bytes(values, kind.DESCRIPTOR)
+        _check_base64(values, kind.DESCRIPTOR)
         json_format.ParseDict(values, message)
     except (json_format.ParseError, ValueError, RecursionError) as error:
         raise _malformed(kind, "the body", str(error)) from error
     return message
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON; what stands there twice is a mistake. O(pairs)."""
     values = dict(pairs)
     if len(values) < len(pairs):
@@ -75,16 +75,16 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _check_bytes(values: Any, of: Any) -> None:
+def _check_base64(values: Any, descriptor: Any) -> None:
     """Refuse bytes that are not base64: protobuf leaves out what is wrong in them."""
-    for field in of.fields:
+    for field in descriptor.fields:
         for name in {field.name, field.json_name} & values.keys():
             value = values[name]
             if field.type == FieldDescriptor.TYPE_BYTES and isinstance(value, str):
                 text = value.replace("-", "+").replace("_", "/")
                 base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
             elif field.message_type is not None and isinstance(value, dict):
-                _check_bytes(value, field.message_type)
+                _check_base64(value, field.message_type)
 
 
 def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
@@ -98,7 +98,7 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
     """
     values: dict[str, Any] = {}
     for path, text in parameters:
-        _put(values, kind.DESCRIPTOR, path, text)
+        _set_value(values, kind.DESCRIPTOR, path, text)
     message = kind()
     try:
         json_format.ParseDict(values, message)
@@ -116,32 +116,32 @@ def bind(message: Message, path: str, value: str) -> None:
         INVALID_ARGUMENT when the request says something else there.
     """
     *parts, last = path.split(".")
-    of: Any = message
+    parent: Any = message
     for part in parts:
-        of = getattr(of, part)
-    said = getattr(of, last)
-    if said and said != value:
-        raise invalid(path, f"{path} is {_short(said)!r}, but the URL's path says {value!r}")
-    setattr(of, last, value)
+        parent = getattr(parent, part)
+    current = getattr(parent, last)
+    if current and current != value:
+        raise invalid(path, f"{path} is {_short(current)!r}, but the URL's path says {value!r}")
+    setattr(parent, last, value)
 
 
-def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
+def _set_value(values: dict[str, Any], descriptor: Any, path: str, text: str) -> None:
     """Put a parameter where JSON would have it."""
     *parts, last = path.split(".")
     for part in parts:
-        field = _field(of, part, path)
+        field = _field(descriptor, part, path)
         if not _is_group(field) or field.is_repeated:
             raise invalid(path, f"{field.name} has no fields of its own")
         values = values.setdefault(field.json_name, {})
-        of = field.message_type
-    field = _field(of, last, path)
+        descriptor = field.message_type
+    field = _field(descriptor, last, path)
     if _is_group(field):
         raise invalid(path, f"{path} is not one value: name one of its fields")
     value: Any = text
     if field.type == FieldDescriptor.TYPE_BOOL:
-        if text not in _TRUTH:
+        if text not in _BOOLEANS:
             raise invalid(path, f"{path} must be true or false, got {_short(text)!r}")
-        value = _TRUTH[text]
+        value = _BOOLEANS[text]
     if field.is_repeated:
         values.setdefault(field.json_name, []).append(value)
     elif field.json_name in values:
@@ -150,20 +150,20 @@ def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
         values[field.json_name] = value
 
 
-def _field(of: Any, name: str, path: str) -> FieldDescriptor:
-    field: FieldDescriptor | None = of.fields_by_name.get(name)
-    field = field or of.fields_by_camelcase_name.get(name)
+def _field(descriptor: Any, name: str, path: str) -> FieldDescriptor:
+    field: FieldDescriptor | None = descriptor.fields_by_name.get(name)
+    field = field or descriptor.fields_by_camelcase_name.get(name)
     if field is None:
-        known = ", ".join(each.json_name for each in of.fields)
+        known = ", ".join(each.json_name for each in descriptor.fields)
         raise invalid(
-            _short(path), f"there is no parameter {_short(path)!r}: {of.name} has {known}"
+            _short(path), f"there is no parameter {_short(path)!r}: {descriptor.name} has {known}"
         )
     return field
 
 
 def _is_group(field: FieldDescriptor) -> bool:
     """Whether a field is a message with parameters of its own."""
-    return field.message_type is not None and field.message_type.full_name not in _TEXT
+    return field.message_type is not None and field.message_type.full_name not in _MESSAGES_AS_TEXT
 
 
 def _short(text: str) -> str:
