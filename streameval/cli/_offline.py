@@ -101,7 +101,7 @@ def compact(data: Path | None, config: Path | None) -> None:
     done = offline.compact(directory, limits)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
-        f"are gone; {done.before:,} bytes before, {done.after:,} now",
+        f"were dropped; {done.before:,} bytes before, {done.after:,} now",
         soft_wrap=True,
     )
 

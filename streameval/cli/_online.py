@@ -91,7 +91,7 @@ def compact(address: str) -> None:
         done: admin_pb2.CompactLogResponse = server.ask(call, None)
     out.print(
         f"the log begins at revision {done.log_start_revision}, "
-        f"{done.dropped_rows:,} rows are gone; their space is used again",
+        f"{done.dropped_rows:,} rows were dropped; their space is used again",
         soft_wrap=True,
     )
 

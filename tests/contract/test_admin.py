@@ -422,8 +422,8 @@ def test_what_was_done_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFi
     told = [each.getMessage() for each in caplog.records if "admin_service" in each.name]
     assert told == [
         "moved was imported at revision 6",
-        "a backup of revision 6 was sent: all of the log",
-        "the log begins at revision 6 now, 5 rows are gone",
+        "a backup of the whole log, revision 6, was sent",
+        "the log begins at revision 6 now, 5 rows were dropped",
     ]
     assert "id-7" not in caplog.text
 

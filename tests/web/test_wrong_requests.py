@@ -108,7 +108,7 @@ def test_the_first_key_that_is_repeated_is_named() -> None:
     """After a few looks at each, however many stand before it."""
     Name.looked = 0
     names = [Name(number) for number in range(2000)]
-    with pytest.raises(ValueError, match=r"^'1500' stands there twice$"):
+    with pytest.raises(ValueError, match=r"^'1500' is there twice$"):
         _object([(name, 0) for name in (*names, names[1500], names[3])])
     assert Name.looked < 4 * len(names)
 

@@ -1,15 +1,15 @@
-"""One line in the log for each call, and not too many for those who are turned away.
+"""One log line per call; lines of refused calls are limited to one a second.
 
-A line says which method, how it ended, how long it took and whose token it was.
-It never says what was asked or answered: messages name ids and values.
+A line has the method, the status, the duration and the token's id. It never has
+requests or answers, because those hold ids and values.
 
 ==================  =====================================================
 level               which calls
 ==================  =====================================================
-DEBUG               those that did what was asked
-INFO                those that the caller got wrong, or took back
-WARNING             those without a token for what they wanted
-ERROR               those that the server got wrong
+DEBUG               successful
+INFO                failed by the client's fault, or cancelled by the client
+WARNING             refused: the token is missing, unknown or not sufficient
+ERROR               failed by the server's fault
 ==================  =====================================================
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class CallOutcome(Protocol):
-        """What a call's context says of it: gRPC's, and HTTP's."""
+        """The status and the peer of a call: gRPC's context, or `_web`'s own."""
 
         def code(self) -> object: ...
         def peer(self) -> str: ...
@@ -44,17 +44,17 @@ _MIN_REFUSAL_INTERVAL_S = 1.0
 
 
 class CallLog:
-    """Writes the lines.
+    """Writes the log lines of calls.
 
     Parameters
     ----------
     clock
-        Seconds that go on.
+        Monotonic, in seconds.
 
     Attributes
     ----------
-    ended : callable
-        Told of each call that ended: its method, its status, its seconds.
+    on_call_ended : callable
+        Called at the end of each call, with its method, its status and its seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +65,7 @@ class CallLog:
 
     @contextmanager
     def call(self, context: CallOutcome) -> Iterator[None]:
-        """Log the call of this task when the context ends."""
+        """Log this task's call when the ``with`` block ends."""
         began = self._clock()
         code = ""
         try:
@@ -79,7 +79,7 @@ class CallLog:
             self._write(code, context, took_s)
 
     def unexpected(self, error: Exception) -> None:
-        """Log what a handler did not expect."""
+        """Log an exception that a handler did not expect."""
         _log.error("%s failed unexpectedly", current_call.get().method, exc_info=error)
 
     def _write(self, code: str, context: CallOutcome, took_s: float) -> None:
@@ -97,7 +97,7 @@ class CallLog:
         if call.access is not None and call.access.token_id:
             fields["token"] = call.access.token_id
         if code in _REFUSED:
-            # Whoever guesses, or is configured wrongly, may call very often.
+            # A client that guesses tokens, or has a wrong one, may call very often.
             if self._clock() < self._next_refusal_s:
                 self._unlogged_refusals += 1
                 return
@@ -109,7 +109,7 @@ class CallLog:
 
 
 def _ignore(_method: str, _code: str, _took_s: float) -> None:
-    """Tell nobody."""
+    """Do nothing: the default of `CallLog.on_call_ended`."""
 
 
 def _level(code: str) -> int:
@@ -121,6 +121,6 @@ def _level(code: str) -> int:
 
 
 def _code(context: CallOutcome) -> str:
-    """Return the name of the status that a call ends with; grpc.aio has 0 for OK."""
+    """Return the name of a call's status; grpc.aio has 0 for OK."""
     code = context.code()
     return code.name if isinstance(code, grpc.StatusCode) else "OK"

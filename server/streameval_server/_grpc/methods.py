@@ -1,7 +1,7 @@
-"""Every method by its full name, for whoever calls them otherwise than over gRPC.
+"""Finds the gRPC methods by their full names, for HTTP in the same process.
 
-Services are added to `Methods` as to a server. A handler checks nothing of the
-caller and raises RequestError; whoever calls it asks for its rule first.
+Services are added to `Methods` as to a server. Handlers raise RequestError. They do
+not check the caller's token: `_web.call_runner` does so before it calls one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class _Details(NamedTuple):
-    """What a generic handler looks a method up by."""
+    """The part of grpc.HandlerCallDetails that a generic handler reads."""
 
     method: str
     invocation_metadata: tuple[()] = ()
 
 
 class Method:
-    """One method that takes one request.
+    """One method with a single request.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Method:
         return answer
 
     def answers(self, request: Message) -> AsyncGenerator[Message, None]:
-        """Return the answers, one after the other. Raises RequestError, also later."""
+        """Yield the answers. Raises RequestError, also after the first one."""
         answers: AsyncGenerator[Message, None] = self._behaviour(self._argument(request), None)
         return answers
 
@@ -62,13 +62,13 @@ class Method:
 
 
 class Methods:
-    """A server, as far as services are added to it."""
+    """Collects services; has the methods of a grpc.Server that add them."""
 
     def __init__(self) -> None:
         self._handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Add handlers that look their methods up."""
+        """Add a service's handlers."""
         self._handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:

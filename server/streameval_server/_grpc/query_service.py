@@ -1,7 +1,7 @@
 """QueryService over gRPC: requests are checked on the event loop, answered in query threads.
 
-Each method translates, no more: what a request means stands in the module of
-its answer.
+Each method only connects a request to its answer; the module of the answer defines
+what the request means.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
 _MULTI_WINDOW: frozenset[object] = frozenset({overview, series, ranking})
-"""Answers of many windows."""
+"""Computations over many windows: they may take long."""
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -63,7 +63,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def BatchGetSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.BatchGetSnapshotsRequest, _context: Context
     ) -> query_pb2.BatchGetSnapshotsResponse:
-        """Return the figures of many streams, of all that are durable by now."""
+        """Return the figures of many streams, with everything that is durable now."""
         durable = self._runtime.durable_revision()
         return await self._answer(durable, lambda: overview_asked(request), overview)
 
@@ -78,7 +78,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def GetHistogram(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetHistogramRequest, _context: Context
     ) -> query_pb2.GetHistogramResponse:
-        """Return how scores are distributed."""
+        """Return the distribution of scores."""
         return await self._answer(
             request.selection.min_revision, lambda: histogram_asked(request), histogram
         )
@@ -86,7 +86,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def GetDecision(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetDecisionRequest, _context: Context
     ) -> query_pb2.GetDecisionResponse:
-        """Return what a threshold does."""
+        """Return the figures at a threshold."""
         return await self._answer(
             request.selection.min_revision, lambda: decision_asked(request), decision
         )
@@ -94,7 +94,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def GetState(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetStateRequest, _context: Context
     ) -> AsyncIterator[query_pb2.GetStateResponse]:
-        """Yield the state in pieces."""
+        """Yield the state, in pieces."""
         found = await self._answer(
             request.selection.min_revision, lambda: selected(request.selection), state
         )
@@ -112,7 +112,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def CompareStreams(  # noqa: N802 - the contract's name
         self, request: query_pb2.CompareStreamsRequest, _context: Context
     ) -> query_pb2.CompareStreamsResponse:
-        """Return how much two selections differ."""
+        """Return the difference between two selections."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
         return await self._answer(min_revision, lambda: compare_asked(request), comparison)
 
@@ -127,7 +127,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def Watch(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchResponse]:
-        """Yield the newest figures whenever they move."""
+        """Yield the newest figures whenever they change."""
         async for found in watched(
             self._runtime,
             self._answers,
@@ -140,7 +140,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def WatchSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchSnapshotsRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
-        """Yield the newest figures of those that moved."""
+        """Yield the newest figures of the streams that changed."""
         async for found in watched_many(
             self._runtime, self._answers, overview_asked(request), pause_s=interval_s(request)
         ):
@@ -149,7 +149,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def _answer(
         self, min_revision: int, check: Callable[[], Q], compute: Callable[[Answers, Q], T]
     ) -> T:
-        """Check the request, wait for the revision, then for a query thread's answer."""
+        """Check the request, wait until the revision is applied, answer from a query thread."""
         runtime, asked = self._runtime, check()
         with runtime.calls.call():
             await runtime.visible(min_revision)

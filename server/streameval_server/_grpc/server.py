@@ -1,4 +1,4 @@
-"""The gRPC server around a runtime: services, health, reflection, and an orderly end."""
+"""The gRPC server around a runtime: services, health, reflection, and a clean stop."""
 
 from __future__ import annotations
 
@@ -40,36 +40,37 @@ SERVICES = tuple(
 """Full names of the services, each with a health status of its own."""
 
 _SEND_GRACE_S = 0.5
-"""What is being sent when all calls have ended gets so long to be sent."""
+"""Time for the last bytes to be sent after all calls have ended."""
 
 _HANDSHAKE_MS = 20_000
-"""A connection that has not said by then what it wants is closed."""
+"""A connection whose handshake takes longer is closed."""
 
 _PING_AFTER_MS, _PING_TIMEOUT_MS = 60_000, 20_000
-"""Who says nothing for so long is asked whether it is there, and has so long to answer."""
+"""A silent connection is pinged after the first time, and closed when no answer comes
+within the second."""
 
 _TOKENS_REFRESH_S = 1.0
-"""A changed tokens file is noticed after at most so long."""
+"""Interval at which the tokens file is checked for changes."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Server:
-    """A server in this process and event loop: `start` it, `stop` it.
+    """A server in this process and event loop; call `start`, then `stop`.
 
     Attributes
     ----------
     address : str
-        Where it listens, with the port that it was given; set by `start`.
+        ``HOST:PORT`` with the actual port; set by `start`.
     guard : Guard
-        Who may do what.
+        Authorises calls.
     call_log : CallLog
         Of all calls, over gRPC and HTTP.
     runtime : Runtime
-        Runs the core.
+        The threads around the core.
     methods : Methods
-        What the services do, for HTTP.
+        The services' methods, for HTTP.
     certificates : Certificates or None
         None without TLS.
 
@@ -103,14 +104,14 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Restore what the log holds, then listen.
+        """Recover the state from the log, then listen.
 
         Raises
         ------
         SettingsError
-            When the address cannot be had.
+            When it cannot listen on the address.
         DataDirectoryInUseError
-            When another server has the data directory.
+            When another server uses the data directory.
         StorageError
             When the log cannot be read, or is of an unknown format.
         """
@@ -132,14 +133,14 @@ class Server:
             service.add_to(server)
 
     def _bind(self) -> grpc.aio.Server:
-        # Twice the limit of a batch passes the transport, so that a batch above
-        # it is refused by name instead of ending the stream that it came on.
+        # The transport lets twice the limit of a batch pass, so that a larger batch is
+        # refused with a reason, and does not end its stream.
         max_message_bytes = 2 * self._settings.limits.max_batch_bytes
         server = grpc.aio.server(
             interceptors=(CallInterceptor(self.guard, self.call_log),),
             options=(
                 ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
+                ("grpc.so_reuseport", 0),  # two servers on one port are a mistake
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
                 ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
@@ -171,22 +172,22 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes and answers requests now."""
+        """Whether the server answers requests now."""
         return self._serving and not self.runtime.calls.stopping
 
     async def wait_failed(self) -> None:
-        """Wait until the server cannot go on, and raise why."""
+        """Wait until the server fails, and raise the reason."""
         await self.runtime.wait_failed()
 
     async def begin_stop(self) -> None:
-        """Turn new calls away, and tell those in progress to end. Safe to call twice."""
+        """Refuse new calls, and tell those in progress to end. Idempotent."""
         await self._health.enter_graceful_shutdown()
         self.runtime.calls.stop()
 
     async def stop(self) -> None:
-        """Stop in order: no new work, end streams, commit, apply, checkpoint, close.
+        """Stop cleanly: refuse new calls, end streams, commit, apply, checkpoint, close.
 
-        Ends within the settings' grace and what the disk needs. Safe to call twice.
+        Takes at most the settings' grace and the time of the last writes. Idempotent.
         """
         server, self._grpc = self._grpc, None
         if server is None:
@@ -205,9 +206,13 @@ class Server:
 
     def _warn_about_exposure(self) -> None:
         if self.certificates is None:
-            _log.warning("other machines reach this server without TLS: they can be listened to")
+            _log.warning(
+                "the server listens beyond this machine without TLS: its traffic can be read"
+            )
         if self.guard.is_open:
-            _log.warning("other machines reach this server without tokens: all may do everything")
+            _log.warning(
+                "the server listens beyond this machine without tokens: any client may do anything"
+            )
 
     async def _report_health(self) -> None:
         while True:

@@ -1,9 +1,9 @@
 """A RequestError as a gRPC status with google.rpc details.
 
-ErrorInfo is always there: its reason is stable, its domain is ours. BadRequest
-lists the fields at fault with their rows, RetryInfo says when a retry may help,
-RequestInfo names the call as the server's log does.
-All of it travels in headers, which may not be long: texts are cut.
+ErrorInfo is always present: its reason is stable, its domain is `DOMAIN`. BadRequest
+lists the fields at fault with their rows, RetryInfo when to retry, RequestInfo the
+call's id in the server's log. All of it is sent in headers, whose size is limited,
+so long texts are cut.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _NANOS = 1_000_000_000
 
 _MAX_TEXT_BYTES = 400
 _MAX_VIOLATIONS = 3
-"""A client that gets more than 8 KiB of headers loses the status. The message is
-among them twice, once at up to 3 bytes for a byte; details take 4/3."""
+"""BadRequest's fields that are sent. A client that gets more than 8 KiB of headers
+loses the status. They contain the message twice, once with up to 3 bytes for a byte,
+and the details in base64, 4/3 of their bytes."""
 
 
 def status_message(error: RequestError, request_id: str = "") -> status_pb2.Status:
-    """Return what goes over the wire for `error`."""
+    """Return an error as google.rpc.Status."""
     packed = []
     for detail in _details(error, request_id):
         box = any_pb2.Any()
@@ -45,7 +46,7 @@ def status_message(error: RequestError, request_id: str = "") -> status_pb2.Stat
 
 
 def _cut(text: str) -> str:
-    """Return a text without its middle when it is too long."""
+    """Return a text, without its middle if it is too long."""
     data = text.encode()
     if len(data) <= _MAX_TEXT_BYTES:
         return text
@@ -83,7 +84,7 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: RequestError
     request_id = "" if call is None else call.request_id
     status = rpc_status.to_status(status_message(error, request_id))
     await context.abort(status.code, status.details, status.trailing_metadata)
-    raise AssertionError("abort returned")  # it raises; the types do not say so
+    raise AssertionError("abort returned")  # context.abort always raises; its types do not say so
 
 
 def internal_error() -> RequestError:

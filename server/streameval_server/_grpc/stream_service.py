@@ -1,4 +1,4 @@
-"""StreamService over gRPC: making and deleting go through the log, reading does not."""
+"""StreamService over gRPC: changes go through the log, reads do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StreamService:
-    """Takes encoded requests where the log keeps them as they came."""
+    """Takes encoded requests for changes, because the log stores the frames themselves."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -73,19 +73,19 @@ class StreamService:
         )
 
     async def create(self, frame: bytes, _context: Context) -> stream_pb2.CreateStreamResponse:
-        """Make a stream; it is visible to whoever asks after the answer."""
+        """Make a stream; queries after the answer include it."""
         response = await self._change(lambda call: call.create_stream(frame))
         assert isinstance(response, stream_pb2.CreateStreamResponse)
         return response
 
     async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
-        """Delete a stream; it is gone for whoever asks after the answer."""
+        """Delete a stream; queries after the answer do not find it."""
         response = await self._change(lambda call: call.delete_stream(frame))
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
     async def update(self, frame: bytes, _context: Context) -> stream_pb2.UpdateStreamResponse:
-        """Change settings; they count for whatever is sent after the answer."""
+        """Change settings; they apply to batches sent after the answer."""
         response = await self._change(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         info = self._runtime.core.engine.stream(response.stream.name)
@@ -119,7 +119,7 @@ class StreamService:
     async def list(
         self, request: stream_pb2.ListStreamsRequest, _context: Context
     ) -> stream_pb2.ListStreamsResponse:
-        """Describe a page of streams, of those that the caller's token is for."""
+        """Describe a page of the streams that the caller's token covers."""
         runtime, streams = self._runtime, current_access().streams
         size = _page_size(request.page_size)
         after = _name_of_token(request.page_token)
@@ -139,7 +139,10 @@ class StreamService:
 def _page(
     runtime: Runtime, prefix: str, after: str, limit: int, streams: tuple[str, ...] | None
 ) -> tuple[list[StreamInfo], int]:
-    """Return so many streams of a token's, looking at all in between. For query threads."""
+    """Return at most `limit` streams that a token covers. For query threads.
+
+    O(streams between them): those that the token does not cover are skipped.
+    """
     if streams is None:
         return runtime.list_streams(prefix=prefix, after=after, limit=limit)
     found: list[StreamInfo] = []
@@ -157,7 +160,7 @@ def _page_size(asked: int) -> int:
     return min(asked or _DEFAULT_PAGE_STREAMS, _MAX_PAGE_STREAMS)
 
 
-# A token is the last name of its page, encoded so that nobody writes one by hand.
+# A page token is the last name of its page, encoded so that clients treat it as opaque.
 
 
 def _page_token(name: str) -> str:

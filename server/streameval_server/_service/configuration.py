@@ -1,15 +1,16 @@
 """Settings from flags, the environment and a file, each value with its source.
 
-The first that says something wins::
+The first source that has a value wins::
 
     --listen HOST:PORT            a flag
-    STREAMEVAL_LISTEN             the environment; empty is as if it were not there
+    STREAMEVAL_LISTEN             the environment; an empty variable counts as absent
     listen = "..."                the file, TOML, that --config or STREAMEVAL_CONFIG names
     the default
 
-Limits stand below ``[limits]`` in the file, and are ``STREAMEVAL_LIMITS_...`` in
-the environment. Paths in the file are relative to it. A name that a file or a
-flag misspells is an error; the environment holds other programs' variables too.
+Limits are below ``[limits]`` in the file, and ``STREAMEVAL_LIMITS_...`` in the
+environment. Paths in the file are relative to it. An unknown name in a file or a flag
+is an error; an unknown variable is not, because the environment has other programs'
+variables too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ FLAGS = {
     "tls_key": "its private key, PEM",
     "tls_client_ca": "authorities of clients' certificates, PEM (mTLS)",
     "tokens": "the tokens file",
-    "auto_create": "let batches make the streams that they are for",
+    "auto_create": "create a stream with its first batch",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
@@ -54,7 +55,7 @@ FLAGS = {
     "metrics_interval_s": "seconds between scrapes of /metrics",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
-"""The settings that have a flag, with what it is for; the others are for files."""
+"""The settings that have a flag, with its help; the others are set in files only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +101,19 @@ def flag_of(name: str) -> str:
 
 
 def is_switch(name: str) -> bool:
-    """Whether a setting is yes or no."""
+    """Whether a setting is a boolean."""
     return _SETTINGS[name].kind is bool
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Settings, and where each of them comes from.
+    """Settings, and the source of each.
 
     Attributes
     ----------
     settings : Settings
     sources : dict of str to str
-        From a setting's dotted name to a flag, a variable, a file or ``default``.
+        A flag, a variable, a file or ``default``, by the setting's dotted name.
     """
 
     settings: Settings
@@ -156,7 +157,7 @@ def configure(
     Parameters
     ----------
     flags
-        By dotted names; None is as if it were not there.
+        By dotted names; None counts as absent.
     config
         The file; without it the one that STREAMEVAL_CONFIG names, or none.
     environment
@@ -223,7 +224,7 @@ def _find_setting(name: str, source: str) -> _Setting:
 
 
 def _convert(setting: _Setting, value: object, source: str, base: Path) -> object:
-    """Return a value as its setting's kind, from whatever a source holds."""
+    """Return a source's value, converted to the type of its setting."""
     kind = setting.kind
     if get_origin(kind) is Literal:
         wanted = " or ".join(get_args(kind))
@@ -258,5 +259,5 @@ def _number(kind: type[int | float], value: object) -> float | None:
 def _toml(value: object) -> str:
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
-    # JSON's strings are TOML's, but for one character that TOML wants escaped.
+    # JSON's strings are TOML's, except that TOML requires U+007F escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,9 +1,9 @@
-"""A server and its HTTP as one: who starts first, who stops first, and what went wrong.
+"""Starts and stops gRPC and HTTP together, in order, and keeps the reason of a failure.
 
 An ASGI lifespan owns the gRPC server, whether HTTP is served or not: it starts the
-server before the first request and stops it after the last one. Signals are for
-`stop`, which turns calls away at once, over gRPC and HTTP, so that those in progress
-come to their ends and HTTP can, and then the lifespan.
+server before the first HTTP request and stops it after the last one. Signal handlers
+call `stop`. It makes gRPC and HTTP refuse new calls at once and tells those in progress
+to end; then HTTP ends, and then the lifespan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a server listens, with the ports that it was given.
+    """The addresses of a server, with the actual ports.
 
     Attributes
     ----------
@@ -39,20 +39,20 @@ class Addresses:
 
 
 class Service:
-    """A server with its HTTP, for one event loop: `serve` it, `stop` it.
+    """A server with its HTTP, for one event loop: `serve` and `stop`.
 
     Parameters
     ----------
     settings
-        How to run it.
+        The server's settings.
     on_ready
-        Called once, when requests are served.
+        Called once, when the server answers requests.
 
     Raises
     ------
     SettingsError
-        When the tokens file or the certificates cannot be used, or the address
-        for HTTP cannot be had.
+        When the tokens file or the certificates cannot be used, or HTTP cannot
+        listen on its address.
     """
 
     def __init__(self, settings: Settings, on_ready: Callable[[Addresses], None]) -> None:
@@ -66,16 +66,16 @@ class Service:
         self._failure: BaseException | None = None
 
     def stop(self) -> None:
-        """Let `serve` come to its end."""
+        """Make `serve` return."""
         self._stop_requested.set()
 
     async def serve(self) -> None:
-        """Start, serve until `stop` or until it cannot go on, and stop in order.
+        """Start, serve until `stop` or a failure, and stop cleanly.
 
         Raises
         ------
         StreamEvalError
-            When it cannot start (see `Server.start`), or cannot go on.
+            When it cannot start (see `Server.start`), or fails while it runs.
         """
         if self._http is not None:
             await self._http.serve()
@@ -89,7 +89,7 @@ class Service:
     async def _lifespan(self, _app: object = None) -> AsyncIterator[None]:
         try:
             await self._server.start()
-        except Exception as error:  # noqa: BLE001 - `serve` raises it: uvicorn would end the process
+        except Exception as error:  # noqa: BLE001 - `serve` raises it; uvicorn would exit the process
             self._failure = error
             self._end()
             yield

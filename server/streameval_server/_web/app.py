@@ -1,4 +1,4 @@
-"""What is served over HTTP: an ASGI application around a server."""
+"""The ASGI application around a server."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 
 def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) -> Starlette:
-    """Return what serves a server's HTTP.
+    """Return the application that serves a server over HTTP.
 
     Parameters
     ----------
     server
-        Its methods are called, its guard decides.
+        Its methods are called, its guard authorises.
     settings
-        The server's.
+        The server's settings.
     host
-        Where HTTP listens.
+        The host that HTTP listens on.
     lifespan
-        Owns the server.
+        Starts and stops the server.
     """
     runner = CallRunner(server.guard, server.call_log)
     bodies, files = BodyReader(settings.limits), Files()
@@ -95,7 +95,7 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:
-    """Answer what no route is for."""
+    """Answer a request that no route matches."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         message, code = "this path has other methods: see Allow", Code.UNIMPLEMENTED

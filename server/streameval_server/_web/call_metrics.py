@@ -1,4 +1,4 @@
-"""How many calls ended how, over gRPC and HTTP, and how long those with one answer took."""
+"""Counts calls by status, over gRPC and HTTP, and measures those with a single answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 _OPEN_ENDED = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
-"""Methods whose calls last as long as their callers like."""
+"""Methods whose calls last as long as the client wants: their durations say nothing."""
 
 
 class CallMetrics:
-    """Counts calls by method and status; both are few.
+    """Counts calls by method and status; both have few values.
 
     Parameters
     ----------
     registry
-        Where the metrics are registered.
+        The registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

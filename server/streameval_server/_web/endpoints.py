@@ -1,4 +1,4 @@
-"""Each route as a function from a request to a response, by the method that gRPC calls."""
+"""Turns each route into a function from request to response, by the method that gRPC calls."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from streameval_server._web.routes import Route
 
 NO_STORE = {"cache-control": "no-store"}
-"""Answers are of one moment, and may be of one caller."""
+"""Answers are of one moment, and may be for one caller only."""
 
 _WITH_BODY = frozenset({"POST", "PATCH"})
 _MIN_EVENT_INTERVAL_NS = 200_000_000
-"""Nobody is sent more than five events a second."""
+"""A reader gets at most five events a second."""
 
 
 class Endpoint:
@@ -38,9 +38,9 @@ class Endpoint:
     Parameters
     ----------
     route, method
-        The route, and what it calls.
+        The route, and the method that it calls.
     gate, intake
-        The server's.
+        What runs the call, and what reads the body.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Endpoint:
         match self._route.answer:
             case Answer.JSON:
                 answer = await self._method.answer(message)
-                # Beside the event loop: a long answer takes milliseconds.
+                # Off the event loop: a long answer takes milliseconds.
                 text = await asyncio.to_thread(to_json, answer)
                 return Response(text, headers=NO_STORE, media_type=JSON)
             case Answer.BYTES:
@@ -80,7 +80,7 @@ class Endpoint:
                 raise HttpError(
                     400,
                     Code.INVALID_ARGUMENT,
-                    f"a {route.verb} takes all that it asks for in its body, and no parameters",
+                    f"a {route.verb} takes its request in the body, not in parameters",
                     reason="MALFORMED_MESSAGE",
                 )
             message = await self._bodies.message(kind, request)
@@ -91,7 +91,7 @@ class Endpoint:
         return message
 
     async def _bytes(self, message: Message) -> Response:
-        """Join the pieces: they were cut for gRPC from one value."""
+        """Answer with the pieces joined: they were cut from one value for gRPC."""
         pieces: list[Any] = [piece async for piece in self._method.answers(message)]
         headers = NO_STORE | {"x-streameval-revision": str(pieces[0].revision)}
         body = b"".join(piece.data for piece in pieces)
@@ -99,7 +99,7 @@ class Endpoint:
 
 
 def _with_min_interval(message: Any) -> Any:
-    """Return a request to watch that is not answered too often; a wrong one as it is."""
+    """Return a watch request whose interval is long enough; an invalid one unchanged."""
     interval = message.min_interval
     if 0 <= interval.seconds * 1_000_000_000 + interval.nanos < _MIN_EVENT_INTERVAL_NS:
         interval.FromNanoseconds(_MIN_EVENT_INTERVAL_NS)

@@ -1,10 +1,10 @@
-"""Server-sent events: the newest answer whenever there is another, as quick as it is read.
+"""Server-sent events: the newest answer whenever it changes, as fast as the client reads.
 
-The next answer is asked for when the last one has gone out, so a slow reader gets
-fewer, not older ones: nothing queues here but what the transport holds. A comment
-every few seconds tells a silent server from one that is gone. When the server
-stops, or the token is taken away, the last event says so; whoever connects again
-is sent the newest answer first.
+The next answer is computed when the last one has been sent, so a slow client gets
+fewer answers, not older ones; only the transport buffers. A comment every few seconds
+keeps an idle connection distinguishable from a dead one. When the server stops or the
+token is revoked, the last event says so; a client that reconnects gets the newest
+answer first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 10
 RETRY_MS = 1000
-"""What a reader should wait before it connects again."""
+"""How long a client should wait before it reconnects."""
 
 
 async def events(
@@ -41,23 +41,23 @@ async def events(
     authorised: AuthorisedRequest,
     runner: CallRunner,
 ) -> Response:
-    """Return a response that goes on for as long as there are answers.
+    """Return a response that sends an event for each answer.
 
     Parameters
     ----------
     name
-        What each event is called.
+        The name of the events.
     request
-        What was asked.
+        The request; checked again for each event.
     answers
-        A generator; closed at the end.
+        Closed at the end of the response.
     authorised, runner
         The request, and what runs it.
 
     Raises
     ------
     RequestError
-        When there is not even a first answer.
+        When there is no first answer.
     """
     authorised.stack.push_async_callback(answers.aclose)
     first = await anext(answers)
@@ -68,11 +68,12 @@ async def events(
             async for answer in answers:
                 check_request(authorised.rule, request)  # the token may have been revoked
                 yield await _event(name, answer)
-        except Exception as error:  # noqa: BLE001 - the boundary, as in the gate
+        except Exception as error:  # noqa: BLE001 - the boundary, as in CallRunner
             text = status_json(runner.request_error(error, authorised.outcome))
             yield ServerSentEvent(text.decode(), event="error", sep="\n")
 
-    authorised.outcome.cancel()  # unless it ends otherwise
+    # Only its client ends such a call, unless an error does and replaces this outcome.
+    authorised.outcome.cancel()
     return _EventResponse(produce(), authorised.stack.pop_all())
 
 
@@ -85,7 +86,7 @@ async def _event(name: str, answer: Any, *, retry: int | None = None) -> ServerS
 
 
 class _EventResponse(EventSourceResponse):
-    """Leaves a stack when it ends, however it does."""
+    """An event response that closes an exit stack when it ends, for any reason."""
 
     def __init__(self, content: AsyncIterator[ServerSentEvent], stack: AsyncExitStack) -> None:
         super().__init__(
@@ -97,6 +98,6 @@ class _EventResponse(EventSourceResponse):
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events."""
+        """Send the events."""
         async with self._stack:
             await super().__call__(scope, receive, send)

@@ -1,7 +1,7 @@
-"""The page's files: read once, sent whole or compressed, or not at all if they are known.
+"""The page's files: read once, sent plain or compressed, or as 304 when they are unchanged.
 
-Only what was there when they were read is ever sent: no request is turned into a
-path of the disk.
+Only files that existed at the start are served: no request is turned into a path on
+the disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _COMPRESSED = (".js", ".css", ".html", ".svg", ".json", ".txt")
-# As they are called on every system, whatever its tables say.
+# Fixed here, because systems' own tables of types differ.
 _TYPES = {".js": "text/javascript", ".woff2": "font/woff2"}
 
 
@@ -47,7 +47,7 @@ class _File:
 
 
 class Files:
-    """The files below ``static``, by their paths; O(their bytes) once."""
+    """The files below ``static``, by path; O(bytes) once."""
 
     def __init__(self) -> None:
         root = resources.files(__package__) / "static"

@@ -1,7 +1,7 @@
-"""HTTP connections that do not say what they want are closed.
+"""Closes HTTP connections that do not send a request's head in time.
 
-uvicorn waits for ever for the rest of a request's head; whoever opens connections
-and says nothing would hold all there may be.
+uvicorn has no such limit: a client that opens connections and sends nothing could
+hold all that the server allows.
 """
 
 from __future__ import annotations
@@ -14,32 +14,36 @@ if TYPE_CHECKING:
     import asyncio
 
 MAX_HEAD_S = 20.0
-"""A request's head takes no longer than this, from the connection or its first byte on."""
+"""Longest time for a request's head, from the connection's start or its first byte."""
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's protocol, which waits so long."""
+    """uvicorn's protocol with a timeout for the head.
+
+    The timer runs from the connection's start, or a head's first byte, until the head is
+    complete.
+    """
 
     _timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
+        """Start the timer."""
         super().connection_made(transport)
         self._update_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest, if there is one."""
+        """Start the timer at a head's first byte; stop it once the head is complete."""
         super().data_received(data)
         self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timer."""
         self._cancel_timer()
         super().connection_lost(exc)
 
     def _update_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._cancel_timer()  # a request is being answered
+            self._cancel_timer()  # a request is in progress
         elif self._timer is None and not self.transport.is_closing():
             self._timer = self.loop.call_later(MAX_HEAD_S, self._on_timeout)
 

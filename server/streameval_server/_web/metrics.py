@@ -1,8 +1,8 @@
-"""What Prometheus scrapes: calls, the server, and each stream's figures.
+"""The metrics that Prometheus scrapes: calls, the server, and each stream's figures.
 
-Asking costs the server something, so what was found is told again for about as
-long as scrapes are apart, whoever scrapes; a token that is for some streams sees
-those.
+Collecting is expensive, so a result is cached for about the scrape interval and shared
+by all scrapers whose tokens cover the same streams; a token limited to some streams
+gets the metrics of those.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
 _MAX_AGE = 0.9
-"""Of the interval: what was asked for so short a time ago is told again. Not of all of
-it: scrapes come a little early or late, and one that comes early is to be told new
-figures, not those of the scrape before."""
+"""Age, as a share of the interval, up to which a result is served again. Below 1, because
+a scrape may come a little early and must still get new figures."""
 
 _MAX_CACHED_SCRAPES = 8
-"""Tokens for different streams that scrape at the same time."""
+"""Cached results: one for each set of streams that scrapers' tokens cover."""
 
 _RULE = Rule(Scope.QUERY)
 _STATUS = "streameval.v1.AdminService/GetServerStatus"
@@ -47,7 +46,7 @@ _STATUS = "streameval.v1.AdminService/GetServerStatus"
 
 @dataclass(slots=True)
 class _Scrape:
-    """What is told to whoever may see these streams."""
+    """The cached result for one set of streams."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     started_s: float = float("-inf")
@@ -62,13 +61,13 @@ class Metrics:
     Parameters
     ----------
     methods
-        The server's.
-    gate
-        Every scrape passes it.
+        The server's methods.
+    runner
+        Authorises and logs each scrape.
     registry
-        Where metrics of calls are registered; a registry of its own.
+        The registry for metrics of calls; not shared.
     interval_s
-        How far scrapes are apart; 0 asks anew at each.
+        The scrape interval; with 0 every scrape collects anew.
     window_s, max_series
         As in StreamMetrics.
     """
@@ -99,13 +98,13 @@ class Metrics:
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         scrape = await self._scraped(current_access().streams)
         encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
-        # Beside the event loop: there may be thousands of lines.
+        # Off the event loop: there may be thousands of lines.
         exposition = _Exposition(self._registry, self._families(scrape))
         text = await asyncio.to_thread(encode, exposition)
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
     async def _scraped(self, streams: tuple[str, ...] | None) -> _Scrape:
-        """Return what may be seen of these streams, found anew if it is old."""
+        """Return the result for these streams, collected anew if it is too old."""
         scrape = self._scrapes.get(streams)
         if scrape is None:
             if len(self._scrapes) >= _MAX_CACHED_SCRAPES:
@@ -113,8 +112,9 @@ class Metrics:
             scrape = self._scrapes[streams] = _Scrape()
         arrived_s = time.monotonic()
         async with scrape.lock:
-            # From asking to coming: else an answer that took long would be told twice, and
-            # those who came while it was found would each ask again.
+            # The age runs from the start of the collection to the arrival of the scrape.
+            # Scrapes that arrive while one collects then share its result, and a slow
+            # collection does not look fresh.
             if arrived_s - scrape.started_s >= self._max_age_s:
                 started_s = time.monotonic()
                 scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
@@ -126,7 +126,7 @@ class Metrics:
     def _families(self, scrape: _Scrape) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "streameval_metrics_seconds",
-            "How long it took to find what is told here.",
+            "How long it took to collect these metrics.",
             value=scrape.took_s,
         )
         yield GaugeMetricFamily(
@@ -137,14 +137,14 @@ class Metrics:
 
 
 class _Exposition:
-    """A registry and what was found besides, as the exposition wants it."""
+    """A registry and further metric families, as prometheus_client's encoders take them."""
 
     def __init__(self, registry: CollectorRegistry, families: Iterator[Metric]) -> None:
         self._registry = registry
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all of it."""
+        """Yield all metric families."""
         yield from self._registry.collect()
         yield from self._families
 
@@ -168,17 +168,21 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         value=status.refused_batches,
     )
     for name, help_, value in (
-        ("serving", "Whether it commits.", int(status.serving)),
-        ("applied_revision", "The last entry that answers include.", status.applied_revision),
-        ("checkpoint_revision", "The entry of the checkpoint.", status.checkpoint_revision),
-        ("lag_rows", "Durable rows that are not applied yet.", status.lag_rows),
-        ("queue_bytes", "Bytes that wait to be committed.", status.queued_bytes),
+        ("serving", "Whether the server commits.", int(status.serving)),
+        ("applied_revision", "The last log entry that answers include.", status.applied_revision),
+        ("checkpoint_revision", "The log entry of the checkpoint.", status.checkpoint_revision),
+        ("lag_rows", "Durable rows not yet applied.", status.lag_rows),
+        ("queue_bytes", "Bytes queued to be committed.", status.queued_bytes),
         ("open_calls", "Calls in progress.", status.open_calls),
         ("streams", "Streams.", status.streams),
-        ("kept_ids", "Ids that are kept, in all streams.", status.pending),
-        ("state_bytes", "Memory of all streams, about.", status.state_bytes),
-        ("state_limit_bytes", "Above it ingest is refused; 0: never.", status.max_state_bytes),
-        ("start_time_seconds", "When it started.", status.start_time.ToMicroseconds() / 1e6),
+        ("kept_ids", "Ids kept, in all streams.", status.pending),
+        ("state_bytes", "Approximate memory of all streams.", status.state_bytes),
+        ("state_limit_bytes", "Above it ingest is refused; 0: no limit.", status.max_state_bytes),
+        (
+            "start_time_seconds",
+            "When it started.",
+            status.start_time.ToMicroseconds() / 1e6,
+        ),
     ):
         yield GaugeMetricFamily(f"streameval_{name}", help_, value=value)
     if status.HasField("disk"):

@@ -1,4 +1,4 @@
-"""Bodies of requests, no larger, slower or more at once than a server can bear."""
+"""Reads request bodies, with limits on size, time and the bytes held at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 MAX_BODY_S = 30.0
-"""A body that has not come after so long is given up."""
+"""Longest time for a body to arrive."""
 
 _MAX_UNQUEUED_BYTES = 1 << 16
-"""Longer bodies than these wait for one another..."""
+"""Bodies up to this size are parsed at once; longer ones queue for a parser."""
 
 _MAX_CONCURRENT_PARSES = 2
-"""...so many have their turn: they may take seconds, and others need the threads too."""
+"""Long bodies that are parsed at once. One may take seconds, and other requests need
+the threads too."""
 
 M = TypeVar("M", bound=Message)
 
@@ -37,8 +38,8 @@ class BodyReader:
     Parameters
     ----------
     limits
-        One body may be twice as long as a batch, as over gRPC; all that are being
-        read, or wait to be parsed, as long as what may wait for the disk.
+        A body may be twice as long as a batch, as over gRPC. All bodies that are being
+        read or parsed may together be as long as the commit queue.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -66,10 +67,10 @@ class BodyReader:
             self._held_bytes -= len(body)
 
     def _check_head(self, request: Request) -> None:
-        """Refuse what is not JSON, or says that it is too long.
+        """Refuse a body that is not JSON, or whose length is above the limit.
 
         Only JSON: a page of another origin can make a browser send texts and forms,
-        but not this.
+        but not JSON.
         """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
@@ -84,7 +85,7 @@ class BodyReader:
             raise self._too_long()
 
     async def _read(self, request: Request, body: bytearray) -> None:
-        """Read a body to its end; what has been read counts as held, come what may."""
+        """Read a body to its end; `message` releases the bytes read, after errors too."""
         try:
             async with asyncio.timeout(MAX_BODY_S):
                 async for chunk in request.stream():
@@ -110,7 +111,7 @@ class BodyReader:
         if self._held_bytes > self._max_held_bytes:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                "too many requests are being read: send it again later",
+                "too many request bodies are in progress: send it again later",
                 reason="BODIES_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )

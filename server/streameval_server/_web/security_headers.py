@@ -1,9 +1,9 @@
-"""What protects browsers: headers on every response, and whom a request says it is for.
+"""Protects browsers: security headers on every response, and a check of the Host header.
 
-A server without tokens trusts its own machine. A page from elsewhere may have its
-name point to this machine (DNS rebinding), and would then read what the server
-answers; so such a server answers to names of this machine only. Nothing is ever
-allowed to pages of other origins: there are no CORS headers.
+A server without tokens trusts every client on its own machine. A foreign page could
+point its own name at this machine (DNS rebinding) and read the answers; so such a
+server answers only requests whose Host names this machine. Pages of other origins are
+never allowed to read: there are no CORS headers.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""On every response, whatever it is."""
+"""On every response, errors and files included."""
 
 
 class SecurityHeaders:
-    """Puts the headers on responses, and turns requests for other hosts away.
+    """Adds the headers to responses, and refuses requests for other hosts.
 
     Parameters
     ----------
     app
-        What is guarded.
+        The application.
     local_only
-        Whether only names of this machine are answered to.
+        Whether to refuse requests whose Host does not name this machine.
     """
 
     def __init__(self, app: ASGIApp, *, local_only: bool) -> None:
@@ -49,7 +49,7 @@ class SecurityHeaders:
         self._local_only = local_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -70,7 +70,7 @@ class SecurityHeaders:
 
 
 def _is_local(host: str) -> bool:
-    """Whether a Host header names this machine. Its port does not matter: a tunnel's is another."""
+    """Whether a Host header names this machine. The port is ignored: a tunnel has another."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host

@@ -1,9 +1,9 @@
-"""Requests from URLs and JSON, answers to JSON: protobuf's JSON mapping and no other.
+"""Converts URLs and JSON to requests, and answers to JSON, by protobuf's JSON mapping.
 
-A query parameter is the path of a field, ``selection.segment.key=country``; one
-that is repeated is a list. Names are written in lowerCamelCase or as in the proto.
-Answers show every field that has a value or is a list, a number, a text or a truth
-value without one; what the proto calls absent is absent.
+A query parameter is the path of a field, ``selection.segment.key=country``; a repeated
+parameter is a list. Names are in lowerCamelCase or as in the proto. Answers contain
+every field without presence (lists, numbers, texts, booleans), and those with presence
+that are set.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _MESSAGES_AS_TEXT = {
     "google.protobuf.Timestamp",
     "google.protobuf.FieldMask",
 }
-"""Messages that JSON writes as a text."""
+"""Messages that JSON represents as a string."""
 
 _BOOLEANS = {"true": True, "false": False}
 _MAX_SHOWN_CHARACTERS = 200
 
 
 def to_json(message: Message) -> bytes:
-    """Return a message as JSON in UTF-8. O(message); large ones are not for the event loop."""
+    """Return a message as JSON in UTF-8. O(message): large ones not on the event loop."""
     return json_format.MessageToJson(
         message, indent=None, always_print_fields_with_no_presence=True
     ).encode()
@@ -48,8 +48,8 @@ def from_json(kind: type[M], text: bytes) -> M:
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for what is no JSON object, an unknown field or one that
-        is there twice, a value of the wrong kind.
+        INVALID_ARGUMENT when the text is not a JSON object, a field is unknown or
+        repeated, or a value has the wrong type.
     """
     message = kind()
     try:
@@ -64,19 +64,19 @@ def from_json(kind: type[M], text: bytes) -> M:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; what stands there twice is a mistake. O(pairs)."""
+    """Return a JSON object as a dict; refuse a repeated key. O(pairs)."""
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ValueError(f"{_short(name)!r} stands there twice")
+                raise ValueError(f"{_short(name)!r} is there twice")
             seen.add(name)
     return values
 
 
 def _check_base64(values: Any, descriptor: Any) -> None:
-    """Refuse bytes that are not base64: protobuf leaves out what is wrong in them."""
+    """Refuse bytes that are not base64: protobuf would silently skip wrong characters."""
     for field in descriptor.fields:
         for name in {field.name, field.json_name} & values.keys():
             value = values[name]
@@ -93,8 +93,8 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for an unknown field, one that is given twice and is no
-        list, a value of the wrong kind.
+        INVALID_ARGUMENT when a field is unknown, one that is not a list is given
+        twice, or a value has the wrong type.
     """
     values: dict[str, Any] = {}
     for path, text in parameters:
@@ -108,12 +108,12 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
 
 
 def bind(message: Message, path: str, value: str) -> None:
-    """Set the field that is part of the URL's path.
+    """Set the field whose value is part of the URL's path.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT when the request says something else there.
+        INVALID_ARGUMENT when the request has another value there.
     """
     *parts, last = path.split(".")
     parent: Any = message
@@ -126,7 +126,7 @@ def bind(message: Message, path: str, value: str) -> None:
 
 
 def _set_value(values: dict[str, Any], descriptor: Any, path: str, text: str) -> None:
-    """Put a parameter where JSON would have it."""
+    """Set a parameter's value at the place that JSON would have it."""
     *parts, last = path.split(".")
     for part in parts:
         field = _field(descriptor, part, path)
@@ -162,7 +162,7 @@ def _field(descriptor: Any, name: str, path: str) -> FieldDescriptor:
 
 
 def _is_group(field: FieldDescriptor) -> bool:
-    """Whether a field is a message with parameters of its own."""
+    """Whether a field is a message whose fields are parameters."""
     return field.message_type is not None and field.message_type.full_name not in _MESSAGES_AS_TEXT
 
 

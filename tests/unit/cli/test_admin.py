@@ -177,7 +177,7 @@ def test_compact(tmp_path: Path) -> None:
         code, printed, _ = run("compact", address)
         assert code == 0
         assert printed == (
-            f"the log begins at revision {revision}, {revision - 1} rows are gone; "
+            f"the log begins at revision {revision}, {revision - 1} rows were dropped; "
             "their space is used again\n"
         )
         assert hash_of(address) == here
@@ -185,7 +185,7 @@ def test_compact(tmp_path: Path) -> None:
     assert (code, "is not there any more" in errors) == (2, True)
     code, printed, _ = run("compact", "--data", tmp_path)
     assert code == 0
-    assert printed.startswith(f"the log begins at revision {revision}, 0 rows are gone; ")
+    assert printed.startswith(f"the log begins at revision {revision}, 0 rows were dropped; ")
     assert hash_of("--data", tmp_path) == here
     code, _, errors = run("hash", address, "--until", 1)
     assert (code, "a server has the hash of now only" in errors) == (2, True)

@@ -59,7 +59,7 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
         assert await asyncio.to_thread(lambda: "a thread") == "a thread"
         assert (await reader.message(KIND, request(SHORT))).producer == "p"
         assert len(parsing) == min(few, 2)
-        with pytest.raises(RequestError, match="too many requests are being read"):
+        with pytest.raises(RequestError, match="too many request bodies are in progress"):
             await reader.message(KIND, request(BODY))
         go_on.set()
         answers = await asyncio.gather(*tasks)
