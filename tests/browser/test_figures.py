@@ -405,7 +405,7 @@ def test_time_has_its_intervals_and_marks_what_is_immature(page: Page, served: S
     """Rows are the windows' snapshots; those of the last half hour, with labels due, are marked."""
     page.goto(served.url(f"stream/{STREAM}"))
     expect(page.locator("#timeline-plot svg path").first).to_be_attached()
-    expect(page.locator("#timeline .keys")).to_contain_text("immature: labels still on their way")
+    expect(page.locator("#timeline .keys")).to_contain_text("immature: labels still arriving")
     rows = table_of(page, "timeline")
     stream = served.client.stream(STREAM)
     links = page.locator("#timeline details tbody a")

@@ -38,10 +38,10 @@ def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
 @pytest.mark.parametrize(
     ("fragment", "state", "words"),
     [
-        ("stream/new/empty?window=all", "#no-data", "nothing has been counted in it"),
+        ("stream/new/empty?window=all", "#no-data", "exists, but has no cases"),
         ("stream/new/empty", "#no-data", "No cases in this window (24 h)"),
         ("stream/old/data", "#no-data", "No cases in this window (24 h)"),
-        ("stream/wait/labels", "#no-data", "50 wait for their labels"),
+        ("stream/wait/labels", "#no-data", "50 have no label yet"),
         ("stream/one/negative", "#one-class", "All 240 labelled cases are negative"),
         ("stream/one/positive", "#one-class", "until a negative case arrives"),
     ],
@@ -99,7 +99,7 @@ def test_a_token_opens_the_page(
         with Client(addresses.grpc, token=tokens["sender"]) as client:
             client.stream("fraud/v1").add_cases(labels=[1, 0], scores=[0.9, 0.1])
         page.goto(f"{addresses.http}/#/stream/fraud/v1?window=all")
-        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        expect(page.locator("#denied")).to_contain_text("This server requires a token")
         expect(page.locator("#connection")).to_have_text("Not connected")
 
         def enter(token: str) -> None:
@@ -121,7 +121,7 @@ def test_a_token_opens_the_page(
         assert page.evaluate("Object.values(localStorage).join()") == ""
         assert tokens["all"] not in page.url
         page.get_by_role("button", name="Forget token").click()
-        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        expect(page.locator("#denied")).to_contain_text("This server requires a token")
         assert page.evaluate("sessionStorage.length") == 0
         page.goto("about:blank")
 
