@@ -1,4 +1,4 @@
-"""The commands: each parses its arguments and hands over."""
+"""The commands: each parses its arguments and calls the module that does the work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ScoreColumn = Annotated[
 LabelColumn = Annotated[str, typer.Option("--label", help="Column of the labels.")]
 PositiveLabel = Annotated[
     str | None,
-    typer.Option("--positive", help="The label that means positive. [default: 1 or true]"),
+    typer.Option("--positive", help="The label of the positive class. [default: 1 or true]"),
 ]
 
 
@@ -54,7 +54,7 @@ def evaluate(
         typer.Option(
             min=1,
             max=53,
-            help="Keep this many significant bits of a score: bounded memory, figures with bounds.",
+            help="Significant bits kept of a score: memory is bounded, figures have bounds.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -82,17 +82,17 @@ def auc_command(
         Format,
         typer.Option("--format", help="list: score label; roc: fpr tpr; pr: recall precision."),
     ] = Format.LIST,
-    positives: Annotated[int | None, typer.Option(help="All positives; with roc and pr.")] = None,
-    negatives: Annotated[int | None, typer.Option(help="All negatives; with roc and pr.")] = None,
+    positives: Annotated[int | None, typer.Option(help="All positives; for roc and pr.")] = None,
+    negatives: Annotated[int | None, typer.Option(help="All negatives; for roc and pr.")] = None,
     min_recall: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Integrate AUC-PR from this recall on.")
+        float, typer.Option(min=0.0, max=1.0, help="Integrate AUC-PR from this recall.")
     ] = 0.0,
     curves: Annotated[
         Path | None,
         typer.Option(help="Write the curves to PATH.roc.csv and PATH.pr.csv. [default: FILE]"),
     ] = None,
 ) -> None:
-    """Print both areas of a list of scores, or of the points of a curve."""
+    """Print AUC-ROC and AUC-PR of a list of scores, or of the points of a curve."""
     with one_line_errors():
         auc(
             file,
@@ -120,7 +120,7 @@ def push(
     positive: PositiveLabel = None,
     id_: Annotated[
         str | None,
-        typer.Option("--id", help="Column of ids: rows are predictions, their labels come later."),
+        typer.Option("--id", help="Column of ids: rows are predictions, whose labels come later."),
     ] = None,
     time: Annotated[
         str | None,
@@ -138,7 +138,7 @@ def push(
     """Push files of scores and labels to a server.
 
     A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
-    that are joined to them, or both. Whole files are checked before the first row is sent.
+    to join with them, or both. All files are checked completely before the first row is sent.
     """
     layout = Layout(
         score=score,
@@ -161,7 +161,7 @@ def query(
     segment: SegmentOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a stream's live figures."""
+    """Print a stream's figures."""
     with one_line_errors():
         _remote.query(address, stream, window=window, segment=segment, as_json=as_json)
 
@@ -172,7 +172,7 @@ def health(
     *,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
 ) -> None:
-    """Print whether a server serves; exit code 1 when it does not. For probes."""
+    """Print a server's health; exit code 1 when it does not serve. For probes."""
     with one_line_errors():
         from streameval.cli import _health  # noqa: PLC0415 - needs a package of the server's
 
@@ -192,18 +192,18 @@ def top(
         str, typer.Option(metavar="auc_pr|auc_roc|average_precision", help="Which figure.")
     ] = "auc_pr",
     window: Window = None,
-    prefix: Annotated[str, typer.Option(help="Only streams whose names begin so.")] = "",
+    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
     every: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between readings.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
 ) -> None:
-    """Watch a server's streams: figures and how they move, the worst first.
+    """Watch a server's streams: figures and how they change, the worst first.
 
-    Keys: q quits, s sorts otherwise, w goes through windows. Streams of different shares of
-    positives have different AUC-PR for that alone: compare them by auc_roc.
+    Keys: q quits, s changes the order, w changes the window. AUC-PR depends on the share of
+    positives: compare streams with different shares by auc_roc.
     """
-    from streameval.cli import _top  # noqa: PLC0415 - only where somebody looks
+    from streameval.cli import _top  # noqa: PLC0415 - loaded only for this command
 
     with one_line_errors():
         _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
@@ -235,18 +235,19 @@ def _global_options(
         ),
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Reach servers with TLS.")
+        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Connect with TLS.")
     ] = False,
     root_certificates: Annotated[
         Path | None,
         typer.Option(
-            envvar="STREAMEVAL_ROOT_CERTIFICATES", help="The authorities to trust, in PEM."
+            envvar="STREAMEVAL_ROOT_CERTIFICATES",
+            help="Certificate authorities to trust, in PEM.",
         ),
     ] = None,
     client_certificate: Annotated[
         Path | None,
         typer.Option(
-            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that want one (mTLS)."
+            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that require one (mTLS)."
         ),
     ] = None,
     client_key: Annotated[

@@ -1,4 +1,4 @@
-"""``streameval health``: one word and an exit code, for probes. Needs no token."""
+"""``streameval health``: prints a status and sets the exit code, for probes. Needs no token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 
 
 def health(address: str, timeout_s: float) -> bool:
-    """Print what a server says of itself, and return whether it serves.
+    """Print a server's health status, and return whether it serves.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def health(address: str, timeout_s: float) -> bool:
     """
     server = transport(address)
     try:
-        stub: Any = health_pb2_grpc.HealthStub(server.channel())  # its types name no method
+        stub: Any = health_pb2_grpc.HealthStub(server.channel())  # its type stubs lack the methods
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
     except grpc.RpcError as error:
         raise from_rpc_error(error) from None

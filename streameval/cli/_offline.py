@@ -35,7 +35,7 @@ def state_hash(data: Path | None, config: Path | None, until: int | None) -> Non
 
 
 def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json: bool) -> bool:
-    """Print what is found in a log; return whether all of it is sound."""
+    """Print the findings of a verification; return whether the log is intact."""
     if file is None:
         directory, limits = _directory(data, config)
         path = directory / LOG_NAME
@@ -71,19 +71,19 @@ def _print(path: Path, found: Verification) -> None:
         out.print(f"  {each.detail}", soft_wrap=True, markup=False)
     if found.state_hash:
         out.print(f"state at revision {found.revision}: {found.state_hash}", soft_wrap=True)
-    verdict = "all of it is sound" if found.ok else "DAMAGED, see above"
+    verdict = "the log is intact" if found.ok else "DAMAGED, see above"
     out.print(verdict, style="bold" if found.ok else "bold red")
 
 
 def backup(file: Path, data: Path | None, config: Path | None) -> None:
-    """Copy a directory's log."""
+    """Copy a directory's log to a file."""
     directory, _ = _directory(data, config)
     made = offline.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
 def restore(file: Path, data: Path, config: Path | None) -> None:
-    """Make a data directory of a backup."""
+    """Make a data directory from a backup."""
     limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}", show=True) as progress:
         found = restoring.restore(file, data, limits, progress=progress)
@@ -96,7 +96,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
 
 
 def compact(data: Path | None, config: Path | None) -> None:
-    """Drop the log before a checkpoint, and make the file smaller."""
+    """Take a checkpoint, drop the log before it, and shrink the file."""
     directory, limits = _directory(data, config)
     done = offline.compact(directory, limits)
     out.print(
@@ -132,14 +132,14 @@ def replay(
 
 
 def _directory(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
-    """Return a server's directory and limits, by the settings that it would use."""
+    """Return the data directory and the limits that a server with these settings would use."""
     directory, limits = _configured(data, config)
     if directory is None:
-        raise StreamEvalError("the settings say that nothing is kept on disk (memory)")
+        raise StreamEvalError("the settings keep nothing on disk (memory)")
     return directory, limits
 
 
 def _configured(data: Path | None, config: Path | None) -> tuple[Path | None, Limits]:
-    """Return what a server would use, by the same settings."""
+    """Return the same; the directory is None for a server in memory."""
     settings = configure({"data": data}, config=config).settings
     return settings.directory(), settings.limits

@@ -1,4 +1,4 @@
-"""``streameval admin`` on a server that runs."""
+"""``streameval admin`` on a running server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIMEOUT_S = 30.0
 
 
 def status(address: str, *, as_json: bool) -> bool:
-    """Print how a server is; return whether it commits."""
+    """Print a server's status; return whether it commits."""
     with closing(transport(address)) as server:
         found: admin_pb2.GetServerStatusResponse = server.ask(
             _call("GetServerStatus", admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
@@ -48,19 +48,19 @@ def state_hash(address: str) -> None:
 
 
 def backup(file: Path, address: str) -> None:
-    """Have a copy of a server's log sent to a file here."""
+    """Download a copy of a server's log to a file."""
     call = _call("Backup", admin_pb2.BackupRequest())
     with closing(transport(address)) as server, write_atomically(file) as partial:
         last, digest = _download(server, call, partial, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
-                f"what arrived from {address} is not what it sent: the SHA-256 differs. Try again"
+                f"the copy from {address} is damaged: its SHA-256 differs. Try again"
             )
     print_backup(file, last.revision, last.total_bytes, digest)
 
 
 def export_stream(address: str, stream: str, file: Path) -> None:
-    """Have a stream sent to a file here."""
+    """Download an export of a stream to a file."""
     call = _call("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
     with closing(transport(address)) as server, write_atomically(file) as partial:
         last, _ = _download(server, call, partial, title=f"exporting {stream}")
@@ -72,7 +72,7 @@ def export_stream(address: str, stream: str, file: Path) -> None:
 
 
 def import_stream(address: str, file: Path, stream: str | None) -> None:
-    """Make a stream of a file."""
+    """Upload an export, which makes a stream."""
     data = file.read_bytes()
     with (
         closing(transport(address)) as server,
@@ -85,13 +85,13 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
 
 
 def compact(address: str) -> None:
-    """Have a server drop the log before a checkpoint."""
+    """Make a server take a checkpoint and drop the log before it."""
     with closing(transport(address)) as server:
         call = _call("CompactLog", admin_pb2.CompactLogRequest())
         done: admin_pb2.CompactLogResponse = server.ask(call, None)
     out.print(
         f"the log begins at revision {done.log_start_revision}, "
-        f"{done.dropped_rows:,} rows were dropped; their space is used again",
+        f"{done.dropped_rows:,} rows were dropped; their space is reused",
         soft_wrap=True,
     )
 
@@ -101,7 +101,7 @@ def _call(method: str, request: Message) -> Call[Any]:
 
 
 def _download(server: Transport, call: Call[Any], target: Path, *, title: str) -> tuple[Any, str]:
-    """Write what a server answers to a file; return the last piece, and the SHA-256 of all."""
+    """Write the answer's pieces to a file; return the last piece, and the SHA-256 of all."""
     digest, size, piece = hashlib.sha256(), 0, None
     with target.open("wb") as file, progress_bar(title, show=True) as progress:
         for piece in server.watch(call):

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what reads their values."""
+"""Arguments and options that several commands share, and their parsers."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Window = Annotated[
     str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
 ]
 SegmentOption = Annotated[
-    str | None, typer.Option(help="One slice, for instance country=US. [default: the whole]")
+    str | None, typer.Option(help="One slice, for instance country=US. [default: the whole stream]")
 ]
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
 AddressOrData = Annotated[
     str | None,
     typer.Argument(
         metavar="[HOST:PORT]",
-        help="Address of a server. [default: none, read the data directory itself]",
+        help="Address of a server. [default: none, read the data directory]",
         show_default=False,
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(help="The server's data directory. [default: as 'streameval serve' has it]"),
+    typer.Option(help="The server's data directory. [default: that of 'streameval serve']"),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The server's settings: its directory, and its limits."),
+    typer.Option(metavar="FILE", help="The server's settings: its data directory and limits."),
 ]
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -48,7 +48,7 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(help="Authorities that clients' certificates must come from (mTLS), in PEM."),
+        typer.Option(help="Authorities of clients' certificates (mTLS), in PEM."),
     ] = None,
     tokens: Annotated[
         Path | None, typer.Option(help="The tokens file; see 'streameval admin token'.")
@@ -56,17 +56,18 @@ def serve(
     auto_create: Annotated[
         bool | None,
         typer.Option(
-            "--auto-create/--no-auto-create", help="Let batches make the streams they are for."
+            "--auto-create/--no-auto-create", help="Create a stream with its first batch."
         ),
     ] = None,
     stop_grace_s: Annotated[
         float | None, typer.Option(help="Seconds that calls get to end when the server stops.")
     ] = None,
     log_format: Annotated[
-        str | None, typer.Option(metavar="text|json", help="The log's form, on stderr.")
+        str | None, typer.Option(metavar="text|json", help="The log's format, on stderr.")
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(metavar="debug|info|warning|error", help="The least to log.")
+        str | None,
+        typer.Option(metavar="debug|info|warning|error", help="Lowest level to log."),
     ] = None,
     metrics_window_s: Annotated[
         float | None, typer.Option(help="Seconds of the recent window in /metrics.")
@@ -79,15 +80,15 @@ def serve(
         typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags come first.")
+        Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags take precedence.")
     ] = None,
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print every setting with its source, and end.")
+        bool, typer.Option("--print-config", help="Print every setting with its source and exit.")
     ] = False,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C.
 
-    Each setting is a flag, a variable STREAMEVAL_..., or in the file, in this order.
+    Settings come from flags, then variables STREAMEVAL_..., then the file.
     """
     flags: dict[str, object] = {
         "listen": listen,

@@ -1,4 +1,4 @@
-"""How ``streameval admin status`` shows a server."""
+"""Formats the output of ``streameval admin status``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _field_value(message: Any, name: str, *, is_list: bool) -> Any:
 
 
 def print_status(address: str, status: admin_pb2.GetServerStatusResponse) -> None:
-    """Print a status as a table, and what to look into below."""
+    """Print a status as a table, with its warnings below."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
@@ -78,7 +78,7 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
     if status.HasField("disk"):
         disk = status.disk
         free = format_bytes(disk.reusable_bytes)
-        used = f"{format_bytes(disk.used_bytes)} ({free} to be used again)"
+        used = f"{format_bytes(disk.used_bytes)} ({free} reusable)"
         rows += [
             ("directory", disk.directory),
             ("on disk", used),
@@ -100,7 +100,7 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
 
 
 def format_bytes(count: float) -> str:
-    """Return a number of bytes with three digits or so.
+    """Return a number of bytes with about three digits.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""``streameval top``: the streams of a server, live, the worst first.
+"""``streameval top``: the streams of a server, live, worst first.
 
-A thread reads; this one draws, and listens to the keyboard. While the server is
-away the last reading stays, greyed, with the reason above it.
+A reader thread queries the server; the main thread draws and reads the keyboard. While
+the server is unavailable the last reading stays, dimmed, with the reason above it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ METRICS = ("auc_pr", "auc_roc", "average_precision")
 _REDRAW_S = 1.0
 _KEYS = "q quit   s sort   w window"
 WINDOWS = (None, timedelta(days=7), timedelta(days=1), timedelta(hours=1))
-"""What the key for the window goes through."""
+"""The windows that the key w cycles through."""
 
 _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
-"""Waiting does not help: said at once."""
+"""Errors that a retry cannot fix: they end the command."""
 
 
 def top(
     address: str, metric: str, window: str | None, *, prefix: str, every_s: float, once: bool
 ) -> None:
-    """Show streams until told to quit; once where nobody looks at a terminal."""
+    """Show streams until the user quits; print them once if the output is not a terminal."""
     if metric not in METRICS:
         raise StreamEvalError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r:.60}")
     query = TopQuery(metric, None if window is None else parse_span(window), prefix)
@@ -61,12 +61,12 @@ def top(
 
 
 class _Reader:
-    """Reads again and again, in a thread of its own.
+    """Queries the server at an interval, in a thread of its own.
 
     Parameters
     ----------
     wake
-        Called after each reading, good or not.
+        Called after each reading, successful or not.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class _Reader:
         self._thread.start()
 
     def change_query(self, query: TopQuery) -> None:
-        """Read something else, at once."""
+        """Read with another query, at once."""
         self.query = query
         self._wakeup.set()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop the thread after its current call."""
         self._stopped = True
         self._wakeup.set()
 
@@ -104,7 +104,7 @@ class _Reader:
 
 
 class _WakePipe:
-    """Wakes whoever waits for the keyboard."""
+    """A pipe that wakes the main thread out of its wait for the keyboard."""
 
     def __init__(self) -> None:
         self.reading, self._writing = os.pipe()
@@ -112,14 +112,14 @@ class _WakePipe:
         os.set_blocking(self._writing, False)
 
     def wake(self) -> None:
-        """Wake; a pipe that is full wakes anyway."""
+        """Wake the main thread; a full pipe does so already."""
         try:
             os.write(self._writing, b"!")
         except BlockingIOError:
             return
 
     def drain(self) -> None:
-        """Wait for the next ring."""
+        """Remove pending wake-ups."""
         try:
             os.read(self.reading, 4096)
         except BlockingIOError:
@@ -127,7 +127,7 @@ class _WakePipe:
 
 
 class _Screen:
-    """One terminal."""
+    """Draws the table and handles the keys of one terminal."""
 
     def __init__(
         self, console: Console, server: Transport, address: str, query: TopQuery, every_s: float
@@ -140,7 +140,7 @@ class _Screen:
         self._reader = _Reader(server, query, every_s, self._wake.wake)
 
     def run(self) -> None:
-        """Draw until somebody quits."""
+        """Draw until the user quits."""
         with _exit_on_signals(), _keyboard() as keyboard:
             self._state = replace(self._state, keys=_KEYS if keyboard is not None else "")
             try:
@@ -178,7 +178,7 @@ class _Screen:
             self._state = replace(self._state, problem="")
 
     def _handle_keys(self, text: str) -> bool:
-        """Do what was typed; return whether to go on."""
+        """Handle typed keys; return whether to continue."""
         for key in text.lower():
             if key in "q\x03\x04":
                 return False
@@ -198,9 +198,9 @@ class _Screen:
 
 @contextmanager
 def _keyboard() -> Iterator[int | None]:
-    """Yield where keys can be read one by one; None where they cannot."""
+    """Yield a descriptor that reads single keys; None where that is not possible."""
     try:
-        import termios  # noqa: PLC0415 - not to be had on every platform
+        import termios  # noqa: PLC0415 - not available on every platform
         import tty  # noqa: PLC0415 - as above
     except ModuleNotFoundError:
         yield None
@@ -219,7 +219,7 @@ def _keyboard() -> Iterator[int | None]:
 
 @contextmanager
 def _exit_on_signals() -> Iterator[None]:
-    """Leave the terminal as it was, also after Ctrl-C and SIGTERM."""
+    """Exit by SystemExit on SIGINT and SIGTERM, so that the terminal is restored."""
 
     def stop(_number: int, _frame: object) -> None:
         raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""What ``streameval top`` reads of a server, and how it moved since the reading before."""
+"""Reads the streams of a server for ``streameval top``, and compares successive readings."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MAX_STREAMS_PER_CALL = 100
 _TIMEOUT_S = 5.0
 
 MIN_VISIBLE_CHANGE = 0.0005
-"""A figure that moved by less looks the same, with three digits."""
+"""A smaller change of a figure is invisible with three digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopQuery:
-    """What to read.
+    """What to read from the server.
 
     Attributes
     ----------
     metric : str
     window : timedelta or None
-        The time up to now; None is all time.
+        The time before now; None for all time.
     prefix : str
         Only streams whose names begin with it.
     """
@@ -53,17 +53,17 @@ class Row:
     ----------
     name : str
     value, lower, upper : float
-        The figure and its interval; nan where there is none.
+        The figure and its interval; nan when undefined.
     reason : str
-        Why there is no figure; empty where there is one.
+        Why the figure is undefined; empty when it is defined.
     references, positives : int
         In the window.
     labelled_share : float or None
-        Labelled predictions among those of the window; None without ids.
+        The labelled share of the window's predictions; None without predictions.
     newest : datetime or None
         The end of the newest pane; None without panes.
     arrived : int
-        Cases and predictions since the stream was made.
+        Cases and predictions since the stream was created.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All streams at one moment; `at_s` goes on, `at` is the clock."""
+    """All streams at one moment; `at_s` is monotonic, `at` is the wall clock."""
 
     query: TopQuery
     rows: tuple[Row, ...]
@@ -89,7 +89,7 @@ class Reading:
 
 
 def read(server: Transport, query: TopQuery) -> Reading:
-    """Ask a server. Raises ClientError."""
+    """Query a server. Raises ClientError."""
     names = _names(server, query.prefix)
     arrived = dict(_arrived(server, names))
     rows = tuple(
@@ -125,11 +125,11 @@ def _snapshots(
 
 
 def _arrived(server: Transport, names: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield how much arrived in each stream; a windowed answer forgets what left its window."""
+    """Yield the number of arrivals of each stream, of all time: a window's counts can fall."""
     for message in _snapshots(server, names, "prevalence", None):
         snapshot = message.snapshot
         references = snapshot.num_positive_ref + snapshot.num_negative_ref
-        # A prediction arrived once, whether its label has come or not.
+        # A prediction counts once, labelled or not.
         by_id = snapshot.coverage
         yield snapshot.stream, references - by_id.labelled + by_id.predictions
 
@@ -157,17 +157,17 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row and how it moved.
+    """A row and its changes.
 
     Attributes
     ----------
     row : Row
     moved : float
-        By how much the figure changed when it last did; 0 when it never did.
+        The last visible change of the figure; 0 when it never changed.
     just_now : bool
-        Whether that was between the last two readings.
+        Whether the change was between the last two readings.
     rate : float
-        Arrivals a second between the last two readings; nan before the second.
+        Arrivals per second between the last two readings; nan at the first one.
     """
 
     row: Row
@@ -178,13 +178,13 @@ class Line:
 
 @dataclass(slots=True)
 class Board:
-    """The last reading, compared with those before it."""
+    """The last reading, compared with the one before."""
 
     lines: list[Line] = field(default_factory=list)
     reading: Reading | None = None
 
     def update(self, reading: Reading) -> None:
-        """Take the next reading; one that asks for something else is compared with none."""
+        """Store the next reading; one of another query has nothing to compare with."""
         before: dict[str, Line] = {}
         passed_s = math.nan
         if self.reading is not None and self.reading.query == reading.query:
@@ -198,7 +198,7 @@ def _line(row: Row, before: Line | None, passed_s: float) -> Line:
     if before is None:
         return Line(row)
     moved = row.value - before.row.value
-    just_now = abs(moved) >= MIN_VISIBLE_CHANGE  # never where one of them is nan
+    just_now = abs(moved) >= MIN_VISIBLE_CHANGE  # False when either is nan
     return Line(
         row,
         moved if just_now else before.moved,

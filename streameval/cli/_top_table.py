@@ -1,4 +1,4 @@
-"""How ``streameval top`` looks: a table for any width, what is worst first."""
+"""Formats the table of ``streameval top`` for any width."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SORTS: dict[str, Callable[[Line], object]] = {
     "busiest first": lambda line: _last_if_nan(-line.rate),
     "by name": lambda line: line.row.name,
 }
-"""Orders by what they are called; equal ones by name."""
+"""Sort keys by the names of the orders; ties are sorted by stream name."""
 
 _MIN_NAME_COLUMNS = 12
 _MAX_NAME_COLUMNS = 40
@@ -40,21 +40,21 @@ _GAP_COLUMNS = 2
 
 @dataclass(frozen=True, slots=True)
 class FrameState:
-    """What a frame needs besides the streams.
+    """The state of the screen besides the streams.
 
     Attributes
     ----------
     address : str
     query : TopQuery
-        What is read next.
+        The query of the next reading.
     sort : str
         One of `SORTS`.
     problem : str
-        Why there is no newer reading; empty when there is.
+        The error of the last attempt to read; empty after a success.
     outage_s : float
-        For how long there was none.
+        Seconds since the last answer.
     keys : str
-        What keys do; empty where there are none.
+        The help line for the keys; empty without a keyboard.
     """
 
     address: str
@@ -98,12 +98,12 @@ def frame(board: Board, state: FrameState, width: int, height: int) -> Renderabl
 
 
 def table(board: Board, state: FrameState, width: int) -> RenderableType:
-    """Return all streams, once."""
+    """Return all streams, for a single output."""
     return frame(board, state, width, len(board.lines) + 9)
 
 
 def ordered(lines: list[Line], sort: str) -> list[Line]:
-    """Return lines in an order."""
+    """Return the lines, sorted."""
     key = SORTS[sort]
     return sorted(sorted(lines, key=lambda line: line.row.name), key=key)  # type: ignore[arg-type]  # of one type each
 
@@ -246,7 +246,7 @@ def short(count: float) -> str:
         return f"{count:.1f}"
     if count < 10_000:
         return f"{count:,.0f}"
-    for unit in ("k", "M", "G", "T"):  # noqa: B007 - the last one is kept
+    for unit in ("k", "M", "G", "T"):  # noqa: B007 - used after the loop
         count /= 1000
         if count < 1000:
             break
@@ -254,7 +254,7 @@ def short(count: float) -> str:
 
 
 def _shortened(name: str, max_columns: int) -> str:
-    """Return a name that fits: its end tells versions apart."""
+    """Return a name cut in the middle: its end distinguishes versions."""
     if len(name) <= max_columns:
         return name
     kept = max_columns - 1

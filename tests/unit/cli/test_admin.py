@@ -130,7 +130,7 @@ def test_verify(tmp_path: Path) -> None:
         revision = fill(address)
     code, printed, _ = run("verify", "--data", tmp_path / "data")
     assert code == 0
-    assert printed.splitlines()[-1] == "all of it is sound"
+    assert printed.splitlines()[-1] == "the log is intact"
     code, printed, _ = run("verify", tmp_path / "data" / "streameval.db", "--json")
     found = json.loads(printed)
     assert (code, found["ok"], found["revision"]) == (0, True, revision)
@@ -178,7 +178,7 @@ def test_compact(tmp_path: Path) -> None:
         assert code == 0
         assert printed == (
             f"the log begins at revision {revision}, {revision - 1} rows were dropped; "
-            "their space is used again\n"
+            "their space is reused\n"
         )
         assert hash_of(address) == here
     code, _, errors = run("hash", "--data", tmp_path, "--until", revision - 1)
@@ -188,7 +188,7 @@ def test_compact(tmp_path: Path) -> None:
     assert printed.startswith(f"the log begins at revision {revision}, 0 rows were dropped; ")
     assert hash_of("--data", tmp_path) == here
     code, _, errors = run("hash", address, "--until", 1)
-    assert (code, "a server has the hash of now only" in errors) == (2, True)
+    assert (code, "a server has only the newest hash" in errors) == (2, True)
 
 
 def test_the_directory_and_the_limits_are_the_servers(tmp_path: Path) -> None:

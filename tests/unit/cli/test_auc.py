@@ -84,7 +84,7 @@ def test_rounding_is_said(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("0.02 1\n")
     result = auc(file, "--format", "pr", "--positives", 433, "--negatives", 56164)
-    assert "moved by 0.34 of a case" in result.stdout
+    assert "by at most 0.34 of a case" in result.stdout
 
 
 @pytest.mark.parametrize(
