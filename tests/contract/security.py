@@ -1,4 +1,4 @@
-"""Certificates, tokens and a secured server, as tests of who may do what need them."""
+"""Certificates, tokens and a secured server, for tests of access control."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Certificates:
-    """Files of an authority of the test's own."""
+    """The certificate files of a test authority."""
 
     directory: Path
     ca: trustme.CA
@@ -81,7 +81,7 @@ def secured(certificates: Certificates, tokens: Path | None, **more: object) -> 
 
 
 def secure_channel(certificates: Certificates, address: str) -> grpc.Channel:
-    """Return a channel that trusts the test's authority; a connection of its own."""
+    """Return a channel that trusts the test authority, on a connection of its own."""
     credentials = grpc.ssl_channel_credentials(certificates.root.read_bytes())
     return grpc.secure_channel(address, credentials, (("grpc.use_local_subchannel_pool", 1),))
 

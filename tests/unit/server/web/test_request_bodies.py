@@ -1,4 +1,4 @@
-"""Bodies: how many are held and parsed at once."""
+"""Request bodies: limits on those held and parsed at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND = ingest_pb2.IngestBatchRequest
 
 
 def request(body: bytes) -> Request:
-    """Return a request whose body has come."""
+    """Return a request with a complete body."""
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -30,7 +30,7 @@ def request(body: bytes) -> Request:
 
 
 async def until(holds) -> None:
-    """Give other tasks their turn until something holds."""
+    """Run other tasks until a condition holds."""
     async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def until(holds) -> None:
 
 @pytest.mark.parametrize("few", [1, 9])
 def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, few):
-    """However many wait, threads are left for others; what waits counts as held."""
+    """However many bodies queue, threads stay free for others; queued bodies count as held."""
     parsing: list[bytes] = []
     go_on = threading.Event()
 
@@ -55,7 +55,7 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
     async def run() -> None:
         tasks = [asyncio.create_task(reader.message(KIND, request(BODY))) for _ in range(few)]
         await until(lambda: len(parsing) == min(few, 2))
-        # Others have their turn while all that are parsed stand still.
+        # Other work runs while all parsers are blocked.
         assert await asyncio.to_thread(lambda: "a thread") == "a thread"
         assert (await reader.message(KIND, request(SHORT))).producer == "p"
         assert len(parsing) == min(few, 2)
@@ -70,7 +70,7 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
 
 
 def test_a_body_that_is_no_message_is_not_held():
-    """A refused body makes room again."""
+    """A refused body releases its bytes."""
     reader = BodyReader(Limits(max_queue_bytes=len(BODY)))
 
     async def run() -> None:
