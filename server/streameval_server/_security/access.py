@@ -1,17 +1,17 @@
 """Decides what a caller may do: one place, for gRPC and for HTTP.
 
-Three checks are made for every call, by the gRPC interceptor and the HTTP call
-runner alike:
+The checks, by `_grpc.interceptor` and `_web.call_runner` alike:
 
-1. `authorise_call`, before anything of the request is decoded: the token must be
-   known and have the scope of the method's rule.
-2. `check_request`, for each decoded request: every stream that it names must be
-   one of the token's.
-3. `Access.need` and `Access.forbids`, later in the call: an Ingest stream asks for
-   each batch, an HTTP event stream for each event.
+1. `authorise_call`, once per call, before anything of the request is decoded: the
+   token must be known and have the scope of the method's rule.
+2. `check_request`, for each request of the call: the token must cover every stream
+   that the request names.
+3. While a call goes on: the reader of an Ingest stream calls `Access.need` and
+   `Access.forbids` for each batch, `_web.events` calls `check_request` for each
+   event. Answers of gRPC streams all pass the interceptor's `_write_answers`.
 
-An `Access` looks the token up in the `Guard` each time, so a token that is revoked
-or narrowed is so for open streams too. Without a tokens file every caller may do
+Every check looks the token up in the `Guard` again, so it notices a token that was
+revoked or narrowed during the call. Without a tokens file every caller may do
 everything; that is meant for servers that only their own machine reaches.
 """
 

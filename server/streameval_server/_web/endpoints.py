@@ -39,7 +39,7 @@ class Endpoint:
     ----------
     route, method
         The route, and the method that it calls.
-    gate, intake
+    runner, bodies
         What runs the call, and what reads the body.
     """
 

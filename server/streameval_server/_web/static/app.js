@@ -18,7 +18,7 @@ const pill = document.getElementById("connection");
 const banner = document.getElementById("banner");
 const forget = document.getElementById("forget");
 
-let shown = null; // {key, view, abort}
+let shown = null; // {key, view, aborter}
 let lastAnswer = null;
 
 function navigate() {
@@ -38,19 +38,19 @@ function navigate() {
 
 function show(route, key) {
   const isFirst = shown === null;
-  shown?.abort.abort();
-  const abort = new AbortController();
+  shown?.aborter.abort();
+  const aborter = new AbortController();
   connection("connecting");
   fill(main);
   const context = {
-    signal: abort.signal,
+    signal: aborter.signal,
     route: currentRoute,
-    connection: (state) => { if (!abort.signal.aborted) connection(state); },
+    connection: (state) => { if (!aborter.signal.aborted) connection(state); },
     failure: (error) => failure(error),
   };
   const root = document.createElement("div");
   main.append(root);
-  shown = { key, abort, view: null };
+  shown = { key, aborter, view: null };
   shown.view = new VIEWS[route.view](root, route, context);
   window.scrollTo(0, 0);
   if (!isFirst) main.querySelector("h1")?.focus(); // so that a screen reader announces the new view
@@ -58,7 +58,7 @@ function show(route, key) {
 
 function retry() {
   const { key } = shown;
-  shown.abort.abort();
+  shown.aborter.abort();
   show(currentRoute(), key);
 }
 
