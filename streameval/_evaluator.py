@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._counts import codec
-from streameval._counts.accumulator import PERMITS, CountsAccumulator, not_there
+from streameval._counts.accumulator import (
+    MAX_BUFFERED_SCORES,
+    CountsAccumulator,
+    missing_case_error,
+)
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._counts.merge import merge_states
 from streameval._counts.state import State, empty_state
@@ -86,10 +90,10 @@ class Evaluator(EvaluatorQueries):
         self._begin(empty_state(resolution=resolution, scale=scale, max_cells=max_cells))
 
     def _begin(self, state: State) -> None:
-        self._ledger = CountsAccumulator(state)
+        self._accumulator = CountsAccumulator(state)
         # The ledger's own lists, at hand for the scalar path.
-        self._positives = self._ledger.positives
-        self._negatives = self._ledger.negatives
+        self._positives = self._accumulator.positives
+        self._negatives = self._accumulator.negatives
         self._permits: Iterator[object] = iter(())
         self._set_limits(state.scale)
 
@@ -139,15 +143,15 @@ class Evaluator(EvaluatorQueries):
                     self._positives.append(score)
                     return
                 break
-        self._add_slowly(positive, score)
+        self._add_checked(positive, score)
 
-    def _add_slowly(self, positive: Any, score: Any) -> None:
+    def _add_checked(self, positive: Any, score: Any) -> None:
         """Add what is not plainly right, or say what is wrong; make room when it is used up."""
         label = check_label(positive)
-        number = check_score(score, scale=self._ledger.state.scale)
+        number = check_score(score, scale=self._accumulator.state.scale)
         if next(self._permits, self) is self:
             # This case takes the first of the new permits.
-            self._permits = repeat(None, self._ledger.make_room(PERMITS) - 1)
+            self._permits = repeat(None, self._accumulator.renew_permits(MAX_BUFFERED_SCORES) - 1)
         (self._positives if label else self._negatives).append(number)
 
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
@@ -187,11 +191,11 @@ class Evaluator(EvaluatorQueries):
         14
         """
         is_positive, values, weights = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._ledger.state.scale
+            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
         if not is_positive.size:
             return
-        self._ledger.add_columns(is_positive, values, weights)
+        self._accumulator.add_columns(is_positive, values, weights)
         self._permits = iter(())  # what room is left is counted anew
 
     def add_misses(self, count: int) -> None:
@@ -220,7 +224,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_misses, ev.num_positive_ref, ev.num_cases
         (3, 3, 0)
         """
-        self._ledger.miss(positives=check_count(count))
+        self._accumulator.add_misses(positives=check_count(count))
         self._permits = iter(())  # what room is left is counted anew
 
     def add_negative_misses(self, count: int) -> None:
@@ -249,7 +253,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref, ev.num_cases
         (2, 0)
         """
-        self._ledger.miss(negatives=check_count(count))
+        self._accumulator.add_misses(negatives=check_count(count))
         self._permits = iter(())  # what room is left is counted anew
 
     def remove_case(self, positive: bool, score: float) -> None:
@@ -280,9 +284,9 @@ class Evaluator(EvaluatorQueries):
         0
         """
         is_positive = check_label(positive)
-        number = check_score(score, scale=self._ledger.state.scale)
-        if not self._ledger.remove(is_positive, number):
-            raise not_there(is_positive, number, field="score")
+        number = check_score(score, scale=self._accumulator.state.scale)
+        if not self._accumulator.remove(is_positive, number):
+            raise missing_case_error(is_positive, number, field="score")
 
     def remove_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Take columns of cases back, all or none.
@@ -311,10 +315,10 @@ class Evaluator(EvaluatorQueries):
         streameval.InvalidInputError: no positive case of score 0.4 is there to remove ...
         """
         is_positive, values, weights = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._ledger.state.scale
+            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
         if is_positive.size:
-            self._ledger.remove_columns(is_positive, values, weights)
+            self._accumulator.remove_columns(is_positive, values, weights)
 
     def remove_misses(self, count: int) -> None:
         """Take back positive references that were never scored.
@@ -332,7 +336,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_positive_ref
         2
         """
-        self._ledger.miss(positives=-check_count(count))
+        self._accumulator.add_misses(positives=-check_count(count))
 
     def remove_negative_misses(self, count: int) -> None:
         """Take back negative references that were never scored.
@@ -350,7 +354,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref
         2
         """
-        self._ledger.miss(negatives=-check_count(count))
+        self._accumulator.add_misses(negatives=-check_count(count))
 
     def merge(self, *others: Evaluator) -> None:
         """Add everything that other evaluators have counted.
@@ -386,11 +390,11 @@ class Evaluator(EvaluatorQueries):
         """
         if not others:
             return
-        mine = self._ledger.view()
+        mine = self._accumulator.view()
         merged = merge_states(
             [mine, *(other._view() for other in others)], revision=mine.revision + 1
         )
-        self._ledger.replace(merged)
+        self._accumulator.replace(merged)
         self._permits = iter(())  # what room is left is counted anew
         self._set_limits(merged.scale)
 
@@ -412,53 +416,53 @@ class Evaluator(EvaluatorQueries):
     @property
     def num_cases(self) -> int:
         """How many cases there are: scored references of both classes. O(1)."""
-        _, positives, negatives = self._ledger.tally()
+        _, positives, negatives = self._accumulator.totals()
         return positives + negatives
 
     @property
     def num_positive_ref(self) -> int:
         """P: all positive references, misses included. O(1)."""
-        return self._ledger.tally()[1] + self._ledger.state.missed_positives
+        return self._accumulator.totals()[1] + self._accumulator.state.missed_positives
 
     @property
     def num_negative_ref(self) -> int:
         """N: all negative references, misses included. O(1)."""
-        return self._ledger.tally()[2] + self._ledger.state.missed_negatives
+        return self._accumulator.totals()[2] + self._accumulator.state.missed_negatives
 
     @property
     def num_misses(self) -> int:
         """How many positive references were never scored."""
-        return self._ledger.state.missed_positives
+        return self._accumulator.state.missed_positives
 
     @property
     def num_negative_misses(self) -> int:
         """How many negative references were never scored."""
-        return self._ledger.state.missed_negatives
+        return self._accumulator.state.missed_negatives
 
     @property
     def num_cells(self) -> int:
         """How many distinct scores are kept, over both classes. O(n log m)."""
-        return self._ledger.view().num_cells
+        return self._accumulator.view().num_cells
 
     @property
     def resolution(self) -> int | None:
         """Significant bits of a score that are kept now; None keeps all."""
-        return self._ledger.view().resolution
+        return self._accumulator.view().resolution
 
     @property
     def scale(self) -> Scale:
         """What the bits are counted of: "plain" or "probability"."""
-        return self._ledger.state.scale
+        return self._accumulator.state.scale
 
     @property
     def max_cells(self) -> int | None:
         """The most distinct scores that are kept; None is no limit."""
-        return self._ledger.state.max_cells
+        return self._accumulator.state.max_cells
 
     @property
     def revision(self) -> int:
         """How many mutations have been made; every answer belongs to one."""
-        return self._ledger.tally()[0]
+        return self._accumulator.totals()[0]
 
     def snapshot(self) -> Snapshot:
         """Return the figures of this moment, frozen.
@@ -482,7 +486,7 @@ class Evaluator(EvaluatorQueries):
         >>> snapshot.auc_roc, ev.snapshot().auc_roc
         (0.75, 0.5)
         """
-        return take_snapshot(RevisionQueries(self._ledger.view()))
+        return take_snapshot(RevisionQueries(self._accumulator.view()))
 
     # -- copies and bytes ------------------------------------------------------
 
@@ -500,7 +504,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_cases, other.num_cases
         (1, 2)
         """
-        return self._of(self._ledger.view())
+        return self._of(self._accumulator.view())
 
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
@@ -515,7 +519,7 @@ class Evaluator(EvaluatorQueries):
         >>> Evaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
-        return codec.encode_state(self._ledger.view())
+        return codec.encode_state(self._accumulator.view())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -554,18 +558,18 @@ class Evaluator(EvaluatorQueries):
         return self.copy()
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = self._ledger.view()
+        state = self._accumulator.view()
         return _restored, (type(self), codec.encode_state(state), state.revision)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Evaluator):
             return NotImplemented
-        return self._ledger.view().same_content(other._view())
+        return self._accumulator.view().same_content(other._view())
 
     __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
 
     def __repr__(self) -> str:
-        state = self._ledger.view()
+        state = self._accumulator.view()
         settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
         settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
@@ -575,11 +579,11 @@ class Evaluator(EvaluatorQueries):
 
     def _view(self) -> State:
         """Return the state with everything that has been added up to now."""
-        return self._ledger.view()
+        return self._accumulator.view()
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n log n)."""
-        self._ledger.view()._check()
+        self._accumulator.view()._check()
 
 
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:

@@ -35,22 +35,22 @@ class Frame:
     ----------
     magic : bytes
         The first four bytes.
-    form : int
+    version : int
         The version that is written, and the only one that is read.
-    what : str
+    name : str
         What messages call it, with its article: "an evaluator".
     """
 
     magic: bytes
-    form: int
-    what: str
+    version: int
+    name: str
 
     def sealed(self, *parts: bytes) -> bytes:
         """Return the parts behind the prefix and before their checksum. O(n)."""
-        body = b"".join((_PREFIX.pack(self.magic, self.form), *parts))
+        body = b"".join((_PREFIX.pack(self.magic, self.version), *parts))
         return body + _CHECKSUM.pack(zlib.crc32(body))
 
-    def begun(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
+    def body(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
         """Return what stands between prefix and checksum, or refuse the prefix. O(1).
 
         Parameters
@@ -62,17 +62,18 @@ class Frame:
         try:
             view = memoryview(data).cast("B")
         except TypeError:
-            raise_corrupt(f"{self.what} is read from bytes, got {type(data).__name__}")
+            raise_corrupt(f"{self.name} is read from bytes, got {type(data).__name__}")
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
-            raise_corrupt(f"{len(view)} bytes are too few for {self.what}: truncated?")
-        magic, form = _PREFIX.unpack_from(view)
+            raise_corrupt(f"{len(view)} bytes are too few for {self.name}: truncated?")
+        magic, version = _PREFIX.unpack_from(view)
         if magic != self.magic:
             raise_corrupt(
-                f"not {self.what}: the bytes begin with {magic!r}, not with {self.magic!r}"
+                f"not {self.name}: the bytes begin with {magic!r}, not with {self.magic!r}"
             )
-        if form != self.form:
+        if version != self.version:
             raise_corrupt(
-                f"{self._noun} format {form} is unknown; this version reads format {self.form}"
+                f"{self._noun} format {version} is unknown; "
+                f"this version reads format {self.version}"
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
@@ -81,11 +82,11 @@ class Frame:
         if size != len(body):
             framing = _PREFIX.size + _CHECKSUM.size
             raise_corrupt(
-                f"{self.what} of {size + framing} bytes is announced, "
+                f"{self.name} of {size + framing} bytes is announced, "
                 f"got {len(body) + framing}: truncated?"
             )
 
-    def check_sum(self, data: bytes | bytearray | memoryview) -> None:
+    def check_checksum(self, data: bytes | bytearray | memoryview) -> None:
         """Refuse bytes that were altered. O(n)."""
         view = memoryview(data).cast("B")
         (checksum,) = _CHECKSUM.unpack_from(view, len(view) - _CHECKSUM.size)
@@ -94,13 +95,13 @@ class Frame:
 
     def reader(self, data: bytes | bytearray | memoryview) -> Reader:
         """Return a reader of a body of this kind, or refuse the bytes. O(n)."""
-        body = self.begun(data)
-        self.check_sum(data)
+        body = self.body(data)
+        self.check_checksum(data)
         return Reader(body, self._noun)
 
     @property
     def _noun(self) -> str:
-        return self.what.partition(" ")[2]
+        return self.name.partition(" ")[2]
 
 
 class Reader:

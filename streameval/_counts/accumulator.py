@@ -19,16 +19,16 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import NotThereError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run, merge_runs
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
 
-PERMITS = 8_192
+MAX_BUFFERED_SCORES = 8_192
 """How many scalars may be appended before the writer calls `spill`."""
 
-_ROOM = 65_536
+_MIN_MERGE_ROWS = 65_536
 """The fewest rows, and removals, that wait before they are merged unasked."""
 
 
@@ -48,7 +48,7 @@ class CountsAccumulator:
         self.positives: list[float] = []
         self.negatives: list[float] = []
         self._lock = Lock()
-        self._forget()
+        self._clear_pending()
         self._set(state)
 
     def view(self) -> State:
@@ -56,23 +56,23 @@ class CountsAccumulator:
         # Unlocked: what waits is nowhere missing on its way into the state, for it
         # is put into the next place before it leaves the last. So who finds
         # nothing waiting finds the state that has it all.
-        if self._adds_wait() or self._removed:
+        if self._has_additions() or self._pending_removals:
             with self._lock:
                 self._merge()
         return self.state
 
-    def tally(self) -> tuple[int, int, int]:
+    def totals(self) -> tuple[int, int, int]:
         """Return the revision and how many positives and negatives are scored. O(1)."""
         with self._lock:
             positives, negatives = self._lengths()
             counts = self.state.counts
             return (
-                self.state.revision + self._mutations + positives + negatives,
-                counts.positives.total + self._waiting[True] + positives,
-                counts.negatives.total + self._waiting[False] + negatives,
+                self.state.revision + self._pending_mutations + positives + negatives,
+                counts.positives.total + self._pending_cases[True] + positives,
+                counts.negatives.total + self._pending_cases[False] + negatives,
             )
 
-    def make_room(self, most: int) -> int:
+    def renew_permits(self, max_permits: int) -> int:
         """Move the scalars that wait to where columns wait, in a quarter of their memory.
 
         Returns how many more, up to `most`, all counts together have room for.
@@ -83,10 +83,10 @@ class CountsAccumulator:
             When there is none.
         """
         with self._lock:
-            self._spill()
-            self._merge_if_much_waits()
-            self._check_room(1)
-            return min(most, MAX_TOTAL - 1 - self.state.total - sum(self._waiting))
+            self._flush_scores()
+            self._merge_if_due()
+            self._check_total(1)
+            return min(max_permits, MAX_TOTAL - 1 - self.state.total - sum(self._pending_cases))
 
     def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
         """Add checked columns as one mutation, or refuse what would be too many."""
@@ -101,30 +101,30 @@ class CountsAccumulator:
         if not sum(added):
             return
         with self._lock:
-            self._check_room(sum(added))
+            self._check_total(sum(added))
             for label in (False, True):
                 if runs is None:
-                    self._columns[label].append(columns[label])
+                    self._pending_columns[label].append(columns[label])
                 else:
-                    self._runs[label].append(runs[label])
-                self._waiting[label] += added[label]
-            self._mutations += 1
-            self._rows += labels.size
-            self._merge_if_much_waits()
+                    self._pending_runs[label].append(runs[label])
+                self._pending_cases[label] += added[label]
+            self._pending_mutations += 1
+            self._pending_rows += labels.size
+            self._merge_if_due()
 
     def remove(self, label: bool, score: float) -> bool:
         """Take one case away; tell whether there was one. O(log n) amortised."""
         with self._lock:
             # With a cap on cells additions are merged first: else the bits that
             # they cost would depend on when somebody asked.
-            if self.state.max_cells is not None and self._adds_wait():
+            if self.state.max_cells is not None and self._has_additions():
                 self._merge()
             # Most removals are of what was merged long ago.
-            if self._note_removal(label, score):
-                self._merge_if_much_waits()
+            if self._record_removal(label, score):
+                self._merge_if_due()
                 return True
             self._merge()
-            return self._note_removal(label, score)
+            return self._record_removal(label, score)
 
     def remove_columns(
         self, labels: BoolArray, scores: FloatArray, counts: IntArray | None
@@ -143,18 +143,18 @@ class CountsAccumulator:
             change = ScoreCounts(positives.negated(), negatives.negated())
             try:
                 after = state.changed(change, revision=state.revision + 1)
-            except NotThereError:
-                raise _first_missing(state, labels, scores, counts) from None
+            except NegativeCountError:
+                raise _first_missing_case(state, labels, scores, counts) from None
             self._set(after)
 
-    def miss(self, *, positives: int = 0, negatives: int = 0) -> None:
+    def add_misses(self, *, positives: int = 0, negatives: int = 0) -> None:
         """Add misses of either class, or take them away if negative."""
         if not positives and not negatives:
             return
         with self._lock:
             self._merge()
             state = self.state
-            self._check_room(positives + negatives)
+            self._check_total(positives + negatives)
             for there, change in (
                 (state.missed_positives, positives),
                 (state.missed_negatives, negatives),
@@ -180,20 +180,20 @@ class CountsAccumulator:
     def _set(self, state: State) -> None:
         self.state = state
         # A merge is a pass over the state: the larger that is, the rarer.
-        self._room = max(_ROOM, len(state.counts) // 2)
+        self._merge_threshold = max(_MIN_MERGE_ROWS, len(state.counts) // 2)
 
-    def _forget(self) -> None:
+    def _clear_pending(self) -> None:
         """Begin anew with nothing that waits, scalars apart."""
         # By class, negatives first.
-        self._columns: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-        self._runs: tuple[list[Run], list[Run]] = ([], [])
-        self._removed: dict[tuple[bool, float], int] = {}
-        self._waiting = [0, 0]  # cases among these
-        self._mutations = 0
-        self._rows = 0
+        self._pending_columns: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+        self._pending_runs: tuple[list[Run], list[Run]] = ([], [])
+        self._pending_removals: dict[tuple[bool, float], int] = {}
+        self._pending_cases = [0, 0]  # cases among these
+        self._pending_mutations = 0
+        self._pending_rows = 0
 
-    def _adds_wait(self) -> bool:
-        return bool(self.positives or self.negatives or self._rows)
+    def _has_additions(self) -> bool:
+        return bool(self.positives or self.negatives or self._pending_rows)
 
     def _lengths(self) -> tuple[int, int]:
         """Return how many scalars of each class waited at one moment.
@@ -206,62 +206,64 @@ class CountsAccumulator:
             if len(self.positives) == positives:
                 return positives, negatives
 
-    def _check_room(self, added: int) -> None:
+    def _check_total(self, added: int) -> None:
         """Refuse what takes all counts together beyond what int64 arithmetic bears."""
-        waiting = sum(self._waiting) + len(self.positives) + len(self.negatives)
+        waiting = sum(self._pending_cases) + len(self.positives) + len(self.negatives)
         if self.state.total + waiting + added >= MAX_TOTAL:
             raise too_many()
 
-    def _merge_if_much_waits(self) -> None:
-        if self._rows + len(self._removed) >= self._room:
+    def _merge_if_due(self) -> None:
+        if self._pending_rows + len(self._pending_removals) >= self._merge_threshold:
             self._merge()
 
-    def _spill(self) -> None:
+    def _flush_scores(self) -> None:
         lengths = self._lengths()
         if lengths == (0, 0):
             return
-        self._mutations += sum(lengths)
-        self._rows += sum(lengths)  # before the buffers are emptied: see `view`
+        self._pending_mutations += sum(lengths)
+        self._pending_rows += sum(lengths)  # before the buffers are emptied: see `view`
         for label, buffer, length in zip((True, False), (self.positives, self.negatives), lengths):
-            self._columns[label].append(np.fromiter(buffer, np.float64, length))
-            self._waiting[label] += length
+            self._pending_columns[label].append(np.fromiter(buffer, np.float64, length))
+            self._pending_cases[label] += length
             del buffer[:length]
 
     def _merge(self) -> None:
-        self._spill()
-        if not self._mutations:
+        self._flush_scores()
+        if not self._pending_mutations:
             return
         change = ScoreCounts(self._change(True), self._change(False))
-        self._set(self.state.changed(change, revision=self.state.revision + self._mutations))
-        self._forget()
+        self._set(
+            self.state.changed(change, revision=self.state.revision + self._pending_mutations)
+        )
+        self._clear_pending()
 
     def _change(self, label: bool) -> Run:
         """Return what waits for one class as a signed run at the state's resolution."""
-        columns = self._columns[label]
-        runs = self._runs[label]
+        columns = self._pending_columns[label]
+        runs = self._pending_runs[label]
         if columns:
             runs = [*runs, Run.of(columns[0] if len(columns) == 1 else np.concatenate(columns))]
         change = self.state.quantised(merge_runs(runs))
-        removed = {s: -n for (each, s), n in self._removed.items() if each is label}
+        removed = {s: -n for (each, s), n in self._pending_removals.items() if each is label}
         if not removed:
             return change
         scores = np.fromiter(removed.keys(), dtype=np.float64, count=len(removed))
         counts = np.fromiter(removed.values(), dtype=np.int64, count=len(removed))
         return merge_runs([change, Run.of(scores, counts)])
 
-    def _note_removal(self, label: bool, score: float) -> bool:
+    def _record_removal(self, label: bool, score: float) -> bool:
         """Note that a case which is merged already goes; tell whether there is one."""
         edge = self.state.edge(score)
-        noted = self._removed.get((label, edge), 0)
+        noted = self._pending_removals.get((label, edge), 0)
         if self.state.run(label).count_of(edge) <= noted:
             return False
-        self._removed[label, edge] = noted + 1
-        self._waiting[label] -= 1
-        self._mutations += 1
+        self._pending_removals[label, edge] = noted + 1
+        self._pending_cases[label] -= 1
+        self._pending_mutations += 1
         return True
 
 
-def not_there(
+def missing_case_error(
     label: bool, score: float, *, field: str, index: int | None = None
 ) -> InvalidInputError:
     """Return the refusal to remove a case that is not there."""
@@ -271,7 +273,7 @@ def not_there(
     return InvalidInputError(message, field=field, index=index)
 
 
-def _first_missing(
+def _first_missing_case(
     state: State, labels: BoolArray, scores: FloatArray, counts: IntArray
 ) -> InvalidInputError:
     """Return the refusal of the first row that asks for more cases than are left."""
@@ -282,6 +284,6 @@ def _first_missing(
         there = left.get((label, edge))
         left[label, edge] = (state.run(label).count_of(edge) if there is None else there) - count
         if left[label, edge] < 0:
-            return not_there(label, score, field="scores", index=index)
+            return missing_case_error(label, score, field="scores", index=index)
     message = "a removal was refused although every case is there"
     raise AssertionError(message)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
 
-_WIDE = 1 << 17
+_MAX_CHEAP_WIDTH = 1 << 17
 """A table up to this long is cheap whatever goes into it."""
 
-_SPARSE = 4
+_MAX_PLACES_PER_SCORE = 4
 """Longer tables may have this many places for each score."""
 
-Bounds: TypeAlias = "tuple[int, int] | None"
+Range: TypeAlias = "tuple[int, int] | None"
 """The least and the greatest of some numbers; None where there are none."""
 
 
@@ -61,8 +61,8 @@ class Span:
         The least and the greatest, both included.
     """
 
-    below: Bounds
-    above: Bounds
+    below: Range
+    above: Range
 
     @classmethod
     def of(cls, keys: IntArray) -> Span:
@@ -90,11 +90,11 @@ class Span:
         return sum(each[1] - each[0] + 1 for each in (self.below, self.above) if each)
 
 
-def _shifted(bounds: Bounds, dropped: int) -> Bounds:
+def _shifted(bounds: Range, dropped: int) -> Range:
     return None if bounds is None else (bounds[0] >> dropped, bounds[1] >> dropped)
 
 
-def _union(one: Bounds, other: Bounds) -> Bounds:
+def _union(one: Range, other: Range) -> Range:
     if one is None or other is None:
         return one or other
     return min(one[0], other[0]), max(one[1], other[1])
@@ -148,7 +148,9 @@ class Layout:
     def is_sparse(self, size: int) -> bool:
         """Tell whether the table is out of proportion to so many scores."""
         # At full precision the gap alone may be more than an int64 holds.
-        return self.width > max(_WIDE, _SPARSE * size) or self.gap >= 1 << 63
+        return (
+            self.width > max(_MAX_CHEAP_WIDTH, _MAX_PLACES_PER_SCORE * size) or self.gap >= 1 << 63
+        )
 
     @property
     def _first(self) -> int:

@@ -68,14 +68,14 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    body = FRAME.begun(data, _HEADER.size)
+    body = FRAME.body(data, _HEADER.size)
     flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(body)
     sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
     length = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
         length += size * (score_width + count_width)
     FRAME.check_length(body, length if min(sizes) >= 0 else -1)
-    FRAME.check_sum(data)
+    FRAME.check_checksum(data)
     _check_header(flags, bits, max_cells, score_widths, count_widths)
     runs = []
     offset = _HEADER.size
@@ -96,7 +96,7 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
         scale="probability" if flags & _IS_PROBABILITY else "plain",
         max_cells=max_cells or None,
     )
-    if not state.holds():
+    if not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict its settings")
     return state
 

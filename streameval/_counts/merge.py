@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import NotThereError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.scatter import merge_cells
-from streameval._counts.state import State, at_resolution, fitted, is_probability
+from streameval._counts.state import State, at_resolution, fit_to_cap, is_probability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         merged = ScoreCounts(
             _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
         )
-    return fitted(
+    return fit_to_cap(
         State(
             counts=merged,
             missed_positives=sum(state.missed_positives for state in states),
@@ -84,7 +84,7 @@ def subtract_states(whole: State, part: State) -> State:
     change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
     try:
         counts = _at(whole, resolution, scale).merged(change)
-    except NotThereError as error:
+    except NegativeCountError as error:
         message = f"the part has cases that the whole has not, the first at score {error.score}"
         raise InvalidInputError(message, field="part") from None
     rest = replace(

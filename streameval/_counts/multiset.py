@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.run import EMPTY_RUN, NotThereError, Run, locate
+from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
 
-_FEW_RANKS = 16
+_MIN_RANK_UPDATE_RATIO = 16
 """Ranks are carried through a change this many times shorter than the positives."""
 
 
@@ -84,15 +84,15 @@ class ScoreCounts:
 
         Raises
         ------
-        NotThereError
+        NegativeCountError
             When a score would be left with a negative count.
         """
         after = ScoreCounts(
-            _positive(self.positives.merged(change.positives)),
-            _positive(self.negatives.merged(change.negatives)),
+            _require_positive(self.positives.merged(change.positives)),
+            _require_positive(self.negatives.merged(change.negatives)),
         )
-        if self.ranks_cache and after.positives.scores.size and _is_small(self, change):
-            after.ranks_cache.append(_carried(self, change, after))
+        if self.ranks_cache and after.positives.scores.size and _is_update_cheaper(self, change):
+            after.ranks_cache.append(_updated_ranks(self, change, after))
         return after
 
     def _check(self) -> None:
@@ -111,10 +111,10 @@ class ScoreCounts:
                 assert np.array_equal(tied, fresh_tied), (tied, fresh_tied)
 
 
-def _positive(run: Run) -> Run:
+def _require_positive(run: Run) -> Run:
     """Return the run itself if every count is at least 1."""
     if run.counts is not None and run.counts.size and run.counts.min() < 1:
-        raise NotThereError(float(run.scores[np.argmax(run.counts < 1)]))
+        raise NegativeCountError(float(run.scores[np.argmax(run.counts < 1)]))
     return run
 
 
@@ -128,12 +128,12 @@ def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
     return (at if below is None else below[at]), tied
 
 
-def _is_small(counts: ScoreCounts, change: ScoreCounts) -> bool:
+def _is_update_cheaper(counts: ScoreCounts, change: ScoreCounts) -> bool:
     """Tell whether carrying the ranks along costs less than finding them anew."""
-    return len(change) * _FEW_RANKS < len(counts.positives)
+    return len(change) * _MIN_RANK_UPDATE_RATIO < len(counts.positives)
 
 
-def _carried(
+def _updated_ranks(
     before: ScoreCounts, change: ScoreCounts, after: ScoreCounts
 ) -> tuple[IntArray, IntArray | None]:
     """Return the ranks after a small signed change, in a few passes over the positives."""

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
-_FEW = 100
+_MIN_INSERT_RATIO = 100
 """A run this many times shorter than the other is inserted; else both are merge-sorted."""
 
 _NO_SCORES: FloatArray = np.empty(0)
 _NO_SCORES.flags.writeable = False
 
 
-class NotThereError(Exception):
+class NegativeCountError(Exception):
     """A signed merge would leave a score with fewer cases than none."""
 
     def __init__(self, score: float) -> None:
@@ -119,7 +119,11 @@ class Run:
             return self
         if not self.scores.size:
             return change
-        if self.counts is None and change.counts is None and len(change) * _FEW > len(self):
+        if (
+            self.counts is None
+            and change.counts is None
+            and len(change) * _MIN_INSERT_RATIO > len(self)
+        ):
             # Two sorted runs without multiplicities: a merge sort's last step.
             scores = np.concatenate((self.scores, change.scores))
             scores.sort(kind="stable")
@@ -168,7 +172,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     union.sort()
     if all(run.counts is None for run in runs):
         return _grouped(union, None)
-    union = union[_firsts(union)]
+    union = union[_first_indices(union)]
     counts = np.zeros(union.size, dtype=np.int64)
     for run in runs:
         # A run's scores are distinct, so no index occurs twice.
@@ -196,7 +200,7 @@ def _run(scores: FloatArray, counts: IntArray | None) -> Run:
     return Run(scores, counts, scores.size if counts is None else int(counts.sum()))
 
 
-def _firsts(ordered: FloatArray) -> IntArray:
+def _first_indices(ordered: FloatArray) -> IntArray:
     """Return where each distinct value of an ascending array begins."""
     new = np.empty(ordered.size, dtype=np.bool_)
     new[:1] = True
@@ -210,7 +214,7 @@ def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
         return _run(ordered, None)
     if not ordered.size:
         return EMPTY_RUN
-    firsts = _firsts(ordered)
+    firsts = _first_indices(ordered)
     if counts is None:
         return _run(ordered[firsts], np.diff(firsts, append=ordered.size))
     sums = np.add.reduceat(counts, firsts)

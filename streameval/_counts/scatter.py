@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         def counts(self) -> IntArray | None: ...
 
 
-_FEW = 3
+_MIN_TABLE_RUNS = 3
 """Fewer runs than this are merged one into the other."""
 
 
@@ -59,7 +59,7 @@ def merge_cells(runs: Sequence[Run], bits: int, scale: Scale) -> Run:
     (array([-1.  ,  0.5 ,  0.75]), array([1, 2, 1]))
     """
     runs = [run for run in runs if len(run)]
-    if len(runs) < _FEW:
+    if len(runs) < _MIN_TABLE_RUNS:
         return merge_runs(runs)
     cells = count_cells(*concatenate_parts(runs), bits, scale)
     return merge_runs(runs) if cells is None else cells
@@ -93,7 +93,7 @@ def count_cells(scores: FloatArray, counts: IntArray | None, bits: int, scale: S
     >>> cells.scores, cells.counts
     (array([0.5 , 0.75]), array([1, 8]))
     """
-    found = _laid_out(scores, bits, scale)
+    found = _table_layout(scores, bits, scale)
     if found is None:
         return None
     layout, places = found
@@ -130,7 +130,7 @@ def rank_cells(
     >>> rank_cells(np.array([0.75, 0.5, 0.8]), 2, "plain")
     (array([0.5 , 0.75]), array([1, 0, 1], dtype=int32))
     """
-    found = _laid_out(scores, bits, scale) if scores.size else None
+    found = _table_layout(scores, bits, scale) if scores.size else None
     if found is None:
         edges, ranks = np.unique(quantise(scores, bits, scale), return_inverse=True)
         return edges, ranks.astype(np.int32)
@@ -142,7 +142,7 @@ def rank_cells(
     return layout.edges(np.flatnonzero(is_used)), numbered[places]
 
 
-def _laid_out(scores: FloatArray, bits: int, scale: Scale) -> tuple[Layout, IntArray] | None:
+def _table_layout(scores: FloatArray, bits: int, scale: Scale) -> tuple[Layout, IntArray] | None:
     """Return the table of some scores' cells, and the place of each; None where it is sparse."""
     # Below one bit the exponent's bits are dropped too, and few cells are left to sort.
     if bits < 1:

@@ -173,10 +173,10 @@ class State:
 
         Raises
         ------
-        NotThereError
+        NegativeCountError
             When a score would be left with a negative count.
         """
-        return fitted(
+        return fit_to_cap(
             State(
                 counts=self.counts.merged(change),
                 missed_positives=self.missed_positives + missed_positives,
@@ -188,7 +188,7 @@ class State:
             )
         )
 
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """Tell whether the totals and the settings agree with the scores. O(n log n)."""
         runs = (self.counts.positives, self.counts.negatives)
         return (
@@ -203,7 +203,7 @@ class State:
     def _check(self) -> None:
         """Assert everything that must hold. O(n log n)."""
         self.counts._check()
-        assert self.holds(), (self.resolution, self.scale, self.max_cells, self.num_cells)
+        assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
 
 
 def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:
@@ -221,7 +221,7 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
     )
 
 
-def fitted(state: State) -> State:
+def fit_to_cap(state: State) -> State:
     """Return the state itself, or at the largest resolution that fits its cap.
 
     Cells are nested, so whoever drops bits early ends where one who drops them

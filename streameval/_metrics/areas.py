@@ -16,24 +16,14 @@ from streameval._counts.groups import Groups
 from streameval._counts.view import Queries
 from streameval._metrics.hull import Vertices, cached_hull, hull_vertices
 from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
-from streameval._metrics.roc_areas import auc_roc_value, partial_auc_roc_value
+from streameval._metrics.roc_areas import partial_auc_roc_value
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.view import View
 
-__all__ = [
-    "AreaQueries",
-    "CurveAreas",
-    "auc_pr_value",
-    "auc_roc_value",
-    "average_precision_value",
-    "partial_auc_roc_value",
-    "steps",
-]
 
-
-def steps(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) -> Groups:
+def step_groups(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) -> Groups:
     """Return the steps of a curve that gain positives, as tied groups. O(K).
 
     To the areas, a curve through chosen points is a ranking whose ties are the
@@ -83,7 +73,7 @@ class CurveAreas:
         >>> ev.at_thresholds([4, 2]).auc_roc()
         0.875
         """
-        groups = _hull_steps(self.groups()) if hull else self.groups()
+        groups = _hull_groups(self.groups()) if hull else self.groups()
         return partial_auc_roc_value(
             groups, max_fpr=max_fpr, min_recall=min_recall, standardize=standardize
         )
@@ -108,7 +98,7 @@ class CurveAreas:
         >>> round(ev.at_thresholds([4, 2]).auc_pr(), 4)
         0.8873
         """
-        groups = _hull_steps(self.groups()) if hull else self.groups()
+        groups = _hull_groups(self.groups()) if hull else self.groups()
         return auc_pr_value(groups, method=method, prevalence=prevalence, min_recall=min_recall)
 
 
@@ -303,13 +293,13 @@ class AreaQueries(Queries):
 
 def _curve_groups(view: View, *, hull: bool) -> Groups:
     if hull:
-        return _steps_of(cached_hull(view), view.P, view.N)
+        return _vertex_groups(cached_hull(view), view.P, view.N)
     return view.groups.with_misses()
 
 
-def _hull_steps(groups: Groups) -> Groups:
-    return _steps_of(hull_vertices(groups), groups.P, groups.N)
+def _hull_groups(groups: Groups) -> Groups:
+    return _vertex_groups(hull_vertices(groups), groups.P, groups.N)
 
 
-def _steps_of(hull: Vertices, P: int, N: int) -> Groups:
-    return steps(hull.thresholds, hull.fp, hull.tp, P, N)
+def _vertex_groups(hull: Vertices, P: int, N: int) -> Groups:
+    return step_groups(hull.thresholds, hull.fp, hull.tp, P, N)

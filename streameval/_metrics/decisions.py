@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._metrics.operating_points import OperatingPoints
 
-_DOUBLE_EXACT = 1 << 53
+_MAX_EXACT_DOUBLE = 1 << 53
 """Up to here a count is a double, and one division rounds once."""
 
 
@@ -214,7 +214,7 @@ class DecisionQueries(Queries):
 
 def _quotients(part: IntArray, whole: IntArray) -> FloatArray:
     """Return part/whole, each rounded once, also where counts are no doubles."""
-    if whole.size and int(whole.max()) > _DOUBLE_EXACT:
+    if whole.size and int(whole.max()) > _MAX_EXACT_DOUBLE:
         exact: FloatArray = (part.astype(object) / whole.astype(object)).astype(np.float64)
         return exact
     return part / whole

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 # Object arrays hold Python integers where int64 products would overflow.
 _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
-_NARROW = 1 << 31  # totals below this: every product of two differences fits int64
-_SMALL = 96  # the plain scan is quicker up to here
-_STRIDE = 32  # the sample takes every 32nd corner
-_FAIR_SHARE = 8  # a pass that drops less than 1/8 hands over to the scan
+_MAX_INT64_TOTAL = 1 << 31  # totals below this: every product of two differences fits int64
+_MAX_SCAN_POINTS = 96  # the plain scan is quicker up to here
+_SAMPLE_STRIDE = 32  # the sample takes every 32nd corner
+_MAX_POINTS_PER_DROP = 8  # a pass that drops less than 1/8 hands over to the scan
 # Float products of differences of counts below 2^62 err by less than this.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
@@ -119,15 +119,15 @@ def upper_hull(x: IntArray, y: IntArray) -> IntArray:
     int64[k]
         Ascending rows; of points on one line only the ends.
     """
-    wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _NARROW
+    wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _MAX_INT64_TOTAL
     return _hull_rows(x, y, wide=wide)
 
 
 def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
-    if x.size <= _SMALL:
+    if x.size <= _MAX_SCAN_POINTS:
         return _scan(x.tolist(), y.tolist())
     rows = _above_sample(x, y, wide=wide)
-    while rows.size > _SMALL:
+    while rows.size > _MAX_SCAN_POINTS:
         px, py = _exact(x[rows], wide=wide), _exact(y[rows], wide=wide)
         dx, dy = np.diff(px), np.diff(py)
         # A vertex: the slope before it is greater than the slope after it.
@@ -136,7 +136,7 @@ def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
         if dropped == 0:
             return rows
         rows = rows[np.concatenate(([True], convex, [True]))]
-        if dropped * _FAIR_SHARE < convex.size:
+        if dropped * _MAX_POINTS_PER_DROP < convex.size:
             break
     return rows[_scan(x[rows].tolist(), y[rows].tolist())]
 
@@ -160,8 +160,8 @@ def _scan(x: list[int], y: list[int]) -> IntArray:
 
 def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
     """Rows that may be vertices: those of the hull of a sample, and all above it."""
-    blocks = (x.size - 1) // _STRIDE
-    sample = np.append(np.arange(blocks) * _STRIDE, x.size - 1)
+    blocks = (x.size - 1) // _SAMPLE_STRIDE
+    sample = np.append(np.arange(blocks) * _SAMPLE_STRIDE, x.size - 1)
     corners = sample[_hull_rows(x[sample], y[sample], wide=wide)]
     # The chord over each block of rows; the last block also has the remainder.
     chord = np.searchsorted(corners, sample[:-1], side="right") - 1
@@ -169,8 +169,8 @@ def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
     dx, dy = x[corners[chord + 1]] - ax, y[corners[chord + 1]] - ay
     keep = np.zeros(x.size, dtype=bool)
     keep[corners] = True
-    body = blocks * _STRIDE
-    shape = (blocks, _STRIDE)
+    body = blocks * _SAMPLE_STRIDE
+    shape = (blocks, _SAMPLE_STRIDE)
     _mark_above(
         x[:body].reshape(shape),
         y[:body].reshape(shape),

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
 
 # In a long ranking nearly all groups grow by less, and need two to four terms.
-_FLAT = 0.01
-_LONG = 1_024
+_MAX_FLAT_Z = 0.01
+_MIN_LONG_ROWS = 1_024
 # Up to here 16 terms are enough; above, atanh(z)/z - 1 is accurate.
-_MODERATE = 1 / 3
-_TINY = 1e-17
+_MAX_SERIES_Z = 1 / 3
+_MAX_TERM_ERROR = 1e-17
 
 
 def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -39,20 +39,20 @@ def log_series(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, Float
     ends_sum = start + start
     ends_sum += growth
     z = growth / ends_sum
-    flat = _FLAT if z.size > _LONG else _MODERATE
+    flat = _MAX_FLAT_Z if z.size > _MIN_LONG_ROWS else _MAX_SERIES_Z
     largest = float(z.max(initial=0.0))
     tail = _series(z * z, min(largest, flat))
     if largest > flat:
         rows = np.flatnonzero(z > flat)
         steep = (each.reshape(-1)[rows] for each in (z, start, growth))
-        tail.reshape(-1)[rows] = _of_steep(*steep)
+        tail.reshape(-1)[rows] = _steep_tail(*steep)
     return ends_sum, z, tail
 
 
-def _of_steep(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArray:
+def _steep_tail(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArray:
     square = z * z
-    tail = _series(square, _MODERATE)
-    beyond = np.flatnonzero(z > _MODERATE)
+    tail = _series(square, _MAX_SERIES_Z)
+    beyond = np.flatnonzero(z > _MAX_SERIES_Z)
     if beyond.size:
         above = start[beyond]
         # Not atanh: as z comes near 1, it has lost the digits of what is above.
@@ -65,7 +65,7 @@ def _of_steep(z: FloatArray, start: FloatArray, growth: FloatArray) -> FloatArra
 def _series(square: FloatArray, largest: float) -> FloatArray:
     """1/3 + q/5 + q^2/7 + ... with as many terms as `largest` squared needs."""
     terms = 1
-    while (largest * largest) ** terms / (2 * terms + 3) > _TINY:
+    while (largest * largest) ** terms / (2 * terms + 3) > _MAX_TERM_ERROR:
         terms += 1
     value = np.full(square.shape, 1 / (2 * terms + 1))
     for k in range(terms - 1, 0, -1):

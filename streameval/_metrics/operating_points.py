@@ -16,7 +16,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
 from streameval._counts.cumulative import cumulative_counts
-from streameval._metrics.areas import CurveAreas, steps
+from streameval._metrics.areas import CurveAreas, step_groups
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,7 +80,7 @@ class Curve(CurveAreas):
 
     def groups(self) -> Groups:
         """Return the steps of the curve that gain positives, as tied groups. O(K)."""
-        return steps(self.thresholds, self.fp, self.tp, self.P, self.N)
+        return step_groups(self.thresholds, self.fp, self.tp, self.P, self.N)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
 
 # A block of a dozen float64 columns fits the second-level cache.
-_BLOCK = 8192
-_LEAST = 1e-80
+_BLOCK_ROWS = 8192
+_MIN_SHARE = 1e-80
 """A recall or prevalence below this changes no digit of an area, but overflows."""
 # The unit method adds this many trapezoids one by one before Euler-Maclaurin.
-_UNITS = 20
+_MIN_SMOOTH_UNITS = 20
 # (2k, B_2k/2k): the terms for a multiple of 1/u.
 _EULER_MACLAURIN = (
     (2, 1 / 12),
@@ -91,7 +91,7 @@ def auc_pr_value(
     if not 0 <= least < 1:
         message = f"min_recall must be in [0, 1), got {shown(min_recall)}"
         raise InvalidInputError(message, field="min_recall")
-    if least < _LEAST:
+    if least < _MIN_SHARE:
         least = 0.0
     factor = negatives_factor(groups, prevalence)
     if groups.P == 0 or math.isnan(factor):
@@ -128,8 +128,8 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
     if groups.P == 0 or math.isnan(factor):
         return math.nan
     total = 0.0
-    for start in range(0, groups.p.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(0, groups.p.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
         p = groups.p[part]
         tp = (groups.tp[part] + p).astype(np.float64)
         called = (groups.fp[part] + groups.n[part]) * factor
@@ -152,7 +152,7 @@ def negatives_factor(groups: Groups, prevalence: float | None) -> float:
         raise InvalidInputError(message, field="prevalence")
     if groups.N == 0 or groups.P == 0:
         return math.nan
-    return groups.P / groups.N * ((1 - share) / max(share, _LEAST))
+    return groups.P / groups.N * ((1 - share) / max(share, _MIN_SHARE))
 
 
 def phi(x: float) -> float:
@@ -177,8 +177,8 @@ def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
     first = 0
     if from_tp > 0:
         first = int(np.searchsorted(groups.tp, from_tp, side="right")) - 1
-    for start in range(max(first, 0), groups.p.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(max(first, 0), groups.p.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
         tp = groups.tp[part].astype(np.float64)
         fp: FloatArray = np.multiply(groups.fp[part], factor, dtype=np.float64)
         p = groups.p[part].astype(np.float64)
@@ -236,11 +236,11 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
     excess = 0.0
     start_at = tp
     whole = np.ceil(tp)  # only a piece cut by min_recall starts between integers
-    low = np.flatnonzero((u < _UNITS) | (whole != tp))
+    low = np.flatnonzero((u < _MIN_SMOOTH_UNITS) | (whole != tp))
     if low.size:
         start_at = tp.copy()
         for row in low:
-            stop = min(tp[row] + p[row], whole[row] + _UNITS)
+            stop = min(tp[row] + p[row], whole[row] + _MIN_SMOOTH_UNITS)
             inner = np.arange(whole[row] + (whole[row] == tp[row]), stop)
             nodes = np.concatenate(([tp[row]], inner, [stop]))
             excess += _first_units(nodes, fp[row], a[row])

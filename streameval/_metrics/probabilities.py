@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.view import View
 
-_MOST_BINS = 1_000_000
+_MAX_BINS = 1_000_000
 
 
 class _CasesByScore(NamedTuple):
@@ -187,8 +187,8 @@ class ProbabilityQueries(Queries):
             count = operator.index(bins)
         except TypeError:
             count = 0
-        if not 1 <= count <= _MOST_BINS:
-            message = f"bins must be an integer from 1 to {_MOST_BINS}, got {shown(bins)}"
+        if not 1 <= count <= _MAX_BINS:
+            message = f"bins must be an integer from 1 to {_MAX_BINS}, got {shown(bins)}"
             raise InvalidInputError(message, field="bins")
         if strategy not in {"width", "mass"}:
             raise InvalidInputError(

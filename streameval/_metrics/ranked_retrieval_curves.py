@@ -101,6 +101,12 @@ def trapezoid_area(rows: FloatArray) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]))) / 2
 
 
+def read_only(values: FloatArray) -> FloatArray:
+    """Return the array with writing forbidden: callers of one revision share it."""
+    values.flags.writeable = False
+    return values
+
+
 def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
     """Write a curve's rows as text: precision, recall and F, one row to a line.
 

@@ -65,7 +65,7 @@ class ScorecardQueries(Queries):
         (0.5, 1.0)
         """
         groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
+        taken = _rank_of(groups, rank, fraction)
         if groups.P == 0:
             return math.nan
         return float(expected_positives(groups, taken) / groups.P)
@@ -106,7 +106,7 @@ class ScorecardQueries(Queries):
         (2.0, 1.0)
         """
         groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
+        taken = _rank_of(groups, rank, fraction)
         total = groups.P + groups.N
         if (
             groups.P == 0
@@ -166,7 +166,7 @@ class ScorecardQueries(Queries):
         return view.cached("gini", lambda: _gini(view.groups.with_misses()))
 
 
-def _taken(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
+def _rank_of(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
     """Return the rank that is asked for, by number or by share of all references."""
     if (rank is None) == (fraction is None):
         got = "none" if rank is None else "both"

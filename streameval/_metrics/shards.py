@@ -1,7 +1,7 @@
 """Figures of counts that are cut into shards: ranges of scores that together are the whole.
 
 A shard holds all cases of a range of scores and knows how many rank above it
-(`Above`). Its contribution to each figure is computed from it alone, and two
+(`ShardPosition`). Its contribution to each figure is computed from it alone, and two
 neighbours make one shard of the union (`+`), associatively:
 
 - counts, and the doubled pairs that positives lose: L = L1 + L2 + 2 N1 P2, all
@@ -25,8 +25,10 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import exact_dot
-from streameval._metrics.areas import auc_pr_value, auc_roc_value, average_precision_value, steps
+from streameval._metrics.areas import step_groups
 from streameval._metrics.hull import Vertices, hull_vertices, upper_hull
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.roc_areas import auc_roc_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class ShardPosition:
     """Where a shard stands in the whole.
 
     Attributes
@@ -59,7 +61,7 @@ class Shard:
 
     Attributes
     ----------
-    above : Above
+    position : ShardPosition
         Where it stands.
     high, low : float
         Its highest and lowest score.
@@ -73,7 +75,7 @@ class Shard:
         P times what it adds to these areas.
     """
 
-    above: Above
+    position: ShardPosition
     high: float
     low: float
     positives: int
@@ -92,7 +94,7 @@ class Shard:
         tp = np.concatenate((self.corners.tp, below.corners.tp + self.positives))
         chain = _closed(Vertices(thresholds, fp, tp), positives, negatives)
         return Shard(
-            above=self.above,
+            position=self.position,
             high=self.high,
             low=below.low,
             positives=positives,
@@ -105,12 +107,14 @@ class Shard:
 
     def _check_follows(self, below: Shard) -> None:
         expected = replace(
-            self.above, tp=self.above.tp + self.positives, fp=self.above.fp + self.negatives
+            self.position,
+            tp=self.position.tp + self.positives,
+            fp=self.position.fp + self.negatives,
         )
-        if below.above != expected:
+        if below.position != expected:
             raise InvalidInputError(
                 f"shards must follow one another: after scores down to {self.low} comes "
-                f"{expected}, got {below.above}",
+                f"{expected}, got {below.position}",
                 field="shards",
             )
         if not self.low > below.high:
@@ -125,7 +129,7 @@ class Shard:
         """The hull's vertices from (0, 0) to (N, P), in its own counts."""
         return _closed(self.corners, self.positives, self.negatives)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the areas of a whole that is in one piece; nan where undefined.
 
         The names are those of a snapshot.
@@ -135,14 +139,14 @@ class Shard:
         InvalidInputError
             When this is not the whole.
         """
-        P, N = self.above.P, self.above.N
+        P, N = self.position.P, self.position.N
         if (self.positives, self.negatives) != (P, N):
             raise InvalidInputError(
                 f"the shards hold {self.positives} of {P} positives and "
                 f"{self.negatives} of {N} negatives: some are missing",
                 field="shards",
             )
-        hull = steps(self.hull.thresholds, self.hull.fp, self.hull.tp, P, N)
+        hull = step_groups(self.hull.thresholds, self.hull.fp, self.hull.tp, P, N)
         pairs = 2 * P * N
         return {
             "auc_roc": (pairs - self.lost) / pairs if pairs else math.nan,
@@ -154,14 +158,14 @@ class Shard:
         }
 
 
-def shard_of(state: State, above: Above) -> Shard:
+def shard_of(state: State, position: ShardPosition) -> Shard:
     """Return what a range of scores contributes to the figures. O(G).
 
     Parameters
     ----------
     state : State
         The cases of the range, at least one; misses have no place in it.
-    above : Above
+    position : ShardPosition
         Where it stands.
 
     Examples
@@ -170,47 +174,49 @@ def shard_of(state: State, above: Above) -> Shard:
     >>> upper, lower = Evaluator(), Evaluator()
     >>> upper.add_cases(labels=[1, 0], scores=[0.9, 0.7])
     >>> lower.add_cases(labels=[1, 0], scores=[0.4, 0.1])
-    >>> whole = shard_of(upper._view(), Above(0, 0, 2, 2)) + shard_of(
-    ...     lower._view(), Above(1, 1, 2, 2)
+    >>> whole = shard_of(upper._view(), ShardPosition(0, 0, 2, 2)) + shard_of(
+    ...     lower._view(), ShardPosition(1, 1, 2, 2)
     ... )
-    >>> whole.figures()["auc_roc"], (upper + lower).auc_roc()
+    >>> whole.metrics()["auc_roc"], (upper + lower).auc_roc()
     (0.75, 0.75)
     """
     scores = [run.scores for run in (state.counts.positives, state.counts.negatives)]
     high = max(float(column[-1]) for column in scores if column.size)
     low = min(float(column[0]) for column in scores if column.size)
     groups = state.groups
-    placed = placed_groups(groups, above)
+    placed = placed_groups(groups, position)
     return Shard(
-        above=above,
+        position=position,
         high=high,
         low=low,
         positives=groups.P,
         negatives=groups.N,
         lost=exact_dot(groups.p, 2 * groups.fp + groups.n, 2 * groups.P * groups.N),
         corners=_corners(hull_vertices(groups)),
-        auc_pr=auc_pr_value(placed) * above.P if groups.P else 0.0,
-        average_precision=average_precision_value(placed) * above.P if groups.P else 0.0,
+        auc_pr=auc_pr_value(placed) * position.P if groups.P else 0.0,
+        average_precision=average_precision_value(placed) * position.P if groups.P else 0.0,
     )
 
 
-def placed_groups(groups: Groups, above: Above) -> Groups:
+def placed_groups(groups: Groups, position: ShardPosition) -> Groups:
     """Return a shard's groups with their ranks in the whole. O(G)."""
-    return replace(groups, tp=groups.tp + above.tp, fp=groups.fp + above.fp, P=above.P, N=above.N)
+    return replace(
+        groups, tp=groups.tp + position.tp, fp=groups.fp + position.fp, P=position.P, N=position.N
+    )
 
 
-def places(counts: Sequence[tuple[int, int]]) -> list[Above]:
+def shard_positions(counts: Sequence[tuple[int, int]]) -> list[ShardPosition]:
     """Return where shards with these (positives, negatives) stand, from high to low. O(n).
 
     Examples
     --------
-    >>> places([(1, 2), (3, 4)])
-    [Above(tp=0, fp=0, P=4, N=6), Above(tp=1, fp=2, P=4, N=6)]
+    >>> shard_positions([(1, 2), (3, 4)])
+    [ShardPosition(tp=0, fp=0, P=4, N=6), ShardPosition(tp=1, fp=2, P=4, N=6)]
     """
     P, N = sum(p for p, _ in counts), sum(n for _, n in counts)
     found, tp, fp = [], 0, 0
     for p, n in counts:
-        found.append(Above(tp, fp, P, N))
+        found.append(ShardPosition(tp, fp, P, N))
         tp, fp = tp + p, fp + n
     return found
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
 
-_DIRECT_TERMS = 4096
+_MAX_DIRECT_TERMS = 4096
 """Ranks that are summed one by one: above it the terms are smooth in the rank."""
-_NEGLIGIBLE = 1e-20
+_MAX_NEGLIGIBLE_PROBABILITY = 1e-20
 """A probability that no longer moves a double."""
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -91,13 +91,13 @@ def expected_reciprocal_rank(ahead: int, p: int, n: int) -> float:
     >>> expected_reciprocal_rank(3, 2, 0)  # no negative in the tie: always rank 4
     0.25
     """
-    places = np.arange(min(n + 1, _DIRECT_TERMS), dtype=np.float64)
+    places = np.arange(min(n + 1, _MAX_DIRECT_TERMS), dtype=np.float64)
     # P(K = k+1)/P(K = k) = (n-k+1)/(p+n-k), from P(K = 1) = p/(p+n).
     ratios = np.append(1.0, (n - places[:-1]) / (p + n - 1 - places[:-1]))
     probabilities = p / (p + n) * np.cumprod(ratios)
     total = float(np.sum(probabilities / (ahead + 1 + places)))
-    if n + 1 > _DIRECT_TERMS and probabilities[-1] * n > _NEGLIGIBLE * p:
-        total += _smooth_tail(ahead, p, n, _DIRECT_TERMS)
+    if n + 1 > _MAX_DIRECT_TERMS and probabilities[-1] * n > _MAX_NEGLIGIBLE_PROBABILITY * p:
+        total += _smooth_tail(ahead, p, n, _MAX_DIRECT_TERMS)
     return total
 
 

@@ -26,7 +26,7 @@ GUIDE = "#8C8C8C"
 GUIDE_TEXT = "#6E6E6E"
 REGION = "#EDEDED"
 """Where no curve can be."""
-SMALL = 8.0
+GUIDE_TEXT_POINTS = 8.0
 """Points: the size of guide text."""
 
 Corner: TypeAlias = Literal["best", "lower left", "lower right", "upper left", "upper right"]
@@ -64,10 +64,10 @@ def unit_square(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Make both axes run from 0 to 1 at one scale, with room for lines on the border."""
     ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xticks=ticks, yticks=ticks, aspect="equal")
-    plain(ax, xlabel, ylabel)
+    label_axes(ax, xlabel, ylabel)
 
 
-def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
+def label_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Label the axes and leave out the lines that say nothing."""
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
@@ -87,14 +87,14 @@ def mark_curve(artist: Artist) -> None:
     artist.set_gid(_CURVE)
 
 
-def dashed(ax: Axes, x: FloatArray, y: FloatArray, color: str, label: str) -> Line2D:
+def draw_hull(ax: Axes, x: FloatArray, y: FloatArray, color: str, label: str) -> Line2D:
     """Draw a hull beside its curve."""
     style: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2)), "zorder": 2.5}
     (line,) = ax.plot(x, y, color=color, label=label, **style)
     return line
 
 
-def chosen(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float) -> Line2D:
+def mark_threshold(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float) -> Line2D:
     """Mark where the curve is at the chosen threshold."""
     style: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
     label = f"threshold {threshold:.3g}"
@@ -102,7 +102,7 @@ def chosen(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float)
     return line
 
 
-def first_time(ax: Axes, what: str) -> bool:
+def is_undrawn(ax: Axes, what: str) -> bool:
     """Tell whether `what` is not yet drawn on these axes; artists carry it as their gid."""
     return all(artist.get_gid() != what for artist in ax.get_children())
 
@@ -119,23 +119,23 @@ def guide_text(
         xytext=offset,
         textcoords="offset points",
         color=GUIDE_TEXT,
-        fontsize=SMALL,
+        fontsize=GUIDE_TEXT_POINTS,
         annotation_clip=False,
         **style,
     )
     written.set_path_effects([withStroke(linewidth=2.0, foreground="white")])
 
 
-def number(value: float) -> str:
+def format_metric(value: float) -> str:
     """Return three decimals, or as many as tell a figure near 1 from 1.
 
-    >>> number(0.84321), number(0.99996), number(1.0)
+    >>> format_metric(0.84321), format_metric(0.99996), format_metric(1.0)
     ('0.843', '0.99996', '1.000')
     """
     return f"{value:.5f}" if 0.9995 <= value < 1 else f"{value:.3f}"
 
 
-def labelled(name: str | None, figure: str) -> str:
+def legend_label(name: str | None, figure: str) -> str:
     """Return the legend's text: the name, if any, with its figure."""
     return figure if name is None else f"{name} ({figure})"
 
@@ -153,7 +153,7 @@ def free_corner(ax: Axes) -> Corner:
 
 def legend(ax: Axes, loc: Corner, *, above: float = 0.0) -> None:
     """Draw the legend anew, without a frame; in a lower corner, above a height that is low."""
-    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": SMALL + 1}
+    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": GUIDE_TEXT_POINTS + 1}
     if loc.startswith("lower") and 0 < above < 0.4:
         ax.legend(loc=loc, bbox_to_anchor=(0.0, above), bbox_transform=ax.transData, **style)
     else:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._metrics.operating_points import Curve
 
-_SHORT = 1 / 500
+_MAX_STRAIGHT_RECALL = 1 / 500
 """Pieces of less recall are drawn straight."""
-_NODES = 48
+_NODES_PER_PIECE = 48
 _COLUMNS = 2_000
-_FEW = 4 * _COLUMNS
+_MAX_VERTICES = 4 * _COLUMNS
 
 
 def pr_path(curve: Curve) -> tuple[FloatArray, FloatArray]:
@@ -34,7 +34,7 @@ def pr_path(curve: Curve) -> tuple[FloatArray, FloatArray]:
         return np.empty(0), np.empty(0)
     tp, fp = groups.tp.astype(np.float64), groups.fp.astype(np.float64)
     p, n = groups.p.astype(np.float64), groups.n.astype(np.float64)
-    bent = (n + fp > 0) & (p > _SHORT * groups.P)
+    bent = (n + fp > 0) & (p > _MAX_STRAIGHT_RECALL * groups.P)
     shares = [
         _nodes(float(above), float(size)) for above, size in zip((tp + fp)[bent], (p + n)[bent])
     ]
@@ -50,12 +50,12 @@ def pr_path(curve: Curve) -> tuple[FloatArray, FloatArray]:
     called = along_tp + np.repeat(fp, counts) + share * np.repeat(n, counts)
     precision = np.repeat(p / (p + n), counts)  # what the piece from (0, 0) has
     np.divide(along_tp, called, out=precision, where=called > 0)
-    return thinned(along_tp / groups.P, precision)
+    return thin(along_tp / groups.P, precision)
 
 
 def _nodes(above: float, size: float) -> FloatArray:
     """Return shares of a piece from 0 to 1: evenly spaced, and evenly in what is called."""
-    even = np.linspace(0.0, 1.0, _NODES)
+    even = np.linspace(0.0, 1.0, _NODES_PER_PIECE)
     if above == 0:
         return np.array([0.0, 1.0])
     growth = size / above
@@ -63,9 +63,9 @@ def _nodes(above: float, size: float) -> FloatArray:
     return np.unique(np.clip(np.concatenate((even, geometric)), 0.0, 1.0))
 
 
-def thinned(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+def thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the vertices that can be seen; `x` never falls. Few are returned as they are."""
-    if x.size <= _FEW:
+    if x.size <= _MAX_VERTICES:
         return x, y
     width = float(x[-1] - x[0]) or 1.0
     column = ((x - x[0]) * (_COLUMNS / width)).astype(np.int64)

@@ -10,18 +10,18 @@ from streameval.display._canvas import (
     GUIDE,
     REGION,
     axes_for,
-    chosen,
-    dashed,
+    draw_hull,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     free_corner,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
+    mark_threshold,
     next_color,
-    number,
     unit_square,
 )
 from streameval.display._paths import pr_path
@@ -204,18 +204,20 @@ class PrecisionRecallDisplay:
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "Recall", "Precision")
         points = self.points
-        self.iso_f_ = _iso_f(ax) if iso_f and first_time(ax, _ISO_F) else []
+        self.iso_f_ = _iso_f(ax) if iso_f and is_undrawn(ax, _ISO_F) else []
         self.unachievable_, self.prevalence_ = _prevalence(ax, points.P, points.N)
-        label = labelled(self.name, f"AUC-PR {number(points.auc_pr())}")
+        label = legend_label(self.name, f"AUC-PR {format_metric(points.auc_pr())}")
         (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
         self.achievable_ = self.threshold_ = None
         if self.achievable is not None and points.P > 0:
-            label = f"achievable ({number(self.achievable.auc_pr())})"
-            self.achievable_ = dashed(ax, *pr_path(self.achievable), color, label)
+            label = f"achievable ({format_metric(self.achievable.auc_pr())})"
+            self.achievable_ = draw_hull(ax, *pr_path(self.achievable), color, label)
         if threshold is not None and points.P > 0:
             at = points.at_thresholds([threshold])
-            self.threshold_ = chosen(ax, at.recall[1:2], at.precision[1:2], color, threshold)
+            self.threshold_ = mark_threshold(
+                ax, at.recall[1:2], at.precision[1:2], color, threshold
+            )
         legend(ax, free_corner(ax), above=points.P / max(points.P + points.N, 1))
         return self
 
@@ -237,7 +239,7 @@ def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D
     """Draw what chance reaches and what even the worst scorer reaches, once for each."""
     total = P + N
     gid = f"streameval-prevalence-{P / total if total else None}"
-    if P == 0 or N == 0 or not first_time(ax, gid):
+    if P == 0 or N == 0 or not is_undrawn(ax, gid):
         return None, None
     prevalence = P / total
     recall = np.linspace(0.0, 1.0, 200)

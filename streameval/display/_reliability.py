@@ -13,13 +13,13 @@ from streameval.display._canvas import (
     axes_for,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
     next_color,
-    number,
     unit_square,
 )
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from streameval._metrics.reliability import ReliabilityTable
 
 _DIAGONAL = "streameval-diagonal"
-_SHARE = 0.16
+_MAX_BAR_HEIGHT = 0.16
 """How high the fullest bin's bar stands."""
-_THIN = 0.003
+_MIN_BAR_WIDTH = 0.003
 """How wide the bar of a bin with one score is."""
 
 
@@ -171,9 +171,11 @@ class ReliabilityDisplay:
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "Mean score", "Observed rate of positives")
-        self.diagonal_ = _diagonal(ax) if first_time(ax, _DIAGONAL) else None
+        self.diagonal_ = _diagonal(ax) if is_undrawn(ax, _DIAGONAL) else None
         table = self.table
-        label = labelled(self.name, f"calibration error {number(table.calibration_error)}")
+        label = legend_label(
+            self.name, f"calibration error {format_metric(table.calibration_error)}"
+        )
         limits = [
             proportion_limits(_estimate(int(positives), int(count)), 0.05)
             for positives, count in zip(table.positives, table.counts)
@@ -207,8 +209,8 @@ class ReliabilityDisplay:
     def _shares(self, color: str) -> BarContainer:
         """Draw, at the bottom, how many cases each bin holds."""
         table = self.table
-        height = _SHARE * table.counts / max(int(table.counts.max(initial=0)), 1)
-        width = np.maximum(table.upper - table.lower, _THIN)
+        height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
+        width = np.maximum(table.upper - table.lower, _MIN_BAR_WIDTH)
         return self.ax_.bar(
             table.lower, height, width, align="edge", color=color, alpha=0.18, linewidth=0, zorder=1
         )
@@ -223,5 +225,5 @@ def _diagonal(ax: Axes) -> Line2D:
     """Draw where the observed rate is the score."""
     (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_DIAGONAL)
-    guide_text(ax, "cases", (0.0, _SHARE), (3, 2))
+    guide_text(ax, "cases", (0.0, _MAX_BAR_HEIGHT), (3, 2))
     return line

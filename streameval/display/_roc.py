@@ -9,20 +9,20 @@ import numpy as np
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
-    chosen,
-    dashed,
+    draw_hull,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
+    mark_threshold,
     next_color,
-    number,
     unit_square,
 )
-from streameval.display._paths import thinned
+from streameval.display._paths import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -177,20 +177,20 @@ class RocCurveDisplay:
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "False positive rate", "True positive rate (recall)")
-        self.chance_ = _chance(ax) if first_time(ax, _CHANCE) else None
+        self.chance_ = _chance(ax) if is_undrawn(ax, _CHANCE) else None
         points = self.points
         is_defined = points.P > 0 and points.N > 0
-        fpr, tpr = thinned(points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
-        label = labelled(self.name, f"AUC-ROC {number(points.auc_roc())}")
+        fpr, tpr = thin(points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
+        label = legend_label(self.name, f"AUC-ROC {format_metric(points.auc_roc())}")
         (self.line_,) = ax.plot(fpr, tpr, color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
         self.hull_ = self.threshold_ = None
         if self.hull is not None and is_defined:
-            label = f"convex hull ({number(self.hull.auc_roc())})"
-            self.hull_ = dashed(ax, self.hull.fpr, self.hull.tpr, color, label)
+            label = f"convex hull ({format_metric(self.hull.auc_roc())})"
+            self.hull_ = draw_hull(ax, self.hull.fpr, self.hull.tpr, color, label)
         if threshold is not None and is_defined:
             at = points.at_thresholds([threshold])
-            self.threshold_ = chosen(ax, at.fpr[1:2], at.tpr[1:2], color, threshold)
+            self.threshold_ = mark_threshold(ax, at.fpr[1:2], at.tpr[1:2], color, threshold)
         legend(ax, "lower right")
         return self
 

@@ -14,11 +14,11 @@ from streameval.display._canvas import (
     axes_for,
     evaluator_of,
     figure_of,
+    format_metric,
+    label_axes,
     legend,
-    number,
-    plain,
 )
-from streameval.display._paths import thinned
+from streameval.display._paths import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,7 +162,7 @@ class ThresholdDisplay:
         styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
         for (label, values, style), color in zip(styles, PALETTE):
             (line,) = ax.plot(
-                *thinned(thresholds, values),
+                *thin(thresholds, values),
                 color=color,
                 linestyle=style,
                 linewidth=1.6,
@@ -178,7 +178,7 @@ class ThresholdDisplay:
         if thresholds.size and threshold is not None:
             self.threshold_ = self._mark(threshold)
         ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-        plain(ax, "Threshold", "Precision, recall, F")
+        label_axes(ax, "Threshold", "Precision, recall, F")
         ax.margins(x=0.01)
         legend(ax, "best")
         return self
@@ -209,7 +209,7 @@ class ThresholdDisplay:
                 markeredgecolor="white",
                 color=curve.get_color(),
             )
-            curve.set_label(f"{curve.get_label()} {number(value)}")
+            curve.set_label(f"{curve.get_label()} {format_metric(value)}")
         line.set_label(f"at threshold {threshold:.3g}")
         return line
 

@@ -14,13 +14,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from streameval._counts.groups import Groups
 from streameval._evaluator import Evaluator
 from streameval._metrics import pr_areas
-from streameval._metrics.areas import (
-    auc_pr_value,
-    auc_roc_value,
-    average_precision_value,
-    partial_auc_roc_value,
-    steps,
-)
+from streameval._metrics.areas import step_groups
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.roc_areas import auc_roc_value, partial_auc_roc_value
 from streameval._metrics.skew import auc_pr_minimum_value, auc_prg_value
 
 CASES = st.lists(
@@ -310,7 +306,7 @@ def chain(points, P, N):
     """Make the groups of a curve through (FP, TP) points."""
     fp = np.array([x for x, _ in points], dtype=np.int64)
     tp = np.array([y for _, y in points], dtype=np.int64)
-    return steps(-np.arange(float(len(points))), fp, tp, P, N)
+    return step_groups(-np.arange(float(len(points))), fp, tp, P, N)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +371,7 @@ def test_blocks_do_not_show(monkeypatch):
     groups = ev.operating_points().groups()
     figures = []
     for block in (1, 7, 8192):
-        monkeypatch.setattr(pr_areas, "_BLOCK", block)
+        monkeypatch.setattr(pr_areas, "_BLOCK_ROWS", block)
         figures.append(
             (
                 auc_pr_value(groups),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY_RUN, NotThereError, Run, merge_runs
+from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, merge_runs
 
 
 def run_of(counts: dict[float, int]) -> Run:
@@ -95,7 +95,7 @@ def test_taking_more_than_there_is_names_the_score():
     """A merge that would leave less than nothing is refused."""
     for there in (run_of({1.0: 2, 2.0: 1}), EMPTY_RUN, run_of({5.0: 1})):
         for change in (ScoreCounts(run_of({1.0: -3})), ScoreCounts(EMPTY_RUN, run_of({1.0: -3}))):
-            with pytest.raises(NotThereError, match="score 1"):
+            with pytest.raises(NegativeCountError, match="score 1"):
                 ScoreCounts(there, there).merged(change)
 
 

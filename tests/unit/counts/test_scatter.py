@@ -39,7 +39,7 @@ def panes(kind: str, bits: int, number: int) -> list[Run]:
 def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
     """At every resolution and scale, also where tables are as long as can be afforded."""
     if wide:
-        monkeypatch.setattr(layout, "_WIDE", 1 << 18)
+        monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 18)
     runs = panes(kind, bits, 12)
     got = merge_cells(runs, bits, "probability" if kind.startswith("probability") else "plain")
     want = merge_runs(runs)
@@ -75,7 +75,7 @@ def test_signed_counts_cancel():
 def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wide, monkeypatch):
     """In any order, some with counts, on one side of the middle or on both."""
     if wide:
-        monkeypatch.setattr(layout, "_WIDE", 1 << 18)
+        monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 18)
     rng = np.random.default_rng(bits + 11)
     scale = "probability" if kind.startswith("probability") else "plain"
     drawn = np.concatenate([run.scores for run in panes(kind, 53, 3)])

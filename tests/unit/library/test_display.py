@@ -241,7 +241,7 @@ def test_long_curves_are_thinned_to_what_can_be_seen(ax):
     x = np.linspace(0, 1, 50_000)
     y = np.zeros(50_000)
     y[777], y[778] = 5.0, -5.0
-    tx, ty = _paths.thinned(x, y)
+    tx, ty = _paths.thin(x, y)
     assert (ty.max(), ty.min(), tx[0], tx[-1]) == (5.0, -5.0, 0.0, 1.0)
     assert (np.diff(tx) > 0).all()
 

@@ -244,7 +244,7 @@ def test_buffers_are_merged_unasked():
     scores = np.arange(1000.0)
     for _ in range(200):
         ev.add_cases(labels=scores > 500, scores=scores)
-    assert ev._ledger._rows < 100_000
+    assert ev._accumulator._pending_rows < 100_000
     assert ev.num_cases == 220_000
     ev._check()
 

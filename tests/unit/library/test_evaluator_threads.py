@@ -111,7 +111,7 @@ def test_readers_see_whole_batches_and_removals():
 
 def test_lengths_of_one_moment():
     """A positive that comes while negatives are counted makes the count begin again."""
-    ledger = Evaluator()._ledger
+    accumulator = Evaluator()._accumulator
 
     class Busy(list):
         """While this is counted, the writer adds a positive and then a negative."""
@@ -121,21 +121,21 @@ def test_lengths_of_one_moment():
         def __len__(self) -> int:
             if self.left:
                 self.left -= 1
-                ledger.positives.append(0.5)
+                accumulator.positives.append(0.5)
                 self.append(0.5)
             return super().__len__()
 
-    ledger.negatives = Busy()
-    assert ledger._lengths() == (3, 3)
+    accumulator.negatives = Busy()
+    assert accumulator._lengths() == (3, 3)
 
 
 def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
     """Who finds nothing waiting, without the lock, must find the state that has it all."""
     ev = Evaluator()
-    ledger, put, waiting = ev._ledger, ev._ledger._set, []
+    accumulator, put, waiting = ev._accumulator, ev._accumulator._set, []
 
     def watched(state) -> None:
-        waiting.append(ledger._adds_wait())
+        waiting.append(accumulator._has_additions())
         put(state)
 
     class Emptied(list):
@@ -143,11 +143,11 @@ def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
 
         def __delitem__(self, where) -> None:
             super().__delitem__(where)
-            waiting.append(ledger._adds_wait())
+            waiting.append(accumulator._has_additions())
 
-    monkeypatch.setattr(ledger, "_set", watched)
-    ledger.positives = Emptied()
-    ledger.positives.append(0.5)
+    monkeypatch.setattr(accumulator, "_set", watched)
+    accumulator.positives = Emptied()
+    accumulator.positives.append(0.5)
     ev._view()
     ev.add_cases(labels=[0], scores=[0.5])
     ev._view()
