@@ -99,24 +99,24 @@ def test_revision_counts_mutations():
         (lambda ev: ev.add_negative_misses(True), "count must be a non-negative integer, got True"),
         (
             lambda ev: ev.remove_misses(3),
-            "count must be at most 2, the misses there are, got 3",
+            "count must be at most 2, the number of misses, got 3",
         ),
         (
             lambda ev: ev.remove_negative_misses(2),
-            "count must be at most 1, the misses there are, got 2",
+            "count must be at most 1, the number of misses, got 2",
         ),
         (
             lambda ev: ev.remove_case(False, 0.9),
-            "no negative case of score 0.9 is there to remove",
+            "there is no negative case of score 0.9 to remove",
         ),
         (lambda ev: ev.remove_case(True, NAN), "score must be finite, got nan"),
         (
             lambda ev: ev.remove_cases(labels=[1, 1, 1], scores=[0.9, 0.4, 0.9]),
-            "no positive case of score 0.9 is there to remove at index 2",
+            "there is no positive case of score 0.9 to remove at index 2",
         ),
         (
             lambda ev: ev.remove_cases(labels=[1, 0], scores=[0.9, 0.4], counts=[1, 3]),
-            "no negative case of score 0.4 is there to remove at index 1",
+            "there is no negative case of score 0.4 to remove at index 1",
         ),
         (
             lambda ev: ev.merge(
