@@ -1,15 +1,15 @@
 """The evaluator: counts that change, and every query of them.
 
-`Evaluator` owns the mutations; each family of queries is a facet in a module of
+`Evaluator` implements the mutations. Each family of queries is a facet in a module of
 its own, which reads one immutable `State`.
 
-A scalar `add_case` checks its arguments and appends to a list, no more. Sorting
-and merging happen when something is asked, or when the buffer has grown in
-proportion to the state, so that its cost stays O(log n) a case and its memory a
-fraction of the state's.
+The scalar `add_case` only checks its arguments and appends to a list. Sorting and
+merging happen at the next query, or when the buffer has grown in proportion to the
+state. So the cost stays O(log n) a case, and the buffer takes a fraction of the
+state's memory.
 
-Guarantee: a mutation that raises has changed nothing. One thread may write
-while others read: each answer is that of one whole revision.
+Guarantee: a mutation that raises has changed nothing. One thread may write while
+others read, and each answer is that of one complete revision.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Evaluator(EvaluatorQueries):
     ----------
     resolution : int or None
         How many significant bits of a score to keep, 1 to 53. None keeps all
-        and is exact. With fewer, memory is bounded by the cells that scores
-        fall into, and ``bounds(metric)`` says how far the exact figure can be.
+        and is exact. With fewer, memory is bounded by the number of cells, and
+        ``bounds(metric)`` returns hard limits of the exact value.
     scale : {"probability"} or None
-        With "probability" scores must lie in [0, 1] and bits are counted from
-        both ends, where probabilities crowd. Needs `resolution` or `max_cells`.
+        With "probability", scores must be in [0, 1], and bits are counted from both
+        ends, where probabilities are dense. Needs `resolution` or `max_cells`.
     max_cells : int or None
         The most distinct scores to keep. Beyond it `resolution` drops for the
         whole evaluator, to the largest that fits; it never rises again.
@@ -63,13 +63,14 @@ class Evaluator(EvaluatorQueries):
 
     See Also
     --------
-    streameval.functional : the same figures from columns, in one call.
+    streameval.functional : the same metrics from columns, in one call.
 
     Notes
     -----
     One thread may change an evaluator while others query it. Exact state takes
-    8 B for each distinct score, 16 B once any repeats, and some 24 B for each
-    with positives once it is asked. Queries are computed once per revision.
+    8 B for each distinct score, 16 B once any repeats, and some 24 B more for each
+    score with positives after the first query. Each query is computed once per
+    revision.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class Evaluator(EvaluatorQueries):
 
     def _begin(self, state: State) -> None:
         self._accumulator = CountsAccumulator(state)
-        # The ledger's own lists, at hand for the scalar path.
+        # The accumulator's own lists: `add_case` appends without an attribute lookup on it.
         self._positives = self._accumulator.positives
         self._negatives = self._accumulator.negatives
         self._permits: Iterator[object] = iter(())
@@ -110,19 +111,19 @@ class Evaluator(EvaluatorQueries):
         Parameters
         ----------
         positive : bool
-            Whether the reference is positive; 1 and 0 are taken too.
+            Whether the reference is positive; 1 and 0 are accepted too.
         score : float
             A finite number; higher means more positive.
 
         Raises
         ------
         InvalidInputError
-            When either is something else. Nothing has changed then.
+            When either argument is invalid. Nothing has changed then.
 
         Notes
         -----
-        O(1), about 0.1 us; O(log n) amortised with the merge that follows when
-        something is asked. Whole columns are quicker: `add_cases`.
+        O(1), about 0.1 us; O(log n) amortised with the merge at the next query.
+        Columns are faster: `add_cases`.
 
         Examples
         --------
@@ -132,9 +133,10 @@ class Evaluator(EvaluatorQueries):
         Traceback (most recent call last):
         streameval.InvalidInputError: score must be finite, got nan
         """
-        # NaN fails the comparison, and so do the infinities.
+        # The range check rejects NaN and the infinities too.
         if type(score) is float and self._low <= score <= self._high:
-            # One permit a case bounds what waits, at half the price of a length.
+            # Each case takes one permit, which bounds the buffer. Advancing the iterator
+            # costs half as much as a check of the list's length.
             for _ in self._permits:
                 if positive is False:
                     self._negatives.append(score)
@@ -146,7 +148,7 @@ class Evaluator(EvaluatorQueries):
         self._add_checked(positive, score)
 
     def _add_checked(self, positive: Any, score: Any) -> None:
-        """Add what is not plainly right, or say what is wrong; make room when it is used up."""
+        """Slow path: check every type of argument, and renew the permits when none is left."""
         label = check_label(positive)
         number = check_score(score, scale=self._accumulator.state.scale)
         if next(self._permits, self) is self:
@@ -174,9 +176,8 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        A column is a list, or what numpy, pandas, polars, pyarrow or torch call
-        one. No columns at all are fine and change nothing. O(n log n), with
-        sorts at about 10 ns a score.
+        A column is a list, or a column of numpy, pandas, polars, pyarrow or torch.
+        Empty columns change nothing. O(n log n), with sorts at about 10 ns a score.
 
         Data that does not fit memory is added in chunks, each all or none::
 
@@ -196,7 +197,7 @@ class Evaluator(EvaluatorQueries):
         if not is_positive.size:
             return
         self._accumulator.add_columns(is_positive, values, weights)
-        self._permits = iter(())  # what room is left is counted anew
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_misses(self, count: int) -> None:
         """Add positive references that were never scored.
@@ -225,7 +226,7 @@ class Evaluator(EvaluatorQueries):
         (3, 3, 0)
         """
         self._accumulator.add_misses(positives=check_count(count))
-        self._permits = iter(())  # what room is left is counted anew
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_negative_misses(self, count: int) -> None:
         """Add negative references that were never scored.
@@ -254,26 +255,26 @@ class Evaluator(EvaluatorQueries):
         (2, 0)
         """
         self._accumulator.add_misses(negatives=check_count(count))
-        self._permits = iter(())  # what room is left is counted anew
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def remove_case(self, positive: bool, score: float) -> None:
-        """Take one case back.
+        """Remove one case.
 
         Parameters
         ----------
         positive, score
-            As they were added. With a resolution, any case of that cell.
+            As they were added. With a resolution, any case of the score's cell.
 
         Raises
         ------
         InvalidInputError
-            When no such case is there. Nothing has changed then.
+            When there is no such case. Nothing has changed then.
 
         Notes
         -----
-        O(log n), amortised with the merge that follows; O(n) where the case is
-        among those added since the last query. Removal does not bring back bits
-        that `max_cells` has dropped.
+        O(log n), amortised with the merge that follows; O(n) if the case was added
+        after the last query. Removal does not restore bits that `max_cells` has
+        dropped.
 
         Examples
         --------
@@ -289,7 +290,7 @@ class Evaluator(EvaluatorQueries):
             raise missing_case_error(is_positive, number, field="score")
 
     def remove_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
-        """Take columns of cases back, all or none.
+        """Remove columns of cases, all or none.
 
         Parameters
         ----------
@@ -299,8 +300,8 @@ class Evaluator(EvaluatorQueries):
         Raises
         ------
         InvalidInputError
-            With the first row that asks for more cases than are there. Nothing
-            has changed then.
+            With the first row that removes more cases than there are. Nothing has
+            changed then.
 
         Notes
         -----
@@ -312,7 +313,7 @@ class Evaluator(EvaluatorQueries):
         >>> ev.add_cases(labels=[1, 0, 0], scores=[0.9, 0.4, 0.1])
         >>> ev.remove_cases(labels=[0, 1], scores=[0.4, 0.4])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        streameval.InvalidInputError: no positive case of score 0.4 is there to remove ...
+        streameval.InvalidInputError: there is no positive case of score 0.4 to remove ...
         """
         is_positive, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
@@ -321,12 +322,12 @@ class Evaluator(EvaluatorQueries):
             self._accumulator.remove_columns(is_positive, values, weights)
 
     def remove_misses(self, count: int) -> None:
-        """Take back positive references that were never scored.
+        """Remove positive references that were never scored.
 
         Raises
         ------
         InvalidInputError
-            When there are not so many. Nothing has changed then.
+            When there are fewer than `count`. Nothing has changed then.
 
         Examples
         --------
@@ -339,12 +340,12 @@ class Evaluator(EvaluatorQueries):
         self._accumulator.add_misses(positives=-check_count(count))
 
     def remove_negative_misses(self, count: int) -> None:
-        """Take back negative references that were never scored.
+        """Remove negative references that were never scored.
 
         Raises
         ------
         InvalidInputError
-            When there are not so many. Nothing has changed then.
+            When there are fewer than `count`. Nothing has changed then.
 
         Examples
         --------
@@ -357,13 +358,13 @@ class Evaluator(EvaluatorQueries):
         self._accumulator.add_misses(negatives=-check_count(count))
 
     def merge(self, *others: Evaluator) -> None:
-        """Add everything that other evaluators have counted.
+        """Add the counts of other evaluators.
 
         Parameters
         ----------
         *others : Evaluator
-            Any number; they stay as they are. Many at once are quicker than one
-            after the other.
+            Any number; they are not changed. One call with many is faster than many
+            calls.
 
         Raises
         ------
@@ -374,9 +375,9 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        The result has the lowest resolution of all (exact counts as the
-        highest) and the smallest `max_cells`; the order makes no difference,
-        not to a bit. O(S log S) for S distinct scores in all.
+        The result has the lowest resolution of all (exact counts as the highest) and
+        the smallest `max_cells`. It is the same to the bit in any order of the
+        evaluators. O(S log S) for S distinct scores in all.
 
         Examples
         --------
@@ -395,7 +396,7 @@ class Evaluator(EvaluatorQueries):
             [mine, *(other._view() for other in others)], revision=mine.revision + 1
         )
         self._accumulator.replace(merged)
-        self._permits = iter(())  # what room is left is counted anew
+        self._permits = iter(())  # the remaining total has changed: renew
         self._set_limits(merged.scale)
 
     def __add__(self, other: Evaluator) -> Self:
@@ -411,7 +412,7 @@ class Evaluator(EvaluatorQueries):
         self.merge(other)
         return self
 
-    # -- what is counted -----------------------------------------------------
+    # -- counts and settings -------------------------------------------------
 
     @property
     def num_cases(self) -> int:
@@ -446,17 +447,17 @@ class Evaluator(EvaluatorQueries):
 
     @property
     def resolution(self) -> int | None:
-        """Significant bits of a score that are kept now; None keeps all."""
+        """Significant bits of a score that are kept now; None if all are."""
         return self._accumulator.view().resolution
 
     @property
     def scale(self) -> Scale:
-        """What the bits are counted of: "plain" or "probability"."""
+        """The scale of the resolution: "plain" or "probability"."""
         return self._accumulator.state.scale
 
     @property
     def max_cells(self) -> int | None:
-        """The most distinct scores that are kept; None is no limit."""
+        """The most distinct scores that are kept; None means no limit."""
         return self._accumulator.state.max_cells
 
     @property
@@ -465,17 +466,17 @@ class Evaluator(EvaluatorQueries):
         return self._accumulator.totals()[0]
 
     def snapshot(self) -> Snapshot:
-        """Return the figures of this moment, frozen.
+        """Return the metrics of the present revision, immutable.
 
         Returns
         -------
         Snapshot
-            Areas, hull, counts and revision; intervals and bounds are computed
-            when they are read, from the same counts, whatever comes later.
+            Areas, hull, counts and revision. Intervals and bounds are computed when
+            they are read, from the same revision.
 
         Notes
         -----
-        O(G) for G distinct scores of positives, after the merge of what is new.
+        O(G) for G distinct scores of positives, after the merge of new cases.
 
         Examples
         --------
@@ -493,7 +494,7 @@ class Evaluator(EvaluatorQueries):
     def copy(self) -> Self:
         """Return an independent evaluator with the same content and revision.
 
-        O(1): states are immutable and shared until one of the two changes.
+        O(1): both share one immutable state until either changes.
 
         Examples
         --------
@@ -509,8 +510,8 @@ class Evaluator(EvaluatorQueries):
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
 
-        Equal evaluators have equal bytes, whatever the order in which their
-        cases came. The revision is not part of them. O(n).
+        Equal evaluators have equal bytes, in whatever order their cases were added.
+        The bytes do not include the revision. O(n).
 
         Examples
         --------
@@ -532,8 +533,8 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        O(n). Bytes from a stranger are safe to read: nothing is executed, and
-        no more memory is taken than a small multiple of their length.
+        O(n). Untrusted bytes are safe to read: no code is executed, and reading takes
+        no more memory than a small multiple of their length.
 
         Examples
         --------
@@ -546,7 +547,7 @@ class Evaluator(EvaluatorQueries):
 
     @classmethod
     def _of(cls, state: State) -> Self:
-        """Return an evaluator that begins with this state."""
+        """Return an evaluator with this state."""
         self = cls.__new__(cls)
         self._begin(state)
         return self
@@ -566,7 +567,7 @@ class Evaluator(EvaluatorQueries):
             return NotImplemented
         return self._accumulator.view().same_content(other._view())
 
-    __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
+    __hash__ = None  # type: ignore[assignment]  # mutable, so it must not be a key
 
     def __repr__(self) -> str:
         state = self._accumulator.view()
@@ -575,17 +576,17 @@ class Evaluator(EvaluatorQueries):
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
         return f"<Evaluator({', '.join(settings)}): P={state.P}, N={state.N}>"
 
-    # -- the machinery ---------------------------------------------------------
+    # -- internals -------------------------------------------------------------
 
     def _view(self) -> State:
-        """Return the state with everything that has been added up to now."""
+        """Return the state with all mutations merged."""
         return self._accumulator.view()
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
+        """Assert all invariants. O(n log n)."""
         self._accumulator.view()._check()
 
 
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:
-    """Return what was pickled."""
+    """Return the unpickled evaluator."""
     return cls._of(replace(codec.decode_state(data), revision=revision))

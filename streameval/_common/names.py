@@ -32,7 +32,7 @@ MAX_ID_BYTES = 128
 
 
 def stream_name_problem(name: str, max_length: int) -> str | None:
-    """Say why `name` cannot name a stream; None when it can.
+    """Return why `name` is no valid stream name; None if it is valid.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def stream_name_problem(name: str, max_length: int) -> str | None:
 
 
 def id_problem(kind: str, value: str, max_bytes: int) -> str | None:
-    """Say why `value` cannot be an id; None when it can. `kind` names it in the text.
+    """Return why `value` is no valid id; None if it is valid. `kind` names it in the text.
 
     Examples
     --------
@@ -98,10 +98,10 @@ def check_ids(ids: Any, *, field: str = "ids") -> list[bytes]:
     Parameters
     ----------
     ids : sequence of str or bytes
-        A list, or what numpy, pandas, polars or pyarrow call a column.
+        A list, or a column of numpy, pandas, polars or pyarrow.
     """
     return [
-        # The common case, without a call for each row.
+        # Fast path: valid bytes need no call for each row.
         value
         if type(value) is bytes and 0 < len(value) <= MAX_ID_BYTES
         else check_id(value, field=field, index=index)

@@ -1,4 +1,4 @@
-"""Counts above each threshold: the integers that every operating point is made of."""
+"""Counts above each threshold: the integers of every operating point."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cumulative_counts(
 
     Notes
     -----
-    O(n): the sort is a merge of two sorted runs.
+    O(n): the stable sort only merges two sorted runs.
     """
     scores = np.concatenate((positive_scores, negative_scores))
     positives = np.zeros(scores.size, dtype=np.int64)
