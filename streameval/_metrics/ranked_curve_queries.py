@@ -1,4 +1,7 @@
-"""Queries of LingPipe's curves: rows of recall and precision, or of the two rates."""
+"""Query facet: the curves of LingPipe's evaluation, as rows, and the areas under them.
+
+The pure functions are in ``ranked_retrieval_curves``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RankedCurveQueries(Queries):
-    """Curves as plain arrays with limit points, and the trapezoid areas below them."""
+    """Curves as plain arrays with limit points, and the trapezoid areas under them."""
 
     def pr_curve(self, interpolate: bool = False) -> FloatArray:
         """Return the precision-recall curve as rows.
@@ -27,12 +30,12 @@ class RankedCurveQueries(Queries):
             False: (0, 1), every operating point at a finite threshold with
             TP > 0, and always (1, 0). True: (0, 1) and one row for each distinct
             recall, with the best precision at that or a higher recall; (1, 0)
-            only where the scored cases do not reach recall 1.
+            only if the scored cases do not reach recall 1.
 
         Returns
         -------
         float64[K, 2]
-            Recall and precision, both in [0, 1], by falling threshold; read-only.
+            Recall and precision, both in [0, 1], by decreasing threshold; read-only.
             No rows without positives.
 
         See Also
@@ -41,8 +44,8 @@ class RankedCurveQueries(Queries):
 
         Notes
         -----
-        O(D) for D distinct scores, O(G) interpolated, for G with positives. The
-        two limit points are the second source's; nothing need reach them.
+        O(D) for D distinct scores, O(G) interpolated, for G with positives. The two
+        limit points are those of LingPipe; no threshold need reach them.
 
         Examples
         --------
@@ -104,19 +107,19 @@ class RankedCurveQueries(Queries):
         ----------
         interpolate : bool
             False: every operating point. True: one row for each distinct false
-            positive rate, with the best true positive rate there; joined by
-            straight lines these rows lie on or above the ROC curve.
+            positive rate, with the best true positive rate there. Joined by straight
+            lines, these rows lie on or above the ROC curve.
 
         Returns
         -------
         float64[K, 2]
-            False and true positive rate (1 - specificity and recall), by falling
+            False and true positive rate (1 - specificity and recall), by decreasing
             threshold, from (0, 0) to (1, 1); read-only. No rows unless both
             classes have references.
 
         See Also
         --------
-        roc_hull : The curve that is reached by mixing thresholds.
+        roc_hull : The curve that randomising between thresholds reaches.
 
         Notes
         -----
@@ -137,11 +140,10 @@ class RankedCurveQueries(Queries):
     def area_under_pr_curve(self, interpolate: bool = False) -> float:
         """Return the trapezoid area under the rows of `pr_curve`.
 
-        Straight lines between PR points are optimistic where one step gains
-        both classes, as ties do (Davis and Goadrich 2006, section 4), and the
-        limit points (0, 1) and (1, 0) belong to no threshold.
-        For the area under the empirical curve use `auc_pr`, for a step-wise sum
-        `average_precision`.
+        Straight lines between PR points are optimistic if a step gains cases of both
+        classes, as ties do (Davis and Goadrich 2006, section 4), and the limit points
+        (0, 1) and (1, 0) belong to no threshold. For the area under the empirical
+        curve use `auc_pr`, for a step-wise sum `average_precision`.
 
         Parameters
         ----------
@@ -178,8 +180,8 @@ class RankedCurveQueries(Queries):
         ----------
         interpolate : bool
             False gives the Wilcoxon-Mann-Whitney statistic, as `auc_roc`. True
-            gives an area that is never below it and is no probability: do not
-            report it as AUC.
+            gives an area that is never smaller and is no probability: do not report
+            it as AUC.
 
         Returns
         -------

@@ -1,11 +1,11 @@
-"""Queries of the second source: a ranked list, its curves and its classic figures.
+"""Query facet: the classic metrics of a ranked list, and the printed report.
 
 The names and meanings are those of LingPipe's ``ScoredPrecisionRecallEvaluation``
 in snake_case (docs/worked-example.md reproduces its example number by number,
 docs/differences.md says where the answers differ and why). Misses count in P
-and N and are retrieved at no finite threshold. Tied cases have no order: curves
-show them as one row, and a rank inside a tie takes its expectation over a
-uniformly random order of the tie.
+and N and are retrieved at no finite threshold. Tied cases have no order: a curve
+has one row for them, and a metric at a rank inside a tie is the expectation over a
+uniformly random order of the tied cases.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _PRINTED_RANKS = (5, 10, 25, 100, 500)
 
 
 class RankedQueries(RankedCurveQueries):
-    """What the second source asks of its cases, ranked by score."""
+    """The metrics of LingPipe's evaluation, of the cases ranked by score."""
 
     def eleven_pt_interp_precision(self) -> FloatArray:
         """Return the interpolated precision at recall 0, 0.1, ..., 1.
 
         Entry i is the best precision of `pr_curve(True)` at recall i/10 or
         above; 10 TP is compared with i P in integers. Entry 0 is always 1, the
-        curve's limit point, and recalls that the scored cases do not reach have
+        curve's limit point. Recalls that the scored cases do not reach have
         precision 0.
 
         Returns
@@ -82,7 +82,7 @@ class RankedQueries(RankedCurveQueries):
         Returns
         -------
         float
-            In [0, 1]; nan without positives, 0 where all positives were missed.
+            In [0, 1]; nan without positives, 0 if all positives were missed.
 
         Raises
         ------
@@ -91,8 +91,8 @@ class RankedQueries(RankedCurveQueries):
 
         Notes
         -----
-        O(G); cached for each `beta`. It is chosen on the data that it scores, so
-        it flatters where positives are few.
+        O(G); cached for each `beta`. The threshold is chosen on the data that it is
+        scored on, so the value is optimistic with few positives.
 
         Examples
         --------
@@ -112,14 +112,14 @@ class RankedQueries(RankedCurveQueries):
         Parameters
         ----------
         rank : int
-            How many cases are returned, 0 or more. Beyond the last case
-            whatever would be returned counts as an error.
+            How many cases are retrieved, 0 or more. Ranks beyond the last case
+            count as errors.
 
         Returns
         -------
         float
-            In [0, 1]; 1.0 at rank 0; nan where nothing has been scored. Inside
-            a tie, the expectation over a random order of the tied cases.
+            In [0, 1]; 1.0 at rank 0; nan without scored cases. Inside a tie, the
+            expectation over a random order of the tied cases.
 
         Raises
         ------
@@ -146,13 +146,13 @@ class RankedQueries(RankedCurveQueries):
         Returns
         -------
         float
-            In [0, 1]; nan without positives and where nothing has been scored.
-            Misses count in P. Inside a tie, the expectation as in `precision_at`.
+            In [0, 1]; nan without positives and without scored cases. Misses count
+            in P. Inside a tie, the expectation as in `precision_at`.
 
         Notes
         -----
-        O(log G). By definition; the second source's program reads it from its
-        curve's rows and is a rank or more off when the best cases are negative.
+        O(log G). Computed by definition. LingPipe's program reads it from the rows
+        of its curve and is a rank or more off if the best cases are negative.
 
         Examples
         --------
@@ -193,13 +193,13 @@ class RankedQueries(RankedCurveQueries):
         Returns
         -------
         float
-            In [0, 1]; 0.0 where all positives were missed, nan without
-            positives. Where the first positives share their score with
-            negatives, the expectation over a random order of that tie.
+            In [0, 1]; 0.0 if all positives were missed, nan without positives. If
+            the first positives are tied with negatives, the expectation over a
+            random order of that tie.
 
         Notes
         -----
-        O(1) after the groups: at most a few thousand terms, however long the tie.
+        O(1) after the groups: at most a few thousand terms for a tie of any length.
 
         Examples
         --------
@@ -208,7 +208,7 @@ class RankedQueries(RankedCurveQueries):
         >>> ev.add_cases(labels=[0, 1], scores=[0.9, 0.4])
         >>> ev.reciprocal_rank()
         0.5
-        >>> ev.add_case(True, 0.9)  # now first or second, as chance has it
+        >>> ev.add_case(True, 0.9)  # now first or second at random
         >>> ev.reciprocal_rank()
         0.75
         """
@@ -216,7 +216,7 @@ class RankedQueries(RankedCurveQueries):
         return view.cached("reciprocal_rank", lambda: _reciprocal_rank(view.groups))
 
     def __str__(self) -> str:
-        """Return the figures as lines of text, in the second source's order."""
+        """Return a report of the metrics as lines of text, in LingPipe's order."""
         groups = self._view().groups
         lines = [
             ("Positive references", f"{groups.P} ({groups.missed_positives} missed)"),
@@ -276,7 +276,7 @@ def _eleven_point(groups: Groups) -> FloatArray:
     if groups.P == 0:
         return np.full(11, np.nan)
     precision = np.append(curves.interpolated_precision(groups), 0.0)
-    # The least TP with 10 TP >= i P; a group that no recall reaches reads the 0 at the end.
+    # The least TP with 10 TP >= i P; a level that no group reaches reads the 0 at the end.
     needed = np.array([-(-i * groups.P // 10) for i in range(1, 11)])
     at_level = precision[np.searchsorted(groups.tp + groups.p, needed)]
     return np.concatenate(([1.0], at_level))

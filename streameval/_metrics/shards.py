@@ -1,17 +1,17 @@
-"""Figures of counts that are cut into shards: ranges of scores that together are the whole.
+"""Metrics of counts that are divided into shards: disjoint ranges of scores.
 
-A shard holds all cases of a range of scores and knows how many rank above it
-(`ShardPosition`). Its contribution to each figure is computed from it alone, and two
-neighbours make one shard of the union (`+`), associatively:
+A shard has all cases of a range of scores, and the numbers of cases that rank above it
+(`ShardPosition`). Its contribution to each metric is computed from it alone. Two
+neighbouring shards add up to the shard of both ranges (`+`), associatively:
 
-- counts, and the doubled pairs that positives lose: L = L1 + L2 + 2 N1 P2, all
-  integers, so AUC-ROC is that of the whole to the last bit;
-- the hull is the hull of the shards' hulls: what lies on or under a chord of its
-  own shard lies under the whole's hull. Exact, and so are both hull areas;
-- AP and the interpolated area are sums over groups of tied scores, and no group
-  is in two shards: right to the rounding of a sum.
+- counts, and the doubled number of pairs that positives lose: L = L1 + L2 + 2 N1 P2,
+  all integers, so AUC-ROC is that of the whole to the last bit;
+- the hull is the hull of the shards' hulls, because a point on or under a chord of its
+  own shard is under the whole's hull; it is exact, and so are both hull areas;
+- AP and the interpolated area are sums over groups of tied scores, and no group is in
+  two shards: they are exact up to the rounding of a sum.
 
-Cost: O(G) for a shard of G groups, O(vertices) to put two together.
+Cost: O(G) for a shard of G groups, O(vertices) to add two.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardPosition:
-    """Where a shard stands in the whole.
+    """The position of a shard in the whole ranking.
 
     Attributes
     ----------
@@ -57,22 +57,22 @@ class ShardPosition:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """What a range of scores contributes to the figures of the whole.
+    """The contribution of a range of scores to the metrics of the whole.
 
     Attributes
     ----------
     position : ShardPosition
-        Where it stands.
+        The position in the whole ranking.
     high, low : float
         Its highest and lowest score.
     positives, negatives : int
         Its cases.
     lost : int
-        Twice the pairs within it whose negative outscores the positive, ties once.
+        Twice the pairs within it whose negative outscores the positive, plus the ties.
     corners : Vertices
         Vertices of its hull at which positives were gained, in its own counts.
     auc_pr, average_precision : float
-        P times what it adds to these areas.
+        P times its contribution to these areas.
     """
 
     position: ShardPosition
@@ -130,14 +130,14 @@ class Shard:
         return _closed(self.corners, self.positives, self.negatives)
 
     def metrics(self) -> dict[str, float]:
-        """Return the areas of a whole that is in one piece; nan where undefined.
+        """Return the areas of the whole, once all shards are added; nan if undefined.
 
         The names are those of a snapshot.
 
         Raises
         ------
         InvalidInputError
-            When this is not the whole.
+            When shards are missing.
         """
         P, N = self.position.P, self.position.N
         if (self.positives, self.negatives) != (P, N):
@@ -159,14 +159,14 @@ class Shard:
 
 
 def shard_of(state: State, position: ShardPosition) -> Shard:
-    """Return what a range of scores contributes to the figures. O(G).
+    """Return the contribution of a range of scores to the metrics. O(G).
 
     Parameters
     ----------
     state : State
-        The cases of the range, at least one; misses have no place in it.
+        The cases of the range, at least one, and no misses.
     position : ShardPosition
-        Where it stands.
+        The position in the whole ranking.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def placed_groups(groups: Groups, position: ShardPosition) -> Groups:
 
 
 def shard_positions(counts: Sequence[tuple[int, int]]) -> list[ShardPosition]:
-    """Return where shards with these (positives, negatives) stand, from high to low. O(n).
+    """Return the positions of shards with these (positives, negatives), from high to low. O(n).
 
     Examples
     --------
@@ -234,6 +234,6 @@ def _closed(corners: Vertices, P: int, N: int) -> Vertices:
 
 
 def _corners(hull: Vertices) -> Vertices:
-    """Return the vertices at which positives were gained: not the ends that all hulls have."""
+    """Return the vertices at which positives were gained, without (0, 0) and an end at -inf."""
     kept = np.isfinite(hull.thresholds)
     return Vertices(hull.thresholds[kept], hull.fp[kept], hull.tp[kept])
