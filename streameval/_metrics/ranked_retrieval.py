@@ -222,7 +222,7 @@ class RankedQueries(RankedCurveQueries):
             ("Positive references", f"{groups.P} ({groups.missed_positives} missed)"),
             ("Negative references", f"{groups.N} ({groups.missed_negatives} missed)"),
         ]
-        figures = [
+        metrics = [
             ("Area under PR curve (interpolated)", self.area_under_pr_curve(True)),
             ("Area under PR curve (uninterpolated)", self.area_under_pr_curve(False)),
             ("Area under ROC curve (interpolated)", self.area_under_roc_curve(True)),
@@ -233,13 +233,13 @@ class RankedQueries(RankedCurveQueries):
             ("Reciprocal rank", self.reciprocal_rank()),
         ]
         scored = _num_scored(groups)
-        figures += [
+        metrics += [
             (f"Precision at {rank}", self.precision_at(rank))
             for rank in _PRINTED_RANKS
             if rank <= scored
         ]
-        lines += [(name, f"{figure:.6g}") for name, figure in figures]
-        return "\n".join(f"{name:<38}{figure}" for name, figure in lines)
+        lines += [(name, f"{value:.6g}") for name, value in metrics]
+        return "\n".join(f"{name:<38}{text}" for name, text in lines)
 
 
 def _num_scored(groups: Groups) -> int:

@@ -1,4 +1,4 @@
-"""Reliability: how often what was called likely came true."""
+"""The reliability diagram: observed rate against mean score."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
 
 _DIAGONAL = "streameval-diagonal"
 _MAX_BAR_HEIGHT = 0.16
-"""How high the fullest bin's bar stands."""
+"""Rate: the height of the largest bin's bar."""
 _MIN_BAR_WIDTH = 0.003
-"""How wide the bar of a bin with one score is."""
+"""Score: the width of the bar of a bin with one score."""
 
 
 class ReliabilityDisplay:
     """Observed rate against mean score, bin by bin, with 95 % intervals.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`. Below it, how
-    many cases each bin holds.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Bars at the bottom
+    show the number of cases of each bin.
 
     Parameters
     ----------
     table : ReliabilityTable
-        What to draw.
+        The bins to draw.
     name : str or None
-        Of the scorer, for the legend.
+        The scorer's name, for the legend.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     line_ : Line2D
-        A point for each bin that holds cases.
+        A point for each bin that has cases.
     intervals_ : LineCollection
         Wilson's interval of each observed rate, assuming independent cases.
     shares_ : BarContainer
-        Cases in each bin, as a share of the fullest one.
+        Cases in each bin, relative to the largest bin.
     diagonal_ : Line2D or None
-        Where scores tell the truth; None where another display had drawn it.
+        The line of calibrated scores; None if another display has drawn it.
 
     Examples
     --------
@@ -104,11 +104,11 @@ class ReliabilityDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose scores are probabilities.
+            The evaluator to draw; its scores must be probabilities.
         name : str or None
-            Of the scorer, for the legend.
+            The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         bins, strategy
             As for :meth:`streameval.Evaluator.reliability`.
         color : str or None
@@ -158,7 +158,7 @@ class ReliabilityDisplay:
         Raises
         ------
         InvalidInputError
-            When a label or a score cannot be counted, or is no probability.
+            When a label or a score cannot be counted, or a score is no probability.
         """
         evaluator = evaluator_of(labels, scores)
         return cls.from_evaluator(
@@ -207,7 +207,7 @@ class ReliabilityDisplay:
         return self
 
     def _shares(self, color: str) -> BarContainer:
-        """Draw, at the bottom, how many cases each bin holds."""
+        """Draw bars at the bottom with the number of cases of each bin."""
         table = self.table
         height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
         width = np.maximum(table.upper - table.lower, _MIN_BAR_WIDTH)
@@ -222,7 +222,7 @@ def _estimate(positives: int, count: int) -> Estimate:
 
 
 def _diagonal(ax: Axes) -> Line2D:
-    """Draw where the observed rate is the score."""
+    """Draw the line on which the observed rate equals the score."""
     (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_DIAGONAL)
     guide_text(ax, "cases", (0.0, _MAX_BAR_HEIGHT), (3, 2))

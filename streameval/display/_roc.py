@@ -1,4 +1,4 @@
-"""The ROC curve, its hull, and the threshold that was chosen."""
+"""The plot of the ROC curve with its hull and a chosen threshold."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ _CHANCE = "streameval-chance"
 class RocCurveDisplay:
     """The ROC curve of a scorer, with its convex hull.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     points : OperatingPoints
-        What to draw; straight between points, as AUC-ROC is computed.
+        The points to draw, joined by straight lines, as AUC-ROC is computed.
     hull : RocHull or None
-        Drawn dashed when given.
+        The hull, drawn dashed.
     name : str or None
-        Of the scorer, for the legend.
+        The scorer's name, for the legend.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     line_ : Line2D
         The curve.
     hull_ : Line2D or None
         The hull.
     chance_ : Line2D or None
-        The diagonal; None where another display had drawn it.
+        The diagonal; None if another display has drawn it.
     threshold_ : Line2D or None
         The point of the chosen threshold.
 
@@ -105,16 +105,17 @@ class RocCurveDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose curve; without both classes nothing but the axes is drawn.
+            The evaluator to draw; unless both classes have references, only the
+            axes are drawn.
         name : str or None
-            Of the scorer, for the legend.
+            The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         hull : bool
             Whether to draw the convex hull too. It is chosen on the cases that it
-            is drawn from, so it flatters.
+            is drawn from, so it is optimistic.
         threshold : float or None
-            The chosen threshold, to be marked.
+            A threshold to mark on the curve.
         color : str or None
             None takes the next of a palette that is safe for all colour vision.
 
@@ -196,7 +197,7 @@ class RocCurveDisplay:
 
 
 def _chance(ax: Axes) -> Line2D:
-    """Draw the diagonal of a scorer that knows nothing."""
+    """Draw the diagonal, the ROC curve of random scores."""
     (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_CHANCE)
     style = {"rotation": 45, "rotation_mode": "anchor", "va": "top"}
