@@ -66,7 +66,7 @@ def partial_auc_roc_value(
         A limit out of its range, or both limits.
     """
     if max_fpr is not None and min_recall is not None:
-        message = "give max_fpr or min_recall, not both: they cut different regions"
+        message = "give max_fpr or min_recall, not both: they limit different regions"
         raise InvalidInputError(message, field="min_recall")
     max_fpr = optional_real(max_fpr, "max_fpr")
     min_recall = optional_real(min_recall, "min_recall")

@@ -318,7 +318,7 @@ def _rates(name: str, values: npt.ArrayLike) -> FloatArray:
 
 def _check_shapes(name_a: str, a: FloatArray, name_b: str, b: FloatArray) -> None:
     if a.shape != b.shape:
-        message = f"{name_a} and {name_b} must have one shape, got {a.shape} and {b.shape}"
+        message = f"{name_a} and {name_b} must have the same shape, got {a.shape} and {b.shape}"
         raise InvalidInputError(message, field=name_b)
 
 

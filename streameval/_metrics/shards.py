@@ -113,13 +113,13 @@ class Shard:
         )
         if below.position != expected:
             raise InvalidInputError(
-                f"shards must follow one another: after scores down to {self.low} comes "
-                f"{expected}, got {below.position}",
+                f"shards must be adjacent: below score {self.low} is {expected}, "
+                f"got {below.position}",
                 field="shards",
             )
         if not self.low > below.high:
             raise InvalidInputError(
-                "shards must share no score and come from high to low: one ends at "
+                "shards must share no score and be ordered from high to low: one ends at "
                 f"{self.low}, the next begins at {below.high}",
                 field="shards",
             )
@@ -142,7 +142,7 @@ class Shard:
         P, N = self.position.P, self.position.N
         if (self.positives, self.negatives) != (P, N):
             raise InvalidInputError(
-                f"the shards hold {self.positives} of {P} positives and "
+                f"the shards have {self.positives} of {P} positives and "
                 f"{self.negatives} of {N} negatives: some are missing",
                 field="shards",
             )

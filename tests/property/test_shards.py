@@ -124,7 +124,7 @@ class TestRefusals:
     def test_gap(self):
         """A shard that is missing shows in the counts above the next."""
         first, _, third = shards(cut([(True, float(s), 1) for s in range(3)], [1.0, 2.0]))
-        with pytest.raises(InvalidInputError, match="shards must follow one another"):
+        with pytest.raises(InvalidInputError, match="shards must be adjacent"):
             first + third
 
     def test_missing_end(self):
