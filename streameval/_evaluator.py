@@ -166,7 +166,7 @@ class Evaluator(EvaluatorQueries):
         scores : column of float
             Finite numbers, as many as there are labels.
         counts : column of int, optional
-            How many identical cases each row stands for; 0 drops the row.
+            How many identical cases each row represents; 0 drops the row.
 
         Raises
         ------
@@ -510,7 +510,7 @@ class Evaluator(EvaluatorQueries):
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
 
-        Equal evaluators have equal bytes, in whatever order their cases were added.
+        Equal evaluators have equal bytes, for any order in which cases were added.
         The bytes do not include the revision. O(n).
 
         Examples

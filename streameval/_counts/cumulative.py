@@ -43,7 +43,7 @@ def cumulative_counts(
     positive_scores, negative_scores : float64[...]
         Finite scores of each class in ascending order.
     positive_counts, negative_counts : int64[...] or None
-        How many cases stand at each score; None means one each.
+        How many cases have each score; None means one each.
     missed_positives, missed_negatives : int
         References that were never scored. With any, the last row is (N, P) at -inf.
 

@@ -57,7 +57,7 @@ class ScoreCounts:
         return self.positives.total + self.negatives.total
 
     def ranks(self) -> tuple[IntArray, IntArray | None]:
-        """Return how many negatives lie below, and tie with, each distinct positive score.
+        """Return how many negatives are below, and tied with, each distinct positive score.
 
         Returns
         -------

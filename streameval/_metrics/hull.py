@@ -39,7 +39,7 @@ _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 _MAX_INT64_TOTAL = 1 << 31  # below this total, every product of two differences fits int64
 _MAX_SCAN_POINTS = 96  # up to this many points the plain scan is faster
 _SAMPLE_STRIDE = 32  # the sample takes every 32nd corner
-_MAX_POINTS_PER_DROP = 8  # after a pass that drops fewer than 1 point in 8 comes the scan
+_MAX_POINTS_PER_DROP = 8  # a pass that drops fewer than 1 point in 8 is the last before the scan
 # The relative error of float products of differences of counts below 2^62 is less than this.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
