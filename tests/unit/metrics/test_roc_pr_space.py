@@ -37,7 +37,7 @@ def test_recall_0_forward():
         ([1.5], [1], r"recall must be in \[0, 1\], got 1.5 at index 0"),
         ([0.5], [np.nan], r"precision must be in \[0, 1\], got nan"),
         ([1.0], [0.1], "precision 0.1 at recall 1.0, index 0, needs more than all 4 negatives"),
-        ([1.0], [0.5, 0.6], r"one shape, got \(1,\) and \(2,\)"),
+        ([1.0], [0.5, 0.6], r"same shape, got \(1,\) and \(2,\)"),
     ],
 )
 def test_points_without_a_confusion_matrix(recall, precision, message):
