@@ -141,7 +141,7 @@ def read_grants(path: Path) -> dict[str, Grant]:
         raise SettingsError(f"cannot read the tokens file {path}: {error}") from error
     entries = content.pop("token", [])
     if content or not isinstance(entries, list):
-        raise SettingsError(f"{path}: everything must stand below [[token]]")
+        raise SettingsError(f"{path}: every entry must be below [[token]]")
     grants: dict[str, Grant] = {}
     for number, entry in enumerate(entries, 1):
         try:
@@ -149,7 +149,7 @@ def read_grants(path: Path) -> dict[str, Grant]:
         except _EntryError as error:
             raise SettingsError(f"{path}: token {number}: {error}") from None
         if grant.id in grants:
-            raise SettingsError(f"{path}: token {number}: the id {grant.id} is taken")
+            raise SettingsError(f"{path}: token {number}: the id {grant.id} occurs twice")
         grants[grant.id] = grant
     return grants
 

@@ -127,10 +127,10 @@ def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
         ),
         (
             f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\n" * 2,
-            "token 2: the id x is taken",
+            "token 2: the id x occurs twice",
         ),
-        ("tokens = []", "everything must stand below [[token]]"),
-        ("token = 3", "everything must stand below [[token]]"),
+        ("tokens = []", "every entry must be below [[token]]"),
+        ("token = 3", "every entry must be below [[token]]"),
         ("token = [3]", "token 1: it must be a table"),
         ("[[token]", "cannot read the tokens file"),
         ("\udcff", "cannot read the tokens file"),
