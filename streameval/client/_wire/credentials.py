@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     Token = str | Callable[[], str]
     """A token, or what returns it, asked for each call."""
 
+Metadata = tuple[tuple[str, str], ...]
+
 Signature = tuple[tuple[int, int, int] | None, ...]
+"""Modification time in ns, size and inode of each file; None for one that is missing."""
 
 
 class Credentials:
@@ -81,13 +84,15 @@ class Credentials:
                 field="token",
             )
         self._token = token
-        self._given = channel
+        self._channel_credentials = channel
         self._pems = pems
-        self._seen = self._signature()
-        self._read = self._contents()  # what cannot be read is said now
+        self.has_files = any(pem is not None and not isinstance(pem, bytes) for pem in pems)
+        self.fixed_metadata = None if callable(token) else self.metadata()
+        self._signature = self._file_signature()
+        self._contents = self._read_contents()  # refuses unreadable files at once
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what goes with each call."""
+    def metadata(self) -> Metadata:
+        """Return the metadata of a call: the token, if there is one."""
         if self._token is None:
             return ()
         token = self._token if isinstance(self._token, str) else self._token()
@@ -96,7 +101,7 @@ class Credentials:
     @property
     def changed(self) -> bool:
         """Whether a file has changed since the last `channel`. A system call for each file."""
-        return self._signature() != self._seen
+        return self._file_signature() != self._signature
 
     def channel(self) -> grpc.ChannelCredentials | None:
         """Return what a channel is opened with; None for plain text.
@@ -104,20 +109,20 @@ class Credentials:
         Files that cannot be read, perhaps because somebody is just changing
         them, are as they were.
         """
-        if self._given is not None or not self.is_encrypted:
-            return self._given
-        now = self._signature()
-        if now != self._seen:
-            self._seen = now
+        if self._channel_credentials is not None or not self.is_encrypted:
+            return self._channel_credentials
+        now = self._file_signature()
+        if now != self._signature:
+            self._signature = now
             with contextlib.suppress(InvalidInputError):
-                self._read = self._contents()
-        roots, key, certificate = self._read
+                self._contents = self._read_contents()
+        roots, key, certificate = self._contents
         return grpc.ssl_channel_credentials(roots, key, certificate)
 
-    def _contents(self) -> list[bytes | None]:
+    def _read_contents(self) -> list[bytes | None]:
         return [None if pem is None else _content(pem) for pem in self._pems]
 
-    def _signature(self) -> Signature:
+    def _file_signature(self) -> Signature:
         return tuple(
             _stat(Path(pem)) for pem in self._pems if pem is not None and not isinstance(pem, bytes)
         )
