@@ -17,7 +17,6 @@ Its layers, from the caller to the wire:
 """
 
 from streameval.client._async_client import AsyncClient
-from streameval.client._async_stream import AsyncStream
 from streameval.client._client import Client
 from streameval.client._delivery.merge_upload import MergeState
 from streameval.client._delivery.statistics import ClientStatistics
@@ -39,7 +38,7 @@ from streameval.client._errors import (
     UnimplementedError,
     Violation,
 )
-from streameval.client._stream import Stream
+from streameval.client._stream import AsyncStream, Stream
 from streameval.client._wire.answers import (
     RankedSegment,
     SegmentRanking,

@@ -1,4 +1,9 @@
-"""The verbs of one stream: what is added to it, and what is asked of it."""
+"""The verbs of one stream that the blocking and the asyncio client share.
+
+Each builds a call and has the stream's connection make it. `flush` and `watch` are
+in `_stream`: the one waits on a thread's lock or on an event loop, the other returns
+an iterator of one kind or the other.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from streameval.client._buffer.case_verbs import CaseVerbs
 from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._delivery.connection import BaseConnection, verb
 from streameval.client._delivery.merge_upload import Upload
-from streameval.client._wire import calls as _questions
-from streameval.client._wire.selection import SelectionMixin
+from streameval.client._wire import calls
+from streameval.client._wire.selection import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime, timedelta
 
     import numpy as np
@@ -21,39 +27,23 @@ if TYPE_CHECKING:
     from streameval._metrics.operating_points import OperatingPoints
     from streameval._snapshot import Snapshot
     from streameval._time.windowed import WindowedEvaluator
-    from streameval.client._delivery.connection import Core
     from streameval.client._delivery.merge_upload import MergeState
     from streameval.client._wire.answers import SegmentRanking
     from streameval.client._wire.selection import Window
 
 
-class Stream(CaseVerbs, IdVerbs, SelectionMixin):
-    """One stream of a server: everything about one model version.
+class StreamVerbs(CaseVerbs, IdVerbs):
+    """The verbs of one stream of one server."""
 
-    `Client.stream` makes it; any number of them, in any threads, may stand for
-    the same stream. The methods that add return at once; a thread sends what
-    they added. Answers include everything that a `flush` has waited for.
-
-    Wherever methods take ``window``, ``half_life``, ``segment`` and
-    ``mature_after``, they choose which cases count, as in `Selection`: all of
-    them by default.
-    """
-
-    def __init__(self, core: Core, name: str) -> None:
-        super().__init__(core.buffer, name)
-        self._core = core
+    def __init__(self, connection: BaseConnection, name: str) -> None:
+        super().__init__(connection.buffer, name)
+        self._connection = connection
 
     def __repr__(self) -> str:
-        return f"<Stream {self.name!r} of {self._core.transport.address!r}>"
+        return f"<{type(self).__name__} {self.name!r} of {self._connection.address!r}>"
 
-    def flush(self, timeout: float | None = 30.0) -> int:
-        """Wait until everything added to the *client* so far is durable.
-
-        The same as `Client.flush`: batches of all streams travel in one order.
-        """
-        return self._core.worker.flush(timeout)
-
-    def merge(
+    @verb
+    async def merge(
         self,
         states: Evaluator | WindowedEvaluator | Iterable[MergeState],
         *,
@@ -108,11 +98,38 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         streameval.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
         """
         upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
-        return self._core.merge(upload, timeout)
+        return await self._connection.merge(upload, timeout)
 
-    # -- asking ------------------------------------------------------------------
+    def select(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Selection:
+        """Return some of the stream's cases by name, to compare them with others.
 
-    def snapshot(
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            As of `Selection`.
+
+        Raises
+        ------
+        InvalidInputError
+            When one is something else.
+        """
+        return Selection(
+            stream=self.name,
+            window=window,
+            half_life=half_life,
+            segment=segment,
+            mature_after=mature_after,
+        )
+
+    @verb
+    async def snapshot(
         self,
         *,
         window: Window = None,
@@ -148,14 +165,17 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         DeadlineError
             When it does not answer in time.
         """
-        chosen = self.select(
+        selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return self._core.ask(
-            _questions.snapshot(chosen, self._core.revision, metrics, level=level, anytime=anytime)
+        return await self._connection.ask(
+            calls.snapshot(
+                selection, self._connection.revision, metrics, level=level, anytime=anytime
+            )
         )
 
-    def evaluator(
+    @verb
+    async def evaluator(
         self,
         *,
         window: Window = None,
@@ -181,12 +201,13 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         -----
         Transfers the whole state: at most 4 MB with the server's default limits.
         """
-        chosen = self.select(
+        selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return self._core.ask(_questions.evaluator(chosen, self._core.revision))
+        return await self._connection.ask(calls.evaluator(selection, self._connection.revision))
 
-    def operating_points(
+    @verb
+    async def operating_points(
         self,
         *,
         max_points: int | None = None,
@@ -210,16 +231,20 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        chosen = self.select(
+        selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
         if max_points is None:
-            return self._core.ask(
-                _questions.evaluator(chosen, self._core.revision)
-            ).operating_points()
-        return self._core.ask(_questions.operating_points(chosen, self._core.revision, max_points))
+            state = await self._connection.ask(
+                calls.evaluator(selection, self._connection.revision)
+            )
+            return state.operating_points()
+        return await self._connection.ask(
+            calls.operating_points(selection, self._connection.revision, max_points)
+        )
 
-    def roc_hull(
+    @verb
+    async def roc_hull(
         self,
         *,
         window: Window = None,
@@ -239,12 +264,13 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        chosen = self.select(
+        selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )
-        return self._core.ask(_questions.roc_hull(chosen, self._core.revision))
+        return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
 
-    def series(
+    @verb
+    async def series(
         self,
         start: datetime,
         end: datetime,
@@ -275,59 +301,13 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        chosen = _questions.spanned(self.name, start, end, segment, mature_after)
-        return self._core.run(
-            _questions.series(chosen, self._core.revision, step, metrics, level=level)
+        selection = calls.series_selection(self.name, start, end, segment, mature_after)
+        return await self._connection.ask_pages(
+            calls.series(selection, self._connection.revision, step, metrics, level=level)
         )
 
-    def watch(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-        metrics: Iterable[str] | None = None,
-        min_interval: timedelta | None = None,
-        level: float = 0.95,
-        anytime: bool = False,
-    ) -> Iterator[Snapshot]:
-        """Yield a snapshot at once, and the newest whenever it is another.
-
-        Nothing queues up: who reads slowly misses some, and gets the newest.
-        Close the iterator, or drop it, to end it.
-
-        Parameters
-        ----------
-        window, half_life, segment, mature_after
-            Which cases: see `Selection`.
-        metrics, level, anytime
-            As in `snapshot`.
-        min_interval : timedelta, optional
-            No more often than this; 100 ms, which is also the least.
-
-        Raises
-        ------
-        InvalidInputError, NotFoundError
-            As `snapshot`; NotFoundError also when the stream is deleted.
-        UnavailableError
-            When the server stops, or there is none.
-        """
-        chosen = self.select(
-            window=window, half_life=half_life, segment=segment, mature_after=mature_after
-        )
-        return self._core.watch(
-            _questions.watch(
-                chosen,
-                self._core.revision,
-                metrics,
-                min_interval=min_interval,
-                level=level,
-                anytime=anytime,
-            )
-        )
-
-    def rank_segments(
+    @verb
+    async def rank_segments(
         self,
         key: str = "",
         *,
@@ -355,7 +335,9 @@ class Stream(CaseVerbs, IdVerbs, SelectionMixin):
         InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         """
-        chosen = self.select(window=window, half_life=half_life, mature_after=mature_after)
-        return self._core.ask(
-            _questions.rank_segments(chosen, self._core.revision, key, metric=metric, level=level)
+        selection = self.select(window=window, half_life=half_life, mature_after=mature_after)
+        return await self._connection.ask(
+            calls.rank_segments(
+                selection, self._connection.revision, key, metric=metric, level=level
+            )
         )

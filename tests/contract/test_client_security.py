@@ -98,17 +98,17 @@ def test_a_client_survives_the_renewal_of_what_it_shows(made: Certificates, tmp_
         ) as client,
     ):
         client.list_streams()
-        first = client.stream("a/b")._core.transport.channel()
-        assert client.stream("a/b")._core.transport.channel() is first
+        first = client.stream("a/b")._connection.transport.channel()
+        assert client.stream("a/b")._connection.transport.channel() is first
         made.client()
         client.list_streams()
-        second = client.stream("a/b")._core.transport.channel()
+        second = client.stream("a/b")._connection.transport.channel()
         assert second is not first
         # While the file is away, what was in it is used.
         (made.directory / "client.pem").unlink()
         client.list_streams()
         # Calls on a channel that was replaced go on until the client is closed.
-        assert len(client.stream("a/b")._core.transport._replaced) == 2
+        assert len(client.stream("a/b")._connection.transport._replaced) == 2
         token.write_text("sv1.nobody.x")
         with pytest.raises(AccessError, match="is not known"):
             client.list_streams()

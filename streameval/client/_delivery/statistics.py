@@ -1,4 +1,4 @@
-"""What a client has done, and what it has lost, in numbers that anyone may read."""
+"""The public counters of a client: what it has sent, and what it has lost."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.client._delivery.sender import Phase
-from streameval.client._errors import RefusedBatch, RowsLostError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.client._buffer.buffer import Buffer
     from streameval.client._delivery.sender import Sender
+    from streameval.client._errors import RefusedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +94,6 @@ def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
         revision=max(one.revision for one in each),
         last_error=next((one.last_error for one in each if one.last_error is not None), None),
     )
-
-
-class Losses:
-    """What one listener has been told of the rows that were lost."""
-
-    def __init__(self) -> None:
-        self._refused = self._batches = self._dropped = 0
-
-    def news(self, sender: Sender, buffer: Buffer) -> RowsLostError | None:
-        """Return what was refused or dropped since the last time, once; None if nothing."""
-        refused = sender.refused_rows - self._refused
-        batches = sender.refused_batches - self._batches
-        dropped = buffer.dropped - self._dropped
-        if not (refused or dropped):
-            return None
-        self._refused, self._batches = sender.refused_rows, sender.refused_batches
-        self._dropped = buffer.dropped
-        refusals = tuple(sender.refusals)[-batches:] if batches else ()
-        parts = []
-        if refusals:
-            first = refusals[0]
-            parts.append(
-                f"{count(refused, 'row')} in {count(batches, 'batch', 'batches')} refused, "
-                f"the first of {first.stream}: {first.message}"
-            )
-        if dropped:
-            parts.append(f"{count(dropped, 'row')} dropped because the buffer was full")
-        return RowsLostError(
-            "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
-        )
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval.client._wire import decode as _convert
+from streameval.client._wire import decode
 from streameval.client._wire.selection import Selection, duration, names, time_range
 from streameval.client._wire.stream_settings import settings_message
 from streameval.v1 import query_pb2, stream_pb2
@@ -76,7 +76,7 @@ def snapshot(
         "QueryService",
         "GetSnapshot",
         request,
-        lambda response: _convert.read_snapshot(response.snapshot),
+        lambda response: decode.read_snapshot(response.snapshot),
     )
 
 
@@ -102,7 +102,7 @@ def operating_points(chosen: Selection, revision: int, max_points: int) -> Call[
         kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
         max_points=max_points,
     )
-    return Call("QueryService", "GetCurve", request, _convert.read_points)
+    return Call("QueryService", "GetCurve", request, decode.read_points)
 
 
 def roc_hull(chosen: Selection, revision: int) -> Call[RocHull]:
@@ -110,7 +110,7 @@ def roc_hull(chosen: Selection, revision: int) -> Call[RocHull]:
     request = query_pb2.GetCurveRequest(
         selection=chosen.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
     )
-    return Call("QueryService", "GetCurve", request, _convert.read_hull)
+    return Call("QueryService", "GetCurve", request, decode.read_hull)
 
 
 def series(
@@ -134,7 +134,7 @@ def series(
         response: query_pb2.ListWindowsResponse = yield Call(
             "QueryService", "ListWindows", request, _itself
         )
-        found += map(_convert.read_snapshot, response.snapshots)
+        found += map(decode.read_snapshot, response.snapshots)
         if not response.next_page_token:
             return found
         request.page_token = response.next_page_token
@@ -162,7 +162,7 @@ def watch(
         "QueryService",
         "Watch",
         request,
-        lambda response: _convert.read_snapshot(response.snapshot),
+        lambda response: decode.read_snapshot(response.snapshot),
         is_streamed=True,
     )
 
@@ -174,10 +174,10 @@ def rank_segments(
     request = query_pb2.RankSegmentsRequest(
         selection=chosen.to_message(revision), key=key, metric=metric, level=level
     )
-    return Call("QueryService", "RankSegments", request, _convert.read_ranking)
+    return Call("QueryService", "RankSegments", request, decode.read_ranking)
 
 
-def spanned(
+def series_selection(
     stream: str,
     start: datetime,
     end: datetime,
@@ -214,7 +214,7 @@ def compare(
                 field="prevalence",
             )
         request.prevalence = prevalence
-    return Call("QueryService", "CompareStreams", request, _convert.read_comparison)
+    return Call("QueryService", "CompareStreams", request, decode.read_comparison)
 
 
 def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
@@ -242,7 +242,7 @@ def get_stream(name: str) -> Call[StreamInfo]:
         "StreamService",
         "GetStream",
         request,
-        lambda response: _convert.read_info(response.stream),
+        lambda response: decode.read_info(response.stream),
     )
 
 
@@ -254,7 +254,7 @@ def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
         response: stream_pb2.ListStreamsResponse = yield Call(
             "StreamService", "ListStreams", request, _itself
         )
-        found += map(_convert.read_info, response.streams)
+        found += map(decode.read_info, response.streams)
         if not response.next_page_token:
             return found
         request.page_token = response.next_page_token

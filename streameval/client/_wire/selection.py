@@ -95,50 +95,6 @@ class Selection:
         return message
 
 
-class SelectionMixin:
-    """What chooses cases of one stream."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-        raise NotImplementedError
-
-    def select(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-    ) -> Selection:
-        """Return some of the stream's cases by name, to compare them with others.
-
-        Parameters
-        ----------
-        window, half_life, segment, mature_after
-            As of `Selection`.
-
-        Raises
-        ------
-        InvalidInputError
-            When one is something else.
-        """
-        return Selection(
-            stream=self.name,
-            window=window,
-            half_life=half_life,
-            segment=segment,
-            mature_after=mature_after,
-        )
-
-
-def selection_of(side: Selection | SelectionMixin | str) -> Selection:
-    """Return a side of a comparison: a stream's name means all of it."""
-    if isinstance(side, Selection):
-        return side
-    return side.select() if isinstance(side, SelectionMixin) else Selection(stream=side)
-
-
 def _segment(segment: Sequence[Any]) -> tuple[str, str]:
     if (
         not isinstance(segment, tuple)
