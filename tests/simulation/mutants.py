@@ -288,7 +288,7 @@ MUTANTS = [
         "refusals told by Resume are not heard",
         Sender,
         "_resume",
-        "self._refuse_as(batch, refused.refusal)",
+        "self._record_refusal(batch, refused.refusal)",
         "pass",
     ),
     Mutant(

@@ -31,11 +31,13 @@ PIECE_BYTES = 1 << 20
 """Longest piece."""
 
 _MAX_EPOCH = (1 << 63) - 1
-_FIRST_DELAY_S = 0.1
-_LAST_DELAY_S = 5.0
+_MIN_RETRY_DELAY_S = 0.1
+_MAX_RETRY_DELAY_S = 5.0
 
 # Nothing may have arrived, or all of it: the epoch tells the server.
-_REPEATED = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "INTERNAL"})
+_RETRYABLE_CODES = frozenset(
+    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "INTERNAL"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Upload:
             message = f"epoch must be an integer from 1 to 2^63 - 1, got {epoch!r:.60}"
             raise InvalidInputError(message, field="epoch")
         encoded = ingest_pb2.MergeStates(
-            states=[_message(state) for state in _states(states, at, segments)]
+            states=[_state_message(state) for state in _states(states, at, segments)]
         ).SerializeToString()
         self._data = encoded
         self._header = ingest_pb2.MergeHeader(
@@ -109,10 +111,10 @@ class Upload:
 
         `left_s` is how long the failed attempt could take; None is for ever.
         """
-        if error.retry_after_s is None and error.code not in _REPEATED:
+        if error.retry_after_s is None and error.code not in _RETRYABLE_CODES:
             return None
         self._attempts += 1
-        delay = min(_LAST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(self._attempts - 1, 10))
+        delay = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2.0 ** min(self._attempts - 1, 10))
         delay = max(delay, error.retry_after_s or 0.0)
         return None if left_s is not None and delay >= left_s else delay
 
@@ -147,7 +149,7 @@ def _states(
         yield state
 
 
-def _message(state: MergeState) -> ingest_pb2.PaneState:
+def _state_message(state: MergeState) -> ingest_pb2.PaneState:
     pairs = check_segments(state.segments) if state.segments else ()
     return ingest_pb2.PaneState(
         event_time_us=0 if state.at is None else to_us(state.at),

@@ -32,10 +32,10 @@ def owner(stream: str, addresses: Sequence[str]) -> str:
     >>> owner("fraud/v3", servers), owner("fraud/v4", servers)
     ('eval-3:50051', 'eval-3:50051')
     """
-    return max(addresses, key=lambda address: (_draw(address, stream), address))
+    return max(addresses, key=lambda address: (_weight(address, stream), address))
 
 
-def _draw(address: str, stream: str) -> bytes:
+def _weight(address: str, stream: str) -> bytes:
     # Neither name holds a NUL, so no two pairs hash the same bytes.
     return blake2b(f"{address}\0{stream}".encode(), digest_size=8).digest()
 

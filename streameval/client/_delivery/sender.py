@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 MAX_BATCH_ROWS = 16_384
 """A batch has no more rows than this, whatever the server allows: acks stay quick."""
 
-KEPT_REFUSALS = 100
+MAX_REFUSALS = 100
 """How many refused batches stay readable."""
 
-_FIRST_DELAY_S = 0.05
-_LAST_DELAY_S = 5.0
-_STRIKES = 3
+_MIN_RETRY_DELAY_S = 0.05
+_MAX_RETRY_DELAY_S = 5.0
+_MAX_BATCH_FAILURES = 3
 
 # The status says nothing about the batches that were on their way.
-_TRANSIENT = frozenset(
+_TRANSIENT_CODES = frozenset(
     {
         "UNAVAILABLE",
         "DEADLINE_EXCEEDED",
@@ -81,7 +81,7 @@ class ProtocolError(ClientError):
 
 
 @dataclass(slots=True)
-class _Sent:
+class _NumberedBatch:
     """A numbered batch, and what dates it."""
 
     sequence: int
@@ -129,13 +129,13 @@ class Sender:
         self.error: ClientError | None = None
         self.retry_at = 0.0
         self.revision = 0
-        self.refusals: deque[RefusedBatch] = deque(maxlen=KEPT_REFUSALS)
+        self.refusals: deque[RefusedBatch] = deque(maxlen=MAX_REFUSALS)
         # Counters since the start, in rows unless they say otherwise.
         self.put_rows = self.sent_rows = self.retried_rows = 0
         self.acked_rows = self.refused_rows = self.dropped_rows = 0
         self.refused_batches = self.connections = 0
         self._queue: deque[Rows] = deque()
-        self._window: deque[_Sent] = deque()
+        self._window: deque[_NumberedBatch] = deque()
         self._next_sequence = 1
         self._cursor = 0  # the window's batches before this were sent on this connection
         self._inflight_bytes = 0
@@ -143,7 +143,7 @@ class Sender:
         self._max_bytes = 1 << 20
         self._max_inflight = 1 << 20
         self._failures = 0
-        self._strikes = 0
+        self._batch_failures = 0
         self._suspect_until = 0  # one batch at a time up to this sequence
 
     @property
@@ -210,7 +210,7 @@ class Sender:
             head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
             if rest is not None:
                 self._queue.appendleft(rest)
-            self._window.append(_Sent(self._next_sequence, head, self._offset_us))
+            self._window.append(_NumberedBatch(self._next_sequence, head, self._offset_us))
             self._next_sequence += 1
         batch = self._window[self._cursor]
         self._cursor += 1
@@ -241,9 +241,9 @@ class Sender:
         if self.phase is Phase.OPENING and kind == "resume":
             self._resume(response.resume, clock_us)
         elif self.phase is Phase.READY and kind == "ack":
-            self._ack(response.ack)
+            self._receive_ack(response.ack)
         elif self.phase is Phase.READY and kind == "refused":
-            self._refused(response.refused)
+            self._receive_refused(response.refused)
         else:
             raise ProtocolError(
                 f"the server sent {kind or 'nothing known'} while {self.phase.value}"
@@ -263,9 +263,9 @@ class Sender:
             return
         if worked and sent and error is not None and _blames_a_batch(error):
             self._suspect_until = self._next_sequence - 1
-            self._strikes += 1
+            self._batch_failures += 1
         self._failures += 1
-        most = min(_LAST_DELAY_S, _FIRST_DELAY_S * 2 ** min(self._failures, 20))
+        most = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2 ** min(self._failures, 20))
         delay = most * (0.5 + 0.5 * self._random())
         if error is not None and error.retry_after_s is not None:
             delay = max(delay, error.retry_after_s * (1.0 + 0.5 * self._random()))
@@ -293,9 +293,9 @@ class Sender:
         self._max_inflight = resume.max_inflight_bytes or self._max_inflight
         for refused in resume.refused:
             # What a connection could not tell any more.
-            batch = self._sent_as(refused.sequence)
+            batch = self._window_batch(refused.sequence)
             if batch is not None and refused.sequence <= last:
-                self._refuse_as(batch, refused.refusal)
+                self._record_refusal(batch, refused.refusal)
         forgotten = last < settled
         self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
         if forgotten or any(not self._fits(batch.rows) for batch in self._window):
@@ -305,8 +305,12 @@ class Sender:
                 self._settle(last)
             self._new_epoch()
             return
-        if self._strikes >= _STRIKES and self._window and self._window[0].sequence > last:
-            self._give_up()
+        if (
+            self._batch_failures >= _MAX_BATCH_FAILURES
+            and self._window
+            and self._window[0].sequence > last
+        ):
+            self._give_up_batch()
             self._new_epoch()
             return
         self._settle(last)
@@ -317,28 +321,30 @@ class Sender:
     def _fits(self, rows: Rows) -> bool:
         return rows.split(self._max_rows, self._max_bytes)[1] is None
 
-    def _ack(self, ack: ingest_pb2.Ack) -> None:
+    def _receive_ack(self, ack: ingest_pb2.Ack) -> None:
         if ack.last_sequence >= self._next_sequence:
             raise ProtocolError(f"the server acknowledged sequence {ack.last_sequence} unsent")
         self.revision = max(self.revision, ack.revision)
         self._settle(ack.last_sequence)
 
-    def _refused(self, refused: ingest_pb2.BatchRefused) -> None:
+    def _receive_refused(self, refused: ingest_pb2.BatchRefused) -> None:
         self.revision = max(self.revision, refused.revision)
         if not self._window or refused.sequence < self._window[0].sequence:
             return  # heard before
         if refused.sequence >= self._next_sequence:
             raise ProtocolError(f"the server refused sequence {refused.sequence} unsent")
-        self._refuse_as(self._window[refused.sequence - self._window[0].sequence], refused.refusal)
+        self._record_refusal(
+            self._window[refused.sequence - self._window[0].sequence], refused.refusal
+        )
         # Sequences become durable in order, so those before it are durable as well.
         self._settle(refused.sequence)
 
-    def _sent_as(self, sequence: int) -> _Sent | None:
+    def _window_batch(self, sequence: int) -> _NumberedBatch | None:
         """Return a batch whose fate is not known; None when there is none of that number."""
         place = sequence - self._window[0].sequence if self._window else -1
         return self._window[place] if 0 <= place < len(self._window) else None
 
-    def _refuse_as(self, batch: _Sent, refusal: status_pb2.Refusal) -> None:
+    def _record_refusal(self, batch: _NumberedBatch, refusal: status_pb2.Refusal) -> None:
         self._refuse(
             batch,
             code=_code_name(refusal.code),
@@ -350,7 +356,7 @@ class Sender:
         )
 
     def _refuse(
-        self, batch: _Sent, *, code: str, message: str, violations: tuple[Violation, ...]
+        self, batch: _NumberedBatch, *, code: str, message: str, violations: tuple[Violation, ...]
     ) -> None:
         batch.refused = True
         self.refused_batches += 1
@@ -369,7 +375,7 @@ class Sender:
                 self.refused_rows += batch.rows.size
             else:
                 self.acked_rows += batch.rows.size
-            self._failures = self._strikes = 0
+            self._failures = self._batch_failures = 0
 
     # --- When it goes wrong ---------------------------------------------------------------------
 
@@ -386,12 +392,12 @@ class Sender:
         self.error = None
         self._failures = 0
 
-    def _give_up(self) -> None:
+    def _give_up_batch(self) -> None:
         """Count the first batch as refused: it has made every connection fail."""
         error = self.error or ClientError("no reason was given")
-        message = f"given up after {self._strikes} attempts: {error}"
+        message = f"given up after {self._batch_failures} attempts: {error}"
         self._refuse(self._window[0], code=error.code, message=message, violations=error.violations)
-        self._strikes = 0
+        self._batch_failures = 0
 
     def _fence(self, error: FencedError) -> None:
         self.phase = Phase.FENCED
@@ -408,4 +414,4 @@ def _code_name(code: int) -> str:
 
 def _blames_a_batch(error: ClientError) -> bool:
     overloaded = error.code == "RESOURCE_EXHAUSTED" and error.retry_after_s is not None
-    return error.code not in _TRANSIENT and not overloaded
+    return error.code not in _TRANSIENT_CODES and not overloaded

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
 from streameval.client._wire import decode
-from streameval.client._wire.selection import Selection, duration, names, time_range
+from streameval.client._wire.selection import Selection, check_names, duration, time_range
 from streameval.client._wire.stream_settings import settings_message
 from streameval.v1 import query_pb2, stream_pb2
 
@@ -63,12 +63,17 @@ class Call(Generic[A]):
 
 
 def snapshot(
-    chosen: Selection, revision: int, metrics: Iterable[str] | None, *, level: float, anytime: bool
+    selection: Selection,
+    revision: int,
+    metrics: Iterable[str] | None,
+    *,
+    level: float,
+    anytime: bool,
 ) -> Call[Snapshot]:
     """Ask for figures."""
     request = query_pb2.GetSnapshotRequest(
-        selection=chosen.to_message(revision),
-        metrics=names(metrics),
+        selection=selection.to_message(revision),
+        metrics=check_names(metrics),
         level=level,
         anytime=anytime,
     )
@@ -80,9 +85,9 @@ def snapshot(
     )
 
 
-def evaluator(chosen: Selection, revision: int) -> Call[Evaluator]:
+def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
     """Ask for the state."""
-    request = query_pb2.GetStateRequest(selection=chosen.to_message(revision))
+    request = query_pb2.GetStateRequest(selection=selection.to_message(revision))
     return Call(
         "QueryService",
         "GetState",
@@ -92,29 +97,29 @@ def evaluator(chosen: Selection, revision: int) -> Call[Evaluator]:
     )
 
 
-def operating_points(chosen: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
+def operating_points(selection: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
     """Ask for operating points, thinned."""
     if max_points < 1:
         message = f"max_points must be 1 or more, got {max_points}"
         raise InvalidInputError(message, field="max_points")
     request = query_pb2.GetCurveRequest(
-        selection=chosen.to_message(revision),
+        selection=selection.to_message(revision),
         kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
         max_points=max_points,
     )
     return Call("QueryService", "GetCurve", request, decode.read_points)
 
 
-def roc_hull(chosen: Selection, revision: int) -> Call[RocHull]:
+def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
     """Ask for the hull."""
     request = query_pb2.GetCurveRequest(
-        selection=chosen.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
+        selection=selection.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
     )
     return Call("QueryService", "GetCurve", request, decode.read_hull)
 
 
 def series(
-    chosen: Selection,
+    selection: Selection,
     revision: int,
     step: timedelta,
     metrics: Iterable[str] | None,
@@ -123,16 +128,16 @@ def series(
 ) -> PagedCall[list[Snapshot]]:
     """Ask for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
-        selection=chosen.to_message(revision),
+        selection=selection.to_message(revision),
         step=duration(step, field="step"),
-        metrics=names(metrics),
+        metrics=check_names(metrics),
         page_size=_PAGE_SIZE,
         level=level,
     )
     found: list[Snapshot] = []
     while True:
         response: query_pb2.ListWindowsResponse = yield Call(
-            "QueryService", "ListWindows", request, _itself
+            "QueryService", "ListWindows", request, _identity
         )
         found += map(decode.read_snapshot, response.snapshots)
         if not response.next_page_token:
@@ -141,7 +146,7 @@ def series(
 
 
 def watch(
-    chosen: Selection,
+    selection: Selection,
     revision: int,
     metrics: Iterable[str] | None,
     *,
@@ -151,8 +156,8 @@ def watch(
 ) -> Call[Snapshot]:
     """Ask to be told; `read` makes a snapshot of each response."""
     request = query_pb2.WatchRequest(
-        selection=chosen.to_message(revision),
-        metrics=names(metrics),
+        selection=selection.to_message(revision),
+        metrics=check_names(metrics),
         level=level,
         anytime=anytime,
     )
@@ -168,11 +173,11 @@ def watch(
 
 
 def rank_segments(
-    chosen: Selection, revision: int, key: str, *, metric: str, level: float
+    selection: Selection, revision: int, key: str, *, metric: str, level: float
 ) -> Call[SegmentRanking]:
     """Ask for slices by how much worse each is than the rest."""
     request = query_pb2.RankSegmentsRequest(
-        selection=chosen.to_message(revision), key=key, metric=metric, level=level
+        selection=selection.to_message(revision), key=key, metric=metric, level=level
     )
     return Call("QueryService", "RankSegments", request, decode.read_ranking)
 
@@ -221,7 +226,7 @@ def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.Cre
     """Ask to make a stream."""
     stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
     request = stream_pb2.CreateStreamRequest(stream=stream)
-    return Call("StreamService", "CreateStream", request, _itself)
+    return Call("StreamService", "CreateStream", request, _identity)
 
 
 def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.UpdateStreamResponse]:
@@ -232,7 +237,7 @@ def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.Upd
         stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
     )
     request.update_mask.paths.extend(f"settings.{key}" for key in settings)
-    return Call("StreamService", "UpdateStream", request, _itself)
+    return Call("StreamService", "UpdateStream", request, _identity)
 
 
 def get_stream(name: str) -> Call[StreamInfo]:
@@ -252,7 +257,7 @@ def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
     found: list[StreamInfo] = []
     while True:
         response: stream_pb2.ListStreamsResponse = yield Call(
-            "StreamService", "ListStreams", request, _itself
+            "StreamService", "ListStreams", request, _identity
         )
         found += map(decode.read_info, response.streams)
         if not response.next_page_token:
@@ -263,8 +268,8 @@ def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
 def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
     """Ask to delete a stream."""
     request = stream_pb2.DeleteStreamRequest(name=name)
-    return Call("StreamService", "DeleteStream", request, _itself)
+    return Call("StreamService", "DeleteStream", request, _identity)
 
 
-def _itself(response: A) -> A:
+def _identity(response: A) -> A:
     return response

@@ -181,7 +181,7 @@ def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamCompari
 def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     """Return a ranking of slices."""
     return SegmentRanking(
-        segments=tuple(map(_ranked, response.segments)),
+        segments=tuple(map(_ranked_segment, response.segments)),
         revision=response.revision,
         window=read_span(response, "window"),
         coverage=read_coverage(response, "coverage"),
@@ -189,7 +189,7 @@ def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     )
 
 
-def _ranked(message: query_pb2.RankedSegment) -> RankedSegment:
+def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
     difference = _interval(message.difference)
     return RankedSegment(
         segment=(message.segment.key, message.segment.value),

@@ -134,7 +134,7 @@ def duration(span: timedelta, *, field: str) -> Duration:
     return Duration(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
 
 
-def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
+def check_names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
     """Return a list of names; one name alone is a mistake."""
     listed = [] if given is None else list(given)
     if isinstance(given, str) or not all(isinstance(name, str) for name in listed):

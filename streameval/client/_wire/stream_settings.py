@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
-from streameval.client._wire.selection import duration, names
+from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
         if name in _SPANS:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
-            message.segment_keys.extend(names(value, field=name))
+            message.segment_keys.extend(check_names(value, field=name))
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
         elif name not in _CHOICES:

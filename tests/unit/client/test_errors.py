@@ -114,6 +114,17 @@ def test_details_that_cannot_be_read_are_left_out() -> None:
     assert type(from_rpc_error(grpc.RpcError("odd"))) is ClientError
 
 
+def test_a_write_that_came_too_late_blames_nobody() -> None:
+    """grpc.aio then says INTERNAL, which of a server would mean a batch that it cannot take."""
+    nothing = grpc.aio.Metadata()
+    late, real = (
+        grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, details)
+        for details in ("Internal error from Core", "it broke")
+    )
+    assert from_rpc_error(late).code == "UNAVAILABLE"
+    assert from_rpc_error(real).code == "INTERNAL"
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "also"),
     [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval.client._buffer.columns import CaseRows
-from streameval.client._delivery.sender import KEPT_REFUSALS, Phase, ProtocolError, Sender
+from streameval.client._delivery.sender import MAX_REFUSALS, Phase, ProtocolError, Sender
 from streameval.client._errors import ClientError, FencedError, error_for
 from streameval.v1 import ingest_pb2, status_pb2
 
@@ -127,7 +127,7 @@ def test_a_refusal_whose_answer_was_lost_is_learnt_from_resume() -> None:
 
 def test_refusals_stay_readable_up_to_a_number() -> None:
     """The last refusals are kept; all are counted; each settles what went before it."""
-    made = connected(*(rows(2) for _ in range(KEPT_REFUSALS + 20)))
+    made = connected(*(rows(2) for _ in range(MAX_REFUSALS + 20)))
     last = len(sent(made))
     for sequence in range(2, last + 1):
         made.receive(refused(sequence, code=5 if sequence % 2 else 99, revision=sequence))
@@ -135,7 +135,7 @@ def test_refusals_stay_readable_up_to_a_number() -> None:
     assert made.acked_rows == 2
     assert made.refused_rows == 2 * (last - 1)
     assert made.refused_batches == last - 1
-    assert len(made.refusals) == KEPT_REFUSALS
+    assert len(made.refusals) == MAX_REFUSALS
     assert {refusal.code for refusal in made.refusals} == {"NOT_FOUND", "UNKNOWN"}
     assert made.refusals[-1].violations[0].field == "f"
     assert made.revision == last

@@ -11,7 +11,6 @@ import grpc
 import pytest
 
 from streameval.client import AccessError, Client, DeadlineError, RowsLostError
-from streameval.client._wire.transport import from_rpc_error
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -128,14 +127,3 @@ def test_a_batch_that_kills_the_server_is_given_up() -> None:
             client.flush()
         statistics = client.statistics()
         assert (statistics.acked, statistics.refused) == (2, 1)
-
-
-def test_a_write_that_came_too_late_blames_nobody() -> None:
-    """grpc.aio then says INTERNAL, which of a server would mean a batch that it cannot take."""
-    nothing = grpc.aio.Metadata()
-    late, real = (
-        grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, details)
-        for details in ("Internal error from Core", "it broke")
-    )
-    assert from_rpc_error(late).code == "UNAVAILABLE"
-    assert from_rpc_error(real).code == "INTERNAL"
