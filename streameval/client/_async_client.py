@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
     """A connection to a streameval server, or several, for asyncio: the verbs of `Client`.
 
-    Adding to its streams returns at once, without ``await``; a task sends what
-    was added, from the first row on that is added on a running event loop. To
-    that loop the client belongs. Everything else is awaited.
+    The verbs that add rows return at once, without ``await``; all others are
+    awaited. A task sends the rows. It starts with the first row that is added on a
+    running event loop, and the client belongs to that loop from then on. Examples
+    of the verbs show `Client`.
 
     Parameters
     ----------
     address, token, tls, root_certificates, client_certificate, client_key, credentials, producer
         As of `Client`.
     max_buffered_rows : int
-        Rows that may be added and not yet durable, at most: 9 bytes each, some
-        120 with an id. Beyond it the newest are dropped and counted: who adds
-        faster than the server takes awaits a `flush` now and then.
+        The most rows that may be added and not yet durable: 9 bytes each, some
+        120 with an id. Rows beyond it are dropped and counted. A producer that is
+        faster than the server should await `flush` from time to time.
     batch_rows, linger_s, timeout_s
         As of `Client`.
 
@@ -54,7 +55,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
     Notes
     -----
     Close it before its event loop ends, or use it in an ``async with``
-    statement: what was not sent by then is lost, and the log says so.
+    statement: rows that are not sent by then are lost, and a warning is logged.
 
     Examples
     --------
@@ -119,7 +120,7 @@ class AsyncClient(ClientVerbs[AsyncConnection], AsyncVerbs):
         )
 
     def stream(self, name: str) -> AsyncStream:
-        """Return the verbs of one stream. Asks nothing of the server."""
+        """Return the verbs of one stream, without a call to the server."""
         return AsyncStream(self._servers.for_stream(name), name)
 
     def shards(self, name: str) -> list[AsyncStream]:

@@ -33,42 +33,42 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
     Parameters
     ----------
     address : str or sequence of str
-        ``host:port``. Nothing is opened before it is needed, and the server
-        need not be there yet. Of several servers each stream has one, chosen by
-        rendezvous hashing of its name and the addresses: every client that is
-        given the same addresses, in any order, finds it.
+        ``host:port``. The connection opens with the first call, so the server
+        need not run yet. With several servers, each stream lives on one of them,
+        chosen by rendezvous hashing of its name and the addresses: all clients
+        with the same addresses, in any order, choose the same server.
     token : str or callable, optional
-        Sent with each call as a bearer token; a callable returns it, and is
-        asked for each call: ``token=Path("token").read_text`` follows a file.
-        Never sent in plain text to another machine.
+        Sent with each call as a bearer token. A callable is called for each
+        call and returns the token: ``token=Path("token").read_text`` follows a
+        file. Never sent in plain text to another machine.
     tls : bool
         Encrypt, and trust the authorities that gRPC knows. Each of the next
-        four turns encryption on as well.
+        four parameters turns encryption on as well.
     root_certificates : path or bytes, optional
         The authorities to trust instead: a PEM file, or its content.
     client_certificate, client_key : path or bytes, optional
-        For a server that wants to see them (mTLS): PEM, both or none. All
-        these files are read again when they have changed.
+        For a server that requires client certificates (mTLS): PEM, both or
+        neither. Certificate and key files are read again when they have changed.
     credentials : grpc.ChannelCredentials, optional
-        Anything else that gRPC can do, instead of those.
+        Any other channel credentials of gRPC, instead of the parameters above.
     producer : str, optional
-        Who sends; 1 to 128 bytes of UTF-8. A new UUID unless given. Two
-        processes that use the same one at a time fence each other off.
+        Name of the sender; 1 to 128 bytes of UTF-8. A new UUID by default. Two
+        processes that use the same name at the same time fence each other.
     when_full : {"drop", "block"}
-        What happens to rows when `max_buffered_rows` are waiting: the newest
-        are dropped and counted, or their caller waits.
+        What happens to new rows while `max_buffered_rows` are not durable: they
+        are dropped and counted, or the caller waits.
     max_buffered_rows : int
-        Rows that may be added and not yet durable, at most. One takes 9 bytes,
-        with an id 80 to 110: so 36 MB by default, and up to 440 MB with ids.
+        The most rows that may be added and not yet durable. A row takes 9 bytes,
+        with an id 80 to 110: 36 MB by default, and up to 440 MB with ids.
     batch_rows : int
-        So many rows are sent without waiting for more.
+        A batch of this many rows is sent at once.
     linger_s : float
-        Fewer wait so long for company, in seconds.
+        Fewer rows wait this long for more, in seconds.
     timeout_s : float
-        How long queries and the management of streams may take, in seconds.
+        Deadline of queries and of the management of streams, in seconds.
     exit_timeout_s : float
-        How long a client that was not closed may hold up the end of its
-        process, to send what it still has, in seconds.
+        How long a client that was not closed may delay the end of its process
+        to send its pending rows, in seconds.
 
     Raises
     ------
@@ -144,21 +144,21 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         )
 
     def stream(self, name: str) -> Stream:
-        """Return the verbs of one stream. Asks nothing of the server.
+        """Return the verbs of one stream, without a call to the server.
 
         Parameters
         ----------
         name : str
-            By custom ``model/version``. The stream is made by its first batch,
-            unless the server was told otherwise.
+            By convention ``model/version``. The first batch creates the stream,
+            unless the server is configured not to.
         """
         return Stream(self._servers.for_stream(name), name)
 
     def shards(self, name: str) -> list[Stream]:
         """Return the verbs of one stream on each server, in the order of the addresses.
 
-        A stream that is too much for one server may be written on several, each
-        case on any one of them; `evaluator` adds them up.
+        A stream with too many rows for one server may be written to several, each
+        case to any one of them; `evaluator` adds them up.
         """
         return [Stream(connection, name) for connection in self._servers]
 
@@ -177,14 +177,13 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         ----------
         a, b : Selection, Stream or str
             The sides: `Stream.select` chooses windows and segments, a name
-            means all of a stream. Where b contains a, the rest of b is
-            compared; every other overlap is refused.
+            means all of a stream. When b contains a, a is compared with the rest
+            of b; any other overlap is refused.
         metric : {"auc_pr", "average_precision", "auc_roc"}
             The figure.
         prevalence : float, "common" or "own"
-            The prevalence that figures of precision and recall are compared
-            at; "common" is that of both sides pooled, "own" compares them as
-            they are.
+            The prevalence at which figures of precision and recall are compared;
+            "common" is that of both sides pooled, "own" keeps each side's own.
         level : float
             Nominal coverage of the interval.
 
@@ -195,8 +194,7 @@ class Client(ClientVerbs[Connection], BlockingVerbs):
         PreconditionError
             When the sides share cases and b does not contain a.
         InvalidInputError, InvalidRequestError
-            When an argument is something else, or the sides are on different
-            servers.
+            When an argument is invalid, or the sides are on different servers.
 
         Examples
         --------

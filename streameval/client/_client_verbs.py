@@ -1,7 +1,7 @@
-"""What the blocking and the asyncio client share: their settings, and verbs of whole servers.
+"""Settings and verbs that `Client` and `AsyncClient` share.
 
-`flush`, `close` and `evaluator` concern all servers of a client; the verbs that manage
-a stream go to the server that has it.
+`flush`, `close`, `evaluator` and `list_streams` concern all servers of a client; the
+verbs that manage one stream go to the server that has it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClientVerbs(Generic[C]):
     ----------
     address : str or sequence of str
     connect : callable
-        Makes the connection to one address, with its credentials.
+        Returns the connection to an address, given its credentials.
     **credentials
         As of `Credentials`.
     """
@@ -66,23 +66,23 @@ class ClientVerbs(Generic[C]):
     ) -> Evaluator:
         """Return a stream's state, added up over all servers that have a part of it.
 
-        The cases of a stream are on several servers where they were written so
-        (`shards`), or since servers were added. States add up exactly, so this
-        is the answer of one server that had seen them all.
+        The cases of a stream are on several servers when they were written with
+        `shards`, or when servers were added. States add up exactly: the result is
+        that of a single server with all the cases.
 
         Parameters
         ----------
         name : str
         window, segment, mature_after
-            Which cases: see `Selection`. Each server has a clock of its own, and
-            several cannot count back a number of cases.
+            Which cases: see `Selection`. Each server uses its own clock. With
+            several servers, a window must not be a number of cases.
 
         Raises
         ------
         NotFoundError
             When no server has the stream.
         UnavailableError, DeadlineError
-            When one of the servers does not answer: there is no answer without it.
+            When one of the servers does not answer: a partial sum is not returned.
         InvalidInputError, CorruptStateError
             As `Stream.evaluator`.
 
@@ -96,21 +96,21 @@ class ClientVerbs(Generic[C]):
 
     @verb
     async def create_stream(self, name: str, **settings: Unpack[NewSettings]) -> StreamInfo:
-        """Make a stream. Not needed before the first row, unless settings matter.
+        """Create a stream. The first row does so too, with the server's default settings.
 
         Parameters
         ----------
         name : str
-            By custom ``model/version``.
+            By convention ``model/version``.
         **settings
             As in `StreamSettings`; the server's defaults unless given.
 
         Raises
         ------
         AlreadyExistsError
-            When there is one of that name.
+            When a stream of that name exists.
         InvalidInputError, InvalidRequestError
-            When the name is not one, or settings do not go together.
+            When the name is invalid, or settings contradict each other.
         """
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.create_stream(name, settings))
@@ -119,23 +119,24 @@ class ClientVerbs(Generic[C]):
 
     @verb
     async def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
-        """Change settings of a stream: those that are given. The others cannot change.
+        """Change the given settings of a stream; the others stay as they are.
 
         Parameters
         ----------
         name : str
         **settings
-            As in `StreamSettings`; ``segment_keys`` are those that it has, and
-            those to add.
+            As in `StreamSettings`, but for ``pane``, ``resolution`` and ``scale``,
+            which cannot change; ``segment_keys`` lists the present keys and those
+            to add.
 
         Raises
         ------
         NotFoundError
             When there is no stream of that name.
         PreconditionError
-            When a setting cannot change so.
+            When a setting cannot change to this value.
         InvalidInputError, InvalidRequestError
-            When settings do not go together.
+            When settings contradict each other.
         """
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.update_stream(name, settings))
@@ -149,7 +150,7 @@ class ClientVerbs(Generic[C]):
         Raises
         ------
         NotFoundError
-            When there is none of that name.
+            When there is no stream of that name.
         """
         return await self._servers.for_stream(name).ask(calls.get_stream(name))
 
@@ -157,22 +158,22 @@ class ClientVerbs(Generic[C]):
     async def list_streams(self, prefix: str = "") -> list[StreamInfo]:
         """Return the streams whose names begin with `prefix`, in order of their names.
 
-        One that is on several servers is there once for each.
+        A stream that is on several servers is listed once for each.
         """
         found = await self._servers.ask_pages_of_all(lambda: calls.list_streams(prefix))
         return sorted(found, key=lambda info: info.name)
 
     @verb
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream and everything that was counted in it.
+        """Delete a stream and all its counts.
 
-        What is added to it afterwards, or was added and not flushed before,
-        begins a new stream of that name.
+        Rows that are added later, or were added earlier and not flushed, create a
+        new stream of that name.
 
         Raises
         ------
         NotFoundError
-            When there is none of that name.
+            When there is no stream of that name.
         """
         connection = self._servers.for_stream(name)
         response = await connection.ask(calls.delete_stream(name))
@@ -187,13 +188,13 @@ class ClientVerbs(Generic[C]):
         Parameters
         ----------
         timeout : float or None
-            At most so many seconds; None waits for ever.
+            The longest wait, in seconds; None waits without limit.
 
         Returns
         -------
         int
-            The log revision that includes it all; of several servers the
-            highest. Queries of this client wait for it by themselves.
+            The log revision that includes all those rows; with several servers
+            the highest. Queries of this client wait for it automatically.
 
         Raises
         ------
@@ -201,11 +202,11 @@ class ClientVerbs(Generic[C]):
             When rows were refused or dropped since the last such error; all
             others are durable.
         DeadlineError
-            When rows are not durable in time; they are still being sent.
+            When rows are not durable in time; the client goes on sending them.
         FencedError
-            When a newer producer has taken this one's name.
+            When a newer producer uses this producer's name.
         AccessError, UnimplementedError, InvalidRequestError
-            When the server will not talk to this client at all.
+            When the server refuses the connection itself.
         """
         return await self._servers.flush(timeout)
 
@@ -215,17 +216,17 @@ class ClientVerbs(Generic[C]):
 
     @verb
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Flush, and close the connection. Closing again does nothing.
+        """Flush, and close the connections. Closing again does nothing.
 
         Parameters
         ----------
         timeout : float or None
-            At most so many seconds for the flush; None waits for ever.
+            The longest wait for the flush, in seconds; None waits without limit.
 
         Raises
         ------
         ClientError
-            What `flush` raises; the client is closed all the same.
+            What `flush` raises; the client is closed nevertheless.
         """
         await self._servers.close(timeout)
 
@@ -238,7 +239,7 @@ def selection_of(side: Selection | StreamVerbs | str) -> Selection:
 
 
 def check_seconds(**seconds: object) -> None:
-    """Refuse times that are no seconds."""
+    """Refuse durations that are not finite, non-negative numbers of seconds."""
     for field, value in seconds.items():
         number = real(value, field)
         if not 0.0 <= number < math.inf:
@@ -249,7 +250,7 @@ def check_seconds(**seconds: object) -> None:
 def check_settings(
     *, when_full: object, producer: object, max_buffered_rows: object, batch_rows: object
 ) -> None:
-    """Refuse what cannot be a client's setting."""
+    """Refuse invalid settings of a client."""
     if when_full not in ("drop", "block"):
         message = f"when_full must be 'drop' or 'block', got {shown(when_full)}"
         raise InvalidInputError(message, field="when_full")

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 class Stream(StreamVerbs, BlockingVerbs):
     """One stream of a server: everything about one model version.
 
-    `Client.stream` makes it; any number of them, in any threads, may stand for
-    the same stream. The methods that add return at once; a thread sends what
-    they added. Answers include everything that a `flush` has waited for.
+    Made by `Client.stream`. Any number of objects, in any threads, may stand for
+    the same stream. The methods that add rows return at once; a thread sends the
+    rows. Answers include all rows that a `flush` has waited for.
 
-    Wherever methods take ``window``, ``half_life``, ``segment`` and
-    ``mature_after``, they choose which cases count, as in `Selection`: all of
-    them by default.
+    The parameters ``window``, ``half_life``, ``segment`` and ``mature_after``
+    choose which cases count, as in `Selection`: all of them by default.
     """
 
     _connection: Connection
@@ -38,7 +37,7 @@ class Stream(StreamVerbs, BlockingVerbs):
     def flush(self, timeout: float | None = 30.0) -> int:
         """Wait until everything added to the *client* so far is durable.
 
-        The same as `Client.flush`: batches of all streams travel in one order.
+        The same as `Client.flush`: the batches of all streams share one sequence.
         """
         return self._connection.worker.flush(timeout)
 
@@ -54,10 +53,10 @@ class Stream(StreamVerbs, BlockingVerbs):
         level: float = 0.95,
         anytime: bool = False,
     ) -> Iterator[Snapshot]:
-        """Yield a snapshot at once, and the newest whenever it is another.
+        """Yield a snapshot at once, and the newest one after each change.
 
-        Nothing queues up: who reads slowly misses some, and gets the newest.
-        Close the iterator, or drop it, to end it.
+        Nothing queues up: a slow reader skips snapshots and gets the newest. To
+        end the watch, close the iterator or drop its last reference.
 
         Parameters
         ----------
@@ -66,14 +65,15 @@ class Stream(StreamVerbs, BlockingVerbs):
         metrics, level, anytime
             As in `snapshot`.
         min_interval : timedelta, optional
-            No more often than this; 100 ms, which is also the least.
+            The shortest time between two snapshots; 100 ms by default, which is
+            also the minimum.
 
         Raises
         ------
         InvalidInputError, NotFoundError
             As `snapshot`; NotFoundError also when the stream is deleted.
         UnavailableError
-            When the server stops, or there is none.
+            When the server stops, or does not answer.
         """
         selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
@@ -93,9 +93,9 @@ class Stream(StreamVerbs, BlockingVerbs):
 class AsyncStream(StreamVerbs, AsyncVerbs):
     """One stream of a server, for asyncio: the verbs of `Stream`.
 
-    `AsyncClient.stream` makes it. The methods that add return at once, without
-    ``await``; a task sends what they added. All others are awaited, with the
-    parameters, results and errors of their twins.
+    Made by `AsyncClient.stream`. The methods that add rows return at once, without
+    ``await``; a task sends the rows. All others are awaited, with the parameters,
+    results and errors of the methods of `Stream`.
     """
 
     _connection: AsyncConnection
@@ -119,7 +119,7 @@ class AsyncStream(StreamVerbs, AsyncVerbs):
         level: float = 0.95,
         anytime: bool = False,
     ) -> AsyncIterator[Snapshot]:
-        """Yield a snapshot at once, and the newest whenever it is another; as `Stream.watch`."""
+        """Yield a snapshot at once, and the newest one after each change; as `Stream.watch`."""
         selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
         )

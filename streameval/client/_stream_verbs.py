@@ -1,8 +1,9 @@
-"""The verbs of one stream that the blocking and the asyncio client share.
+"""The verbs of one stream that `Stream` and `AsyncStream` share.
 
-Each builds a call and has the stream's connection make it. `flush` and `watch` are
-in `_stream`: the one waits on a thread's lock or on an event loop, the other returns
-an iterator of one kind or the other.
+Each verb builds a call, and the stream's connection makes it. Two verbs are in
+`_stream`, one version for each class: `watch`, because an iterator and an
+asynchronous iterator are different types, and `flush`, which goes straight to the
+worker.
 """
 
 from __future__ import annotations
@@ -53,27 +54,29 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         segments: Mapping[str, str] | None = None,
         timeout: float | None = 30.0,
     ) -> int:
-        """Add what was counted elsewhere: by an edge process, a batch job, a cluster.
+        """Add counts from elsewhere: from an edge process, a batch job, a cluster.
 
-        All of it counts, durably, when this returns; and once, however often it
-        is repeated.
+        When this returns, all of them count, durably. Repeating a merge with the
+        same epoch does not count it again.
 
         Parameters
         ----------
         states : Evaluator, WindowedEvaluator or iterable of MergeState
             The counts. Each pane of a WindowedEvaluator counts in its own time.
         source : str
-            Who counted them; 1 to 128 bytes of UTF-8.
+            Name of the process that counted; 1 to 128 bytes of UTF-8.
         epoch : int
-            Counts up with each merge of this source. One that is not above the
-            last that the server has is a repetition, and changes nothing.
+            Number of this merge, rising for each source. An epoch that is not
+            above the source's last one on the server is a repetition and changes
+            nothing.
         at : datetime or datetime64, optional
-            A time in the pane where an Evaluator counts; without it, it counts
-            in all time only.
+            A time in the pane where an Evaluator counts; without it, the counts
+            appear in all-time figures only.
         segments : mapping of str to str, optional
             The slices where it counts.
         timeout : float or None
-            At most so many seconds, repetitions included; None is for ever.
+            The longest wait, repetitions included, in seconds; None waits without
+            limit.
 
         Returns
         -------
@@ -83,10 +86,10 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         Raises
         ------
         InvalidInputError, InvalidRequestError
-            When an argument is something else, or does not go with the stream.
+            When an argument is invalid, or does not fit the stream.
         UnavailableError, DeadlineError
-            When it is not known whether it is durable; repeat it with the same
-            epoch.
+            When it is unknown whether the merge is durable; repeat it with the
+            same epoch.
 
         Examples
         --------
@@ -108,7 +111,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         segment: tuple[str, str] | None = None,
         mature_after: timedelta | None = None,
     ) -> Selection:
-        """Return some of the stream's cases by name, to compare them with others.
+        """Return a selection of the stream's cases, for `Client.compare`.
 
         Parameters
         ----------
@@ -118,7 +121,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         Raises
         ------
         InvalidInputError
-            When one is something else.
+            When one is invalid.
         """
         return Selection(
             stream=self.name,
@@ -140,30 +143,30 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         level: float = 0.95,
         anytime: bool = False,
     ) -> Snapshot:
-        """Return figures, with their intervals and with how much of the truth was seen.
+        """Return figures with their intervals, and the coverage: how many cases are labelled.
 
         Parameters
         ----------
         window, half_life, segment, mature_after
             Which cases: see `Selection`.
         metrics : list of str, optional
-            Which figures, by name; the six of a `Snapshot` by default. Others
-            are in its ``figures``.
+            Which figures, by name; by default the six that are attributes of
+            `Snapshot`. Others are in its ``figures``.
         level : float
             Nominal coverage of intervals.
         anytime : bool
-            Intervals that hold however often one looks. All time only.
+            Intervals that stay valid at repeated looks. All time only.
 
         Raises
         ------
         InvalidInputError, InvalidRequestError
-            When an argument is something else, or does not go with the stream.
+            When an argument is invalid, or does not fit the stream.
         NotFoundError
             When there is no such stream.
         UnavailableError
             When there is no server at the address.
         DeadlineError
-            When it does not answer in time.
+            When the server does not answer in time.
         """
         selection = self.select(
             window=window, half_life=half_life, segment=segment, mature_after=mature_after
@@ -183,7 +186,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         segment: tuple[str, str] | None = None,
         mature_after: timedelta | None = None,
     ) -> Evaluator:
-        """Return the state as an evaluator of its own: every metric, locally.
+        """Return the state as an `Evaluator`, which computes every metric locally.
 
         Parameters
         ----------
@@ -195,7 +198,7 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         InvalidInputError, NotFoundError, UnavailableError, DeadlineError
             As `snapshot`.
         CorruptStateError
-            When the state did not arrive whole.
+            When the state arrived incomplete or damaged.
 
         Notes
         -----
@@ -221,8 +224,9 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         Parameters
         ----------
         max_points : int, optional
-            At most about so many, 1 or more: the server thins them, and always
-            keeps the hull's vertices. Without it, all, from the whole state.
+            About how many points to return at most, 1 or more: the server thins
+            them and always keeps the hull's vertices. Without it, all points, from
+            the whole state.
         window, half_life, segment, mature_after
             Which cases: see `Selection`. With a half-life they are weighted.
 
@@ -281,14 +285,14 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         metrics: Iterable[str] | None = None,
         level: float = 0.95,
     ) -> list[Snapshot]:
-        """Return a time series: one snapshot for each step, also where there are no cases.
+        """Return a time series: one snapshot for each step, also for steps without cases.
 
         Parameters
         ----------
         start, end : datetime
             The span [start, end), widened to whole panes.
         step : timedelta
-            Width of one, widened to whole panes.
+            Width of one snapshot's window, widened to whole panes.
         segment, mature_after
             Which cases: see `Selection`.
         metrics : list of str, optional
@@ -324,7 +328,8 @@ class StreamVerbs(CaseVerbs, IdVerbs):
         key : str
             A declared segment key; all of them by default.
         metric : {"auc_pr", "average_precision", "auc_roc"}
-            The figure; those of precision and recall at one common prevalence.
+            The figure; figures of precision and recall are compared at one common
+            prevalence.
         window, half_life, mature_after
             Which cases: see `Selection`.
         level : float

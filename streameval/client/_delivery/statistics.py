@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What a client has done since it was made, in rows unless it says otherwise.
+    """Counters of a client since its construction, in rows unless stated otherwise.
 
-    Of a client of several servers the counters are sums, ``connected`` says that
-    all are, and ``revision`` is the highest of their logs'.
+    With several servers the counters are sums, ``connected`` is true when all
+    servers are connected, and ``revision`` is the highest one of their logs.
 
-    ``added`` is ``acked + refused + pending`` and those of the ``dropped`` that
-    were lost after they had been accepted.
+    ``added`` equals ``acked + refused + pending`` plus those ``dropped`` rows that
+    were lost after the buffer had accepted them.
     """
 
     added: int
@@ -35,23 +35,23 @@ class ClientStatistics:
     refused: int
     """In batches that the server refused for good."""
     dropped: int
-    """Lost here: the buffer was full, or the producer was fenced."""
+    """Lost in the client: the buffer was full, or the producer was fenced."""
     retried: int
-    """Sent again after a connection broke; a row counts each time."""
+    """Sent again after a connection broke; a row counts once for each time."""
     pending: int
-    """Added, and their fate not known yet."""
+    """Added, and neither durable nor refused nor dropped yet."""
     refused_batches: int
     """Batches that the server refused for good."""
     refusals: tuple[RefusedBatch, ...]
     """The last 100 of them."""
     connections: int
-    """Ingest streams that were opened."""
+    """Ingest streams opened so far."""
     connected: bool
-    """Whether an Ingest stream is open and answered."""
+    """Whether an Ingest stream is open and the server has answered it."""
     revision: int
     """The highest log revision that acknowledged a batch; queries wait for it."""
     last_error: str | None
-    """Why the last connection ended; None while one works."""
+    """Why the last connection ended; None while a connection is open."""
 
 
 def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
@@ -76,7 +76,7 @@ def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
 
 
 def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
-    """Return the counters of several connections together; of one, its own."""
+    """Return the sum of the counters of one or several connections."""
     if len(each) == 1:
         return each[0]
     return ClientStatistics(
