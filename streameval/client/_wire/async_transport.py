@@ -1,4 +1,4 @@
-"""gRPC as the asyncio client uses it: a channel on one event loop, opened on first use."""
+"""gRPC for the asyncio client: a channel on one event loop, opened on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class AsyncTransport(BaseTransport[grpc.aio.Channel]):
-    """The way to one server, from one event loop."""
+    """Makes calls to one server, on one event loop."""
 
     _grpc = grpc.aio
 
@@ -76,7 +76,7 @@ class AsyncTransport(BaseTransport[grpc.aio.Channel]):
             responses.cancel()
 
     def _cancelled(self) -> BaseException:
-        """Return what a call that was cancelled raises: a closed channel cancels its calls."""
+        """Return the error of a cancelled call. Closing a channel cancels its calls."""
         if self._closed and not is_cancelling():
             return ClosedError("the client is closed")
         return asyncio.CancelledError()

@@ -1,8 +1,8 @@
-"""What is asked of a server and how its answer is read, without a connection.
+"""The calls to a server: requests, and how their responses are read. No I/O.
 
-A question is one call; a dialogue is a generator that yields questions, is sent
-their answers and returns a result, so that pages are asked for in one place for
-both clients.
+A function here returns one `Call`, or a `PagedCall`: a generator that yields calls,
+is sent their results, and returns the result of all pages. A connection makes the
+calls, blocking or on an event loop.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ A = TypeVar("A")
 Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
 
 PagedCall = Generator["Call[Any]", Any, A]
-"""A dialogue that returns an A."""
+"""A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[A]):
-    """One call.
+    """One call of a method of the server.
 
     Attributes
     ----------
     service, method : str
     request : Message
     read : callable
-        Makes the result of the response; of the list of them, if it is streamed.
+        Returns the result, given the response, or the list of responses if they
+        are streamed.
     is_streamed : bool
-        Whether the server answers with many messages.
+        Whether the server streams its responses.
     """
 
     service: Service
@@ -59,7 +60,7 @@ class Call(Generic[A]):
     is_streamed: bool = False
 
 
-# --- Of one stream ------------------------------------------------------------------------------
+# --- Queries of one stream ----------------------------------------------------------------------
 
 
 def snapshot(
@@ -70,7 +71,7 @@ def snapshot(
     level: float,
     anytime: bool,
 ) -> Call[Snapshot]:
-    """Ask for figures."""
+    """Return the call for figures."""
     request = query_pb2.GetSnapshotRequest(
         selection=selection.to_message(revision),
         metrics=check_names(metrics),
@@ -86,7 +87,7 @@ def snapshot(
 
 
 def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
-    """Ask for the state."""
+    """Return the call for the state."""
     request = query_pb2.GetStateRequest(selection=selection.to_message(revision))
     return Call(
         "QueryService",
@@ -98,7 +99,7 @@ def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
 
 
 def operating_points(selection: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
-    """Ask for operating points, thinned."""
+    """Return the call for thinned operating points."""
     if max_points < 1:
         message = f"max_points must be 1 or more, got {max_points}"
         raise InvalidInputError(message, field="max_points")
@@ -111,7 +112,7 @@ def operating_points(selection: Selection, revision: int, max_points: int) -> Ca
 
 
 def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
-    """Ask for the hull."""
+    """Return the call for the hull."""
     request = query_pb2.GetCurveRequest(
         selection=selection.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
     )
@@ -126,7 +127,7 @@ def series(
     *,
     level: float,
 ) -> PagedCall[list[Snapshot]]:
-    """Ask for a time series, page by page."""
+    """Return the calls for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
         selection=selection.to_message(revision),
         step=duration(step, field="step"),
@@ -154,7 +155,7 @@ def watch(
     level: float,
     anytime: bool,
 ) -> Call[Snapshot]:
-    """Ask to be told; `read` makes a snapshot of each response."""
+    """Return the call that watches; `read` takes one response at a time."""
     request = query_pb2.WatchRequest(
         selection=selection.to_message(revision),
         metrics=check_names(metrics),
@@ -175,7 +176,7 @@ def watch(
 def rank_segments(
     selection: Selection, revision: int, key: str, *, metric: str, level: float
 ) -> Call[SegmentRanking]:
-    """Ask for slices by how much worse each is than the rest."""
+    """Return the call for slices by how much worse each is than the rest."""
     request = query_pb2.RankSegmentsRequest(
         selection=selection.to_message(revision), key=key, metric=metric, level=level
     )
@@ -194,7 +195,7 @@ def series_selection(
     return Selection(stream=stream, window=(start, end), segment=segment, mature_after=mature_after)
 
 
-# --- Of the server ------------------------------------------------------------------------------
+# --- Comparison, and the management of streams --------------------------------------------------
 
 
 def compare(
@@ -206,7 +207,7 @@ def compare(
     prevalence: float | Literal["common", "own"],
     level: float,
 ) -> Call[StreamComparison]:
-    """Ask how two sides differ."""
+    """Return the call that compares two sides."""
     request = query_pb2.CompareStreamsRequest(
         a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
     )
@@ -223,14 +224,14 @@ def compare(
 
 
 def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
-    """Ask to make a stream."""
+    """Return the call that creates a stream."""
     stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
     request = stream_pb2.CreateStreamRequest(stream=stream)
     return Call("StreamService", "CreateStream", request, _identity)
 
 
 def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.UpdateStreamResponse]:
-    """Ask to change the settings that are given."""
+    """Return the call that changes the given settings."""
     if not settings:
         raise InvalidInputError("give at least one setting to change", field="settings")
     request = stream_pb2.UpdateStreamRequest(
@@ -241,7 +242,7 @@ def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.Upd
 
 
 def get_stream(name: str) -> Call[StreamInfo]:
-    """Ask for a stream's description."""
+    """Return the call for a stream's description."""
     request = stream_pb2.GetStreamRequest(name=name)
     return Call(
         "StreamService",
@@ -252,7 +253,7 @@ def get_stream(name: str) -> Call[StreamInfo]:
 
 
 def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
-    """Ask for streams, page by page."""
+    """Return the calls for the list of streams, page by page."""
     request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
     found: list[StreamInfo] = []
     while True:
@@ -266,7 +267,7 @@ def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
 
 
 def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
-    """Ask to delete a stream."""
+    """Return the call that deletes a stream."""
     request = stream_pb2.DeleteStreamRequest(name=name)
     return Call("StreamService", "DeleteStream", request, _identity)
 

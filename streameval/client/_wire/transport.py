@@ -1,8 +1,8 @@
-"""gRPC as the client uses it: a channel that opens on first use, and errors as ours.
+"""gRPC for the client: a channel that opens on first use, calls, and error translation.
 
-A channel must not exist when a process forks (gRPC's threads do not survive
-it), so it is made by the first call that needs it, and a forked child makes its
-own.
+gRPC's threads do not survive a fork, so a channel that existed before the fork is of
+no use in the child. The first call opens the channel, and a forked child opens
+its own.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
 _MASKED_STATUS = "Internal error from Core"
-"""What grpc.aio says when a write came too late, in place of the status that had ended
-the call (github.com/grpc/grpc/issues/36066): it blames no batch."""
+"""The text of grpc.aio for a write after the end of a call, in place of the status that
+ended the call (github.com/grpc/grpc/issues/36066). No batch is the cause."""
 
 _STUBS = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,
@@ -60,28 +60,28 @@ _STUBS = {
 }
 
 _OPTIONS = (
-    # A server behind a dead route is noticed within 40 s; servers allow a ping every 10 s.
+    # A dead route to the server is noticed within 40 s; servers allow a ping every 10 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Snapshots of large hulls; what is sent is bounded by the server's own limits.
+    # Room for snapshots of large hulls. The server's own limits bound what the client sends.
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
-    # A restarted server is found again about as soon as it listens.
+    # The client reconnects to a restarted server about as soon as it listens.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Channels to the same address share nothing: each client is one connection.
+    # Channels to the same address share no connection: each client has its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-# Channels that must not be closed, nor go away: closing one touches sockets and
-# locks that a forked child's parent still uses, or waits for gRPC's threads where
-# there are none.
 _abandoned: list[grpc.Channel] = []
+"""Channels that must be neither closed nor garbage-collected: closing one touches sockets
+and locks that the parent of a forked child still uses, or waits for threads of gRPC that
+do not exist in this process."""
 
 
 class BaseTransport(Generic[C]):
-    """The way to one server, over channels of `grpc` or of `grpc.aio`.
+    """Makes the calls to one server, over channels of `grpc` or of `grpc.aio`.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ class BaseTransport(Generic[C]):
     """
 
     _grpc: Any = grpc
-    """Where channels come from."""
+    """The module that opens channels."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
         self._credentials = credentials or Credentials(address)
         self._channel: C | None = None
-        # Channels with the certificates of before, open as long as calls may use them.
+        # Channels with earlier certificates, open because calls may still use them.
         self._replaced: list[C] = []
         self._closed = False
 
@@ -143,7 +143,7 @@ class BaseTransport(Generic[C]):
 
 
 class Transport(BaseTransport[grpc.Channel]):
-    """The way to one server, for any number of threads. Its calls block."""
+    """Makes blocking calls to one server, for any number of threads."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         super().__init__(address, credentials)
@@ -154,13 +154,13 @@ class Transport(BaseTransport[grpc.Channel]):
             return super().channel()
 
     def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
-        """Return the calls that ingest."""
+        """Return the stub of the ingest service."""
         return ingest_pb2_grpc.IngestServiceStub(self.channel())
 
     def ingest_batch(
         self, producer: str, epoch: int, batch: ingest_pb2.Batch
     ) -> ingest_pb2.IngestResponse:
-        """Send one batch by a call of its own; return what a stream would have answered."""
+        """Send one batch by a unary call; return the response that a stream would have sent."""
         request = ingest_pb2.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
         try:
             reply = self._unary(self.ingest().IngestBatch, request, _BATCH_TIMEOUT_S)
@@ -222,7 +222,7 @@ class Transport(BaseTransport[grpc.Channel]):
             responses.cancel()
 
     def _failure(self, error: grpc.RpcError) -> ClientError:
-        """Return why a call failed: a channel that is closed cancels its calls."""
+        """Return the error of a failed call. Closing a channel cancels its calls."""
         failure = from_rpc_error(error)
         if failure.code == "CANCELLED" and self._closed:
             return ClosedError("the client is closed")
@@ -242,8 +242,8 @@ class Transport(BaseTransport[grpc.Channel]):
             _abandoned.extend(self._take_channels())
 
     def forked(self) -> None:
-        """Leave the channel to the parent: for a forked child."""
-        self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
+        """Leave the channel to the parent process; called in a forked child."""
+        self._lock = threading.Lock()  # a thread of the parent may have held the old one
         self.abandon()
 
 
@@ -259,7 +259,7 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
             reason, violations, retry_after_s = _details(value)
     message = error.details() or error.code().name
     if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
-        # Our server says why; this is what the way to it says.
+        # The project's servers give a reason, so this text comes from the network.
         message = f"no answer (is a server there, and TLS on both sides or on neither?): {message}"
     return error_for(
         error.code().name,
@@ -271,7 +271,7 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
 
 
 def _details(encoded: bytes) -> Details:
-    """Read google.rpc details; what cannot be read is as if it were not there."""
+    """Return the decoded google.rpc details; details that cannot be decoded are left out."""
     reason, violations, retry_after_s = _NO_DETAILS
     try:
         for packed in rpc_status_pb2.Status.FromString(encoded).details:
