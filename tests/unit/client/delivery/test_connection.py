@@ -54,7 +54,7 @@ def test_a_verb_looks_like_the_method_that_was_written() -> None:
 
 
 def test_a_blocking_coroutine_must_not_suspend() -> None:
-    """One that waits for an event loop is a bug of this client, and is closed."""
+    """Waiting for an event loop there is a bug: RuntimeError, and the coroutine is closed."""
     with pytest.raises(RuntimeError, match="suspended"):
         run_blocking(asyncio.sleep(0))
 
@@ -66,7 +66,7 @@ def public_methods(kind: type) -> dict[str, Callable]:
 
 @pytest.mark.parametrize(("blocking", "awaited"), [(Client, AsyncClient), (Stream, AsyncStream)])
 def test_both_clients_have_the_same_verbs(blocking: type, awaited: type) -> None:
-    """With the same parameters; what waits for the server is a coroutine function."""
+    """They have the same parameters; verbs that wait for the server are coroutine functions."""
     names = {name for name in public_methods(blocking) if not name.startswith("_")}
     assert names == {name for name in public_methods(awaited) if not name.startswith("_")}
     local = {"select", "shards", "statistics", "stream", "watch"}
