@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
 
 import pytest
 
-from streameval.client import AsyncClient, AsyncStream, Client, Stream
 from streameval.client._delivery.connection import AsyncVerbs, BlockingVerbs, run_blocking, verb
 
 
@@ -57,23 +55,3 @@ def test_a_blocking_coroutine_must_not_suspend() -> None:
     """Waiting for an event loop there is a bug: RuntimeError, and the coroutine is closed."""
     with pytest.raises(RuntimeError, match="suspended"):
         run_blocking(asyncio.sleep(0))
-
-
-def public_methods(kind: type) -> dict[str, Callable]:
-    """Return the public methods of a class, by name."""
-    return dict(inspect.getmembers(kind, inspect.isfunction))
-
-
-@pytest.mark.parametrize(("blocking", "awaited"), [(Client, AsyncClient), (Stream, AsyncStream)])
-def test_both_clients_have_the_same_verbs(blocking: type, awaited: type) -> None:
-    """They have the same parameters; verbs that wait for the server are coroutine functions."""
-    names = {name for name in public_methods(blocking) if not name.startswith("_")}
-    assert names == {name for name in public_methods(awaited) if not name.startswith("_")}
-    local = {"select", "shards", "statistics", "stream", "watch"}
-    local |= {name for name in names if name.startswith(("add_", "label", "log", "retract"))}
-    for name in names:
-        one, other = getattr(blocking, name), getattr(awaited, name)
-        parameters = inspect.signature(one).parameters
-        assert list(parameters) == list(inspect.signature(other).parameters), name
-        assert not inspect.iscoroutinefunction(one), name
-        assert inspect.iscoroutinefunction(other) == (name not in local), name
