@@ -211,7 +211,7 @@ class ClientVerbs(Generic[C]):
         return await self._servers.flush(timeout)
 
     def statistics(self) -> ClientStatistics:
-        """Return what was added, sent, acked, refused, dropped, retried. O(1)."""
+        """Return the counters of rows added, sent, acked, refused, dropped, retried. O(1)."""
         return self._servers.statistics()
 
     @verb

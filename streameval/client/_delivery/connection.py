@@ -108,7 +108,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, A]) -> A:
 
 
 class BaseConnection:
-    """What the connections of both kinds of clients have in common.
+    """Base of the connections of both kinds of clients.
 
     Attributes
     ----------
