@@ -26,9 +26,8 @@ from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._queries.query_engine import Answers
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
-from streameval_server._state.accumulator import LazyCounts
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.views import FrozenStream, PaneView, StreamView
+from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2

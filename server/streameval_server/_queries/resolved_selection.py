@@ -31,8 +31,7 @@ from streameval_server._queries.selection import (
     LastCases,
     Selected,
 )
-from streameval_server._state.accumulator import LazyCounts
-from streameval_server._state.views import SliceView
+from streameval_server._state.views import LazyCounts, SliceView
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

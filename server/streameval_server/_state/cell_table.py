@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval._counts import Run, Scale, State
     from streameval_server._state.pending_cases import UnsortedCases
 
-_MOST_CASES = 1 << 30
+_MAX_CASES = 1 << 30
 """So many cases may be in it: their counts fit int32, of which twice as many are in the cache."""
 
 
@@ -62,7 +62,7 @@ class CellTable:
     def layout_for(self, cases: UnsortedCases) -> Layout | None:
         """Return what the table must cover to add cases; None where it is not the thing. O(n)."""
         bits, scale = self._layout.bits, self._layout.scale
-        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MOST_CASES:
+        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MAX_CASES:
             return None
         layout = Layout.of(self._span.union(cases.keys(scale)[1]), bits, scale)
         if layout != self._layout and layout.is_sparse(self._num_cells + len(cases)):
@@ -85,7 +85,7 @@ class CellTable:
         sums[:, layout.places_of(self._layout)] = self._sums
         self._layout, self._sums = layout, sums
 
-    def added_to(self, state: State) -> State:
+    def add_to(self, state: State) -> State:
         """Return the state with the cases added. O(width).
 
         Parameters

@@ -11,7 +11,7 @@ span a microsecond to a year.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -36,15 +36,10 @@ _LOG_GAMMA = np.log(_GAMMA)
 _ZERO = np.int16(-(2**15))
 """The bucket of labels that came with their prediction, or before it."""
 
+_NO_BUCKETS = np.empty(0, dtype=np.int16)
+_NO_COUNTS = np.empty(0, dtype=np.int64)
+
 _LABELLED = np.isin(np.arange(256), (Effect.LABELLED_NEGATIVE, Effect.LABELLED_POSITIVE))
-
-
-def _no_buckets() -> npt.NDArray[np.int16]:
-    return np.empty(0, dtype=np.int16)
-
-
-def _no_counts() -> npt.NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +60,8 @@ class Delays:
     2.0
     """
 
-    buckets: npt.NDArray[np.int16] = field(default_factory=_no_buckets)
-    counts: npt.NDArray[np.int64] = field(default_factory=_no_counts)
+    buckets: npt.NDArray[np.int16]
+    counts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, delays_us: npt.NDArray[np.int64]) -> Self:
@@ -77,8 +72,10 @@ class Delays:
     def merged(cls, parts: Iterable[Self]) -> Self:
         """Return the buckets of all delays together. O(buckets log buckets)."""
         parts = [part for part in parts if part.buckets.size]
-        if len(parts) <= 1:
-            return parts[0] if parts else cls()
+        if not parts:
+            return cls(_NO_BUCKETS, _NO_COUNTS)
+        if len(parts) == 1:
+            return parts[0]
         every = np.concatenate([part.buckets for part in parts])
         buckets, where = np.unique(every, return_inverse=True)
         counts = np.zeros(buckets.size, dtype=np.int64)
@@ -123,6 +120,9 @@ class Delays:
         """Return a quantile in microseconds, within 1 %; None without any delay."""
         value: float | None = self.sketch().get_quantile_value(quantile)
         return value
+
+
+NO_DELAYS = Delays(_NO_BUCKETS, _NO_COUNTS)
 
 
 def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import struct
 import sys
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval._common import Frame, raise_corrupt
 from streameval._joining import (
-    EARLY_POSITIVE,
     FREE_SLOT,
     JOIN_COUNTERS,
     LAST_BUCKET,
@@ -30,23 +27,19 @@ from streameval._joining import (
     JoinTable,
     encode_joiner,
 )
+from streameval_server._state.join_segment import decode_segment, encode_segment
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from streameval._common import Reader
     from streameval._joining import SlotArray
     from streameval._time import Effects
     from streameval_server._model.stream_settings import StreamSettings
 
-FRAME = Frame(b"SEVS", 1, "a join segment")
-_HEADER = struct.Struct("<qqH")
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
-_SLACK = 1_024
+_MIN_REWRITE_ROWS = 1_024
 """So many dead rows are not worth a new segment."""
 
 
@@ -57,40 +50,40 @@ class TrackedTable(JoinTable):
     ----------
     budget : int or None
         How many ids one `pop_due` gives out at most.
-    gone : list of bytes
+    removed : list of bytes
         Ids of the last checkpoint that are no longer there.
     """
 
     def __init__(self, keys: int = 0) -> None:
         super().__init__(keys)
         self.budget: int | None = None
-        self.gone: list[bytes] = []
-        self._touched = np.zeros(0, dtype=np.bool_)
-        self._kept = np.zeros(0, dtype=np.bool_)
+        self.removed: list[bytes] = []
+        self._changed = np.zeros(0, dtype=np.bool_)
+        self._in_checkpoint = np.zeros(0, dtype=np.bool_)
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
         """As the table's; whoever looks for an id may change it."""
         slots = super().find(ids)
-        self._touched[slots[slots >= 0]] = True
+        self._changed[slots[slots >= 0]] = True
         return slots
 
     def find_one(self, id_: bytes) -> int:
         """As `find`."""
         slot = super().find_one(id_)
         if slot >= 0:
-            self._touched[slot] = True
+            self._changed[slot] = True
         return slot
 
     def add(self, ids: Sequence[bytes]) -> SlotArray:
         """As the table's."""
         slots = super().add(ids)
-        self._touched[slots] = True
+        self._changed[slots] = True
         return slots
 
     def drop(self, slots: SlotArray) -> None:
         """As the table's."""
-        self.gone += self.ids(slots[self._kept[slots]])
-        self._kept[slots] = self._touched[slots] = False
+        self.removed += self.ids(slots[self._in_checkpoint[slots]])
+        self._in_checkpoint[slots] = self._changed[slots] = False
         super().drop(slots)
 
     def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
@@ -118,18 +111,18 @@ class TrackedTable(JoinTable):
         return taken
 
     def changed(self) -> SlotArray:
-        """Return the slots that came or changed since `keep`. O(capacity)."""
-        return np.flatnonzero(self._touched)
+        """Return the slots that came or changed since `mark_saved`. O(capacity)."""
+        return np.flatnonzero(self._changed)
 
     def used(self) -> SlotArray:
         """Return all slots in use. O(capacity)."""
         return np.flatnonzero(self.state != FREE_SLOT)
 
-    def keep(self) -> None:
+    def mark_saved(self) -> None:
         """Note that a checkpoint has everything."""
-        self._kept[:] = self.state != FREE_SLOT
-        self._touched[:] = False
-        self.gone = []
+        self._in_checkpoint[:] = self.state != FREE_SLOT
+        self._changed[:] = False
+        self.removed = []
 
     def widen(self, keys: int) -> None:
         """Give rows codes of more keys; they are in no slice of those."""
@@ -148,7 +141,7 @@ class TrackedTable(JoinTable):
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)
-        for column in (self._touched, self._kept):
+        for column in (self._changed, self._in_checkpoint):
             column.resize(capacity, refcheck=False)
 
 
@@ -224,16 +217,16 @@ class Joins:
         checkpoint before; if one was taken in vain after it, this one has all ids.
         """
         live = len(self.table)
-        changed, gone = self.table.changed(), self.table.gone
+        changed, gone = self.table.changed(), self.table.removed
         listed = sum(self.segments.values()) + changed.size + len(gone)
-        if self._rewrite or self._taken > since or listed > 2 * live + _SLACK:
+        if self._rewrite or self._taken > since or listed > 2 * live + _MIN_REWRITE_ROWS:
             self.segments = {}
             changed, gone = self.table.used(), []
         data = None
         if changed.size or gone:
-            data = segment(self.table, changed, gone)
+            data = encode_segment(self.table, changed, gone)
             self.segments[revision] = changed.size + len(gone)
-        self.table.keep()
+        self.table.mark_saved()
         self._taken = revision
         self._rewrite = False
         return data
@@ -241,8 +234,8 @@ class Joins:
     def restore(self, revision: int, segments: dict[int, bytes]) -> None:
         """Take the ids of a checkpoint's segments. Raises CorruptStateError. O(ids)."""
         for number in sorted(segments):
-            self.segments[number] = load_segment(self.table, segments[number])
-        self.table.keep()
+            self.segments[number] = decode_segment(self.table, segments[number])
+        self.table.mark_saved()
         self._taken = revision
 
     def state_to_bytes(self) -> bytes:
@@ -276,70 +269,3 @@ def join_settings(settings: StreamSettings) -> JoinSettings:
         orphans=settings.orphans,
         expired=settings.expired,
     )
-
-
-def segment(table: JoinTable, slots: SlotArray, gone: list[bytes]) -> bytes:
-    """Return a join segment. O(rows)."""
-    return FRAME.sealed(
-        _HEADER.pack(len(gone), slots.size, table.codes.shape[1]),
-        *_ids_to_bytes(gone),
-        *_ids_to_bytes(table.ids(slots)),
-        table.state[slots].tobytes(),
-        table.score[slots].astype("<f8").tobytes(),
-        table.event_us[slots].astype("<i8").tobytes(),
-        table.due[slots].astype("<u4").tobytes(),
-        table.codes[slots].astype("<u2").tobytes(),
-    )
-
-
-def load_segment(table: JoinTable, data: bytes) -> int:
-    """Bring a table up to date with a segment; return how many rows it lists. O(rows).
-
-    Raises
-    ------
-    CorruptStateError
-        When the bytes are not what `segment` wrote.
-    """
-    reader = FRAME.reader(data)
-    num_gone: int
-    rows: int
-    num_gone, rows, keys = reader.fields(_HEADER)
-    gone = _read_ids(reader, num_gone)
-    ids = _read_ids(reader, rows)
-    states = reader.column("u1", rows)
-    scores = reader.column("<f8", rows)
-    event_us = reader.column("<i8", rows)
-    due = reader.column("<u4", rows).astype(np.uint32)
-    codes = reader.column("<u2", rows * keys).reshape(rows, keys)
-    reader.end()
-    if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
-        raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
-    slots = table.find(gone)
-    if (slots < 0).any():
-        raise_corrupt("the join segment takes ids away that no segment before it has")
-    table.drop(slots)
-    slots = table.find(ids)
-    new = np.flatnonzero(slots < 0)
-    if new.size:
-        slots[new] = table.add([ids[row] for row in new.tolist()])
-    table.state[slots] = states
-    table.score[slots] = scores
-    table.event_us[slots] = event_us
-    table.codes[slots] = ABSENT
-    table.codes[slots, :keys] = codes
-    table.schedule(slots, due)
-    return num_gone + rows
-
-
-def _ids_to_bytes(ids: list[bytes]) -> tuple[bytes, bytes]:
-    return bytes(map(len, ids)), b"".join(ids)
-
-
-def _read_ids(reader: Reader, count: int) -> list[bytes]:
-    lengths: npt.NDArray[np.uint8] = reader.column("u1", count)
-    joined = reader.blob(int(lengths.sum(dtype=np.int64))).tobytes()
-    ends = accumulate(lengths.tolist(), initial=0)
-    ids = [joined[start:end] for start, end in pairwise(ends)]
-    if len(set(ids)) != count or (count and not lengths.min()):
-        raise_corrupt("the join segment has an id twice, or one without bytes")
-    return ids

@@ -6,13 +6,14 @@ A pane is a part of a checkpoint, so it knows the revision of its last change.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
 from streameval._counts import decode_state, encode_state
 from streameval._time import CoverageCell
 from streameval_server._state.accumulator import Accumulator
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.delays import Delays
 from streameval_server._state.views import PaneView
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval._counts import Scale, State
-    from streameval_server._state.accumulator import LazyCounts
-    from streameval_server._state.ledger import StreamUsage
+    from streameval_server._state.accumulator import StreamUsage
+    from streameval_server._state.views import LazyCounts
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
     """Slices by number, ascending."""
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
 _PART = struct.Struct("<IIII")
 
 
+@dataclass(slots=True, eq=False)
 class Part:
     """The counts and the coverage of one slice."""
 
-    __slots__ = ("cells", "coverage")
-
-    def __init__(self, cells: Accumulator, coverage: PaneCoverage) -> None:
-        self.cells = cells
-        self.coverage = coverage
+    counts: Accumulator
+    coverage: PaneCoverage
 
     def cover(self, coverage: PaneCoverage) -> None:
         """Add to the coverage."""
@@ -47,7 +46,7 @@ class Part:
         covered = [part.coverage for part in others if not part.coverage.is_empty]
         if covered:
             self.coverage = PaneCoverage.merged((self.coverage, *covered))
-        return self.cells.merge([part.cells.state() for part in others])
+        return self.counts.merge([part.counts.state() for part in others])
 
 
 class PaneContent:
@@ -57,7 +56,7 @@ class PaneContent:
     ----------
     make : callable
         Makes an empty part.
-    ledger : StreamUsage
+    usage : StreamUsage
         The stream's.
 
     Attributes
@@ -70,19 +69,19 @@ class PaneContent:
         Whether the slices' all-time counts lack what it has.
     """
 
-    __slots__ = ("_frozen", "_ledger", "_make", "is_open", "parts", "revision")
+    __slots__ = ("_frozen", "_make", "_usage", "is_open", "parts", "revision")
 
-    def __init__(self, make: Callable[[], Part], ledger: StreamUsage) -> None:
+    def __init__(self, make: Callable[[], Part], usage: StreamUsage) -> None:
         self._make = make
-        self._ledger = ledger
+        self._usage = usage
         self._frozen: dict[int, PaneView] | None = None
         self.parts: dict[int, Part] = {}
-        self.revision = ledger.revision
+        self.revision = usage.revision
         self.is_open = False
 
     def touch(self) -> None:
         """Note a change."""
-        self.revision = self._ledger.revision
+        self.revision = self._usage.revision
         self._frozen = None
 
     def part(self, number: int) -> Part:
@@ -104,7 +103,7 @@ class PaneContent:
         """Return its slices as they are now; the same object until it changes. O(slices)."""
         if self._frozen is None:
             self._frozen = {
-                number: PaneView(start_us, end_us, part.cells.frozen(), part.coverage)
+                number: PaneView(start_us, end_us, part.counts.frozen(), part.coverage)
                 for number, part in self.parts.items()
             }
         return self._frozen
@@ -113,7 +112,7 @@ class PaneContent:
 def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
     """Return parts as they are now. O(slices)."""
     return [
-        (number, parts[number].cells.frozen(), parts[number].coverage) for number in sorted(parts)
+        (number, parts[number].counts.frozen(), parts[number].coverage) for number in sorted(parts)
     ]
 
 
@@ -156,13 +155,19 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
             for length in lengths:
                 blobs.append(data[at : at + length])
                 at += length
-            cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
             state: State = decode_state(blobs[0])
             parts[number] = Part(
-                Accumulator(state), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
+                Accumulator(state), _coverage_from_bytes(blobs[1], blobs[2], scale)
             )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error
     if at != len(data):
         raise CorruptStateError("the parts end too soon")
     return parts
+
+
+def _coverage_from_bytes(cell: bytes, delays: bytes, scale: Scale) -> PaneCoverage:
+    if not cell and not delays:
+        return EMPTY_COVERAGE[scale]
+    counts = CoverageCell.from_bytes(cell, scale) if cell else CoverageCell(scale)
+    return PaneCoverage(counts, Delays.from_bytes(delays))

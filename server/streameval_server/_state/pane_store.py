@@ -14,39 +14,40 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval._counts import empty_state
-from streameval._time import CoverageCell, Panes, tiers_of
-from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator, LazyCounts
-from streameval_server._state.coverage import PaneCoverage
+from streameval._time import Panes, tiers_of
+from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.pane_content import PaneContent, Part
 from streameval_server._state.segments import WHOLE, key_of
-from streameval_server._state.views import FrozenStream
+from streameval_server._state.views import FrozenStream, LazyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streameval._common import IntArray
     from streameval._counts import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.ledger import StreamUsage
+    from streameval_server._state.accumulator import StreamUsage
 
-_MOST_OPEN = 2
+_MAX_OPEN_PANES = 2
 
 
-class Store:
+class PaneStore:
     """Counts of one stream, by slice and pane.
 
     Parameters
     ----------
     settings, limits
         The stream's and the server's.
-    ledger : StreamUsage
+    usage : StreamUsage
         The stream's.
 
     Attributes
     ----------
     bits, scale
         Of the cells of panes and slices.
-    settled : dict of int to Part
+    slices : dict of int to Part
         All-time counts by the number of the slice, without what open panes
         have of slices; the whole is always there and has everything.
     panes : Panes of PaneContent
@@ -56,30 +57,30 @@ class Store:
         The revision at which a key's slices changed last.
     """
 
-    def __init__(self, settings: StreamSettings, limits: Limits, ledger: StreamUsage) -> None:
+    def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.bits = settings.resolution
         self.scale = settings.scale
         self.floor_us = 0
         self.key_revisions: dict[int, int] = {}
-        self._ledger = ledger
-        ledger.memory_bytes = OVERHEAD_BYTES
+        self._usage = usage
+        usage.memory_bytes = OVERHEAD_BYTES
         bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
-        self._new_part = partial(_new_part, bounded, ledger)
+        self._new_part = partial(_new_part, bounded, usage)
         whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
-        self.settled = {WHOLE: _part(whole)}
+        self.slices = {WHOLE: _part(whole)}
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
-        return Panes(tiers, partial(PaneContent, self._new_part, self._ledger))
+        return Panes(tiers, partial(PaneContent, self._new_part, self._usage))
 
     # -- changing
 
     @property
     def whole(self) -> Part:
         """The all-time counts of the whole."""
-        return self.settled[WHOLE]
+        return self.slices[WHOLE]
 
     def pane(self, start_us: int) -> PaneContent:
         """Return the pane that starts there, to change it."""
@@ -91,46 +92,46 @@ class Store:
         Where there are many all are closed: what slices have in them can be counted for all
         time at once, and need not be merged into that pane by pane.
         """
-        if len(starts_us) > _MOST_OPEN:
-            self.settle()
+        if len(starts_us) > _MAX_OPEN_PANES:
+            self.close_panes()
         found = []
         for start_us in starts_us:
             content = self.panes.get(start_us)
             if content is None:
                 content = self.panes.at(start_us)
-                if len(starts_us) <= _MOST_OPEN:
-                    self._opened(content)
+                if len(starts_us) <= _MAX_OPEN_PANES:
+                    self._open_pane(content)
             content.touch()
             found.append(content)
         return found
 
-    def _opened(self, content: PaneContent) -> None:
+    def _open_pane(self, content: PaneContent) -> None:
         content.is_open = True
         self._open.append(content)
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN_PANES:
             self._close(self._open.pop(0))
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
         """Return what has to change when a slice does: in a pane, or in all time alone."""
-        self.key_revisions[key_of(number)] = self._ledger.revision
+        self.key_revisions[key_of(number)] = self._usage.revision
         if content is None:
-            return [self._settled(number)]
+            return [self._slice(number)]
         if content.is_open:
             return [content.part(number)]
-        return [self._settled(number), content.part(number)]
+        return [self._slice(number), content.part(number)]
 
     @staticmethod
     def in_pane(content: PaneContent | None, number: int) -> list[Part]:
         """Return what has to change in a pane alone, when the rest has."""
         return [] if content is None else [content.part(number)]
 
-    def _settled(self, number: int) -> Part:
-        part = self.settled.get(number)
+    def _slice(self, number: int) -> Part:
+        part = self.slices.get(number)
         if part is None:
-            part = self.settled[number] = self._new_part()
+            part = self.slices[number] = self._new_part()
         return part
 
-    def settle(self) -> None:
+    def close_panes(self) -> None:
         """Close all panes."""
         for content in self._open:
             self._close(content)
@@ -140,12 +141,24 @@ class Store:
         content.is_open = False
         for number, part in content.parts.items():
             if number != WHOLE:
-                before = part.cells.memory_bytes
-                # Made first, if need be: that adds to the ledger too.
-                settled = self._settled(number)
-                self._ledger.memory_bytes += settled.merge([part])
+                before = part.counts.memory_bytes
+                # Made first, if need be: that adds to the usage too.
+                settled = self._slice(number)
+                self._usage.memory_bytes += settled.merge([part])
                 # To be read it was merged.
-                self._ledger.memory_bytes += part.cells.memory_bytes - before
+                self._usage.memory_bytes += part.counts.memory_bytes - before
+
+    def common_pane(self, event_us: int | IntArray) -> int | None:
+        """Return the start of the pane that has all of these times; None if no kept pane has."""
+        if isinstance(event_us, int):
+            first = last = event_us
+        else:
+            first, last = int(event_us.min()), int(event_us.max())
+        if first < self.oldest_us:
+            return None
+        grid = self.panes.grid
+        start = grid.start_of(first)
+        return start if grid.start_of(last) == start else None
 
     # -- time
 
@@ -162,18 +175,18 @@ class Store:
     def advance(self, now_us: int) -> bool:
         """Let panes coarsen and go; return whether any did. O(panes that change)."""
         # What an open pane has must not go with it.
-        self.settle()
+        self.close_panes()
         if not self.panes.advance(now_us):
             return False
-        self.measure()
+        self.recount_memory()
         return True
 
-    def keep(self, settings: StreamSettings) -> bool:
+    def reconfigure(self, settings: StreamSettings) -> bool:
         """Keep panes for longer, or not as long; return whether that is so. O(panes)."""
         before, after = self.panes, self._panes_for(settings)
         if before.tiers == after.tiers:
             return False
-        self.settle()
+        self.close_panes()
         self.floor_us = self.oldest_us
         self.panes = after
         after.advance(before.now_us)
@@ -182,15 +195,15 @@ class Store:
                 after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
             else:
                 self.floor_us = max(self.floor_us, pane.end_us)
-        self.measure()
+        self.recount_memory()
         return True
 
-    def measure(self) -> None:
+    def recount_memory(self) -> None:
         """Find out anew what memory it takes. O(panes)."""
-        parts = list(self.settled.values())
+        parts = list(self.slices.values())
         for pane in self.panes:
             parts += pane.content.parts.values()
-        self._ledger.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+        self._usage.memory_bytes = sum(part.counts.memory_bytes for part in parts)
 
     # -- reading
 
@@ -199,9 +212,9 @@ class Store:
         """Panes of all slices. O(panes)."""
         return sum(len(pane.content.parts) for pane in self.panes)
 
-    def numbers(self) -> set[int]:
+    def slice_numbers(self) -> set[int]:
         """Return the numbers of the slices that there are. O(slices)."""
-        return set(self.settled).union(*(content.parts for content in self._open))
+        return set(self.slices).union(*(content.parts for content in self._open))
 
     def _open_parts(self, number: int) -> list[Part]:
         if number == WHOLE:
@@ -211,27 +224,28 @@ class Store:
     def all_time(self, number: int) -> tuple[LazyCounts, PaneCoverage]:
         """Return a slice's all-time counts as they are now. O(open panes)."""
         parts = self._open_parts(number)
-        if number in self.settled:
-            parts.insert(0, self.settled[number])
-        counts = [part.cells.frozen() for part in parts]
+        if number in self.slices:
+            parts.insert(0, self.slices[number])
+        if len(parts) == 1:
+            return parts[0].counts.frozen(), parts[0].coverage
         return (
-            counts[0] if len(counts) == 1 else LazyCounts.sum(counts),
+            LazyCounts.sum([part.counts.frozen() for part in parts]),
             PaneCoverage.merged(part.coverage for part in parts),
         )
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now. O(panes + slices)."""
         return FrozenStream(
-            {number: self.all_time(number) for number in self.numbers()},
+            {number: self.all_time(number) for number in self.slice_numbers()},
             tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
             names,
         )
 
 
-def _new_part(bounded: State, ledger: StreamUsage) -> Part:
-    ledger.memory_bytes += OVERHEAD_BYTES
+def _new_part(bounded: State, usage: StreamUsage) -> Part:
+    usage.memory_bytes += OVERHEAD_BYTES
     return _part(bounded)
 
 
 def _part(state: State) -> Part:
-    return Part(Accumulator(state), PaneCoverage(CoverageCell(state.scale)))
+    return Part(Accumulator(state), EMPTY_COVERAGE[state.scale])

@@ -15,8 +15,9 @@ import numpy as np
 from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from streameval._common import IntArray
     from streameval._time import CodeArray
     from streameval_server._model.rows import BatchCodes, SegmentCodes
 
@@ -46,7 +47,7 @@ CodeColumn: TypeAlias = "tuple[CodeArray, BatchCodes]"
 """The stream's code of each of a batch's values, and which of them each row has."""
 
 
-class Coded(NamedTuple):
+class SegmentColumns(NamedTuple):
     """What the rows of a batch say of each key, as the batch numbered its values.
 
     Attributes
@@ -61,7 +62,7 @@ class Coded(NamedTuple):
     columns: tuple[CodeColumn | None, ...]
 
 
-def codes_of(batches: Sequence[Coded]) -> CodeArray:
+def segment_codes(batches: Sequence[SegmentColumns]) -> CodeArray:
     """Return the stream's code of each row of each key, uint16[keys, n]. O(n) for each key.
 
     Of many batches at once: each step over a batch alone would let go of the interpreter,
@@ -112,7 +113,7 @@ class Segments:
         self.overflowed = 0
         self._codes: list[dict[str, int]] = []
         self._tables: list[tuple[tuple[str, ...], CodeArray]] = []
-        self._most = FIRST + max_values
+        self._max_codes = FIRST + max_values
         self.declare(keys)
 
     def declare(self, keys: Sequence[str]) -> None:
@@ -130,7 +131,7 @@ class Segments:
             {value: code for code, value in enumerate(each) if code != _OTHER} for each in values
         ]
 
-    def read(self, columns: Sequence[SegmentCodes], size: int) -> Coded | None:
+    def read(self, columns: Sequence[SegmentCodes], size: int) -> SegmentColumns | None:
         """Return what the rows of a batch say of each key; None without keys. O(values)."""
         if not self.keys:
             return None
@@ -139,7 +140,7 @@ class Segments:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
                 found[key] = self._table(key, column), column.codes
-        return Coded(size, tuple(map(found.get, range(len(self.keys)))))
+        return SegmentColumns(size, tuple(map(found.get, range(len(self.keys)))))
 
     def _table(self, key: int, column: SegmentCodes) -> CodeArray:
         """Return the stream's code of each of a column's values; number what is new."""
@@ -159,7 +160,7 @@ class Segments:
         table = np.array(numbers, dtype=np.uint16)
         # Most batches have the values of the last one; a place, once taken, is kept. A
         # column may say values twice: one of any length is not kept.
-        if _OTHER not in numbers and len(numbers) <= 2 * self._most:
+        if _OTHER not in numbers and len(numbers) <= 2 * self._max_codes:
             self._tables[key] = column.values, table
         return table
 
@@ -168,13 +169,13 @@ class Segments:
         code = self._codes[key].get(value)
         if code is None:
             code = len(self.values[key])
-            if code >= self._most:
+            if code >= self._max_codes:
                 return _OTHER
             self.values[key].append(value)
             self._codes[key][value] = code
         return code
 
-    def row(self, segments: Sequence[tuple[str, str]]) -> list[int]:
+    def row_codes(self, segments: Sequence[tuple[str, str]]) -> list[int]:
         """Return one row's code of each key."""
         codes = [NONE] * len(self.keys)
         for name, value in segments:
@@ -191,3 +192,26 @@ class Segments:
             for key, name in enumerate(self.keys)
             for code, value in enumerate(self.values[key])
         }
+
+
+def slices_by_key(codes: CodeArray) -> Iterator[tuple[IntArray, IntArray | None]]:
+    """Yield the slice number of each row: first that of the whole, then those of each key.
+
+    Each with the rows that are in a slice of that key; None when all rows are.
+
+    Parameters
+    ----------
+    codes : uint16[n, keys]
+    """
+    size, keys = codes.shape
+    yield np.full(size, WHOLE, dtype=np.int64), None
+    for key in range(keys):
+        column = codes[:, key]
+        numbers = column.astype(np.int64) | slice_id(key, 0)
+        rows = None
+        if (column == ABSENT).any():
+            rows = np.flatnonzero(column != ABSENT)
+            numbers = numbers[rows]
+            if not rows.size:
+                continue
+        yield numbers, rows

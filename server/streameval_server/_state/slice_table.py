@@ -4,7 +4,7 @@ Cells are numbered as they come, so a row is one addition for each key, and what
 was counted is sorted once, when somebody asks or the pane is closed. A table is
 for few slices and many rows; where it would be large, it refuses.
 
-Cost: 5 ns for a row and key. Memory: at most `_MOST_BYTES`.
+Cost: 5 ns for a row and key. Memory: at most `_MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval._common import BoolArray, FloatArray, IntArray
-    from streameval_server._state.slice_columns import Ordered
+    from streameval_server._state.slice_sort import RowsByCell
 
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 """Fifty slices of 64,000 cells: less than half of what fifty full ones take once merged."""
 _ENTRY_BYTES = 4
 
-LEAST_ROWS = 16_384
+MIN_TABLE_ROWS = 16_384
 """Fewer rows at a time are not worth a table."""
 
-_MOST_ROWS = 1 << 30
+_MAX_ROWS = 1 << 30
 """So many rows may be in it: each count fits int32."""
 
 
-class _Numbers:
+class _CellNumbers:
     """The numbers of one class's cells, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class _Numbers:
         """Return where each of some ascending edges belongs, and whether it has a number."""
         return locate(self._edges, edges)
 
-    def of(self, edges: FloatArray, at: IntArray, known: BoolArray, first: int) -> IntArray:
+    def number(self, edges: FloatArray, at: IntArray, known: BoolArray, first: int) -> IntArray:
         """Return the number of each edge that `find` found; new ones are numbered from `first`."""
         new = ~known
         fresh = np.arange(first, first + np.count_nonzero(new))
@@ -70,10 +70,7 @@ class SliceTable:
     """Counts of all slices, by cell."""
 
     def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._classes = (_Numbers(), _Numbers())
+        self._classes = (_CellNumbers(), _CellNumbers())
         self._size = 0
         self._rows = 0
         self._keys: list[npt.NDArray[np.int32]] = []
@@ -83,21 +80,21 @@ class SliceTable:
         """Memory of the counts."""
         return sum(table.nbytes for table in self._keys)
 
-    def add(self, rows: Ordered) -> bool:
+    def add(self, rows: RowsByCell) -> bool:
         """Add rows; or say no, and change nothing, where a table is not the thing. O(rows)."""
         size = rows.cells.size
-        if rows.counts is not None or size < LEAST_ROWS or self._rows + size > _MOST_ROWS:
+        if rows.counts is not None or size < MIN_TABLE_ROWS or self._rows + size > _MAX_ROWS:
             return False
         halves = rows.edges[: rows.num_negative_cells], rows.edges[rows.num_negative_cells :]
         places = [cells.find(half) for cells, half in zip(self._classes, halves, strict=True)]
         width = self._size + sum(int(np.count_nonzero(~known)) for _, known in places)
         heights = (rows.codes.max(axis=1).astype(np.int64) + 1).tolist()
         shapes = [self._shape(key, height, width) for key, height in enumerate(heights)]
-        if sum(height * width for height, width in shapes) * _ENTRY_BYTES > _MOST_BYTES:
+        if sum(height * width for height, width in shapes) * _ENTRY_BYTES > _MAX_BYTES:
             return False
         numbers = []
         for cells, half, (at, known) in zip(self._classes, halves, places, strict=True):
-            numbers.append(cells.of(half, at, known, self._size))
+            numbers.append(cells.number(half, at, known, self._size))
             self._size += int(np.count_nonzero(numbers[-1] >= self._size))
         columns = np.concatenate(numbers)[rows.cells]
         for key, (codes, shape) in enumerate(zip(rows.codes, shapes, strict=True)):
@@ -127,11 +124,9 @@ class SliceTable:
             self._keys[key] = table = grown
         return table
 
-    def take(self) -> Iterator[tuple[int, ScoreCounts]]:
-        """Yield what each slice counts, by its number; the table is empty then. O(its size)."""
-        keys, classes = self._keys, self._classes
-        self._clear()
-        for key, table in enumerate(keys):
+    def slices(self) -> Iterator[tuple[int, ScoreCounts]]:
+        """Yield the number and the counts of each slice. O(size of the table)."""
+        for key, table in enumerate(self._keys):
             for code in np.flatnonzero(table.any(axis=1)).tolist():
-                negatives, positives = (cells.run(table[code]) for cells in classes)
+                negatives, positives = (cells.run(table[code]) for cells in self._classes)
                 yield slice_id(key, code), ScoreCounts(positives, negatives)

@@ -22,16 +22,17 @@ from streameval._counts import MAX_TOTAL
 from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
-from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
+from streameval_server._state.stream_parts import STREAM_PART, decode_head, restore_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval_server._model.limits import Limits
+    from streameval_server._state.stream_state import StreamState
 
 FRAME = Frame(b"SEVX", 1, "an exported stream")
 _LENGTH_BYTES = 4
-_MOST = 1 << 62
+_MAX_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class StreamFile:
     sources : mapping of str to int
         The last epoch of each source that merged.
     parts : mapping of str to bytes
-        As `StreamState.restore` takes them.
+        As `restore_stream` takes them.
     """
 
     name: str
@@ -79,21 +80,21 @@ class StreamFile:
             header = json.loads(bytes(reader.blob(length)))
             parts = {}
             for part, size in header["parts"]:
-                parts[_text(part)] = bytes(reader.blob(_whole(size)))
+                parts[_text(part)] = bytes(reader.blob(_integer(size)))
             reader.end()
-            fields, _ = head_fields(parts[STREAM_PART])
+            fields, _ = decode_head(parts[STREAM_PART])
             settings = StreamSettings(**fields["settings"])
             _check_settings(settings)
-            sources = {_text(key): _whole(each) for key, each in fields["sources"].items()}
+            sources = {_text(key): _integer(each) for key, each in fields["sources"].items()}
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
-                _whole(fields[number])
+                _integer(fields[number])
             return cls(
                 _text(header["stream"]),
-                _whole(header["revision"]),
-                _whole(header["time_us"], MAX_TIME_US),
-                _whole(header["ids"]),
+                _integer(header["revision"]),
+                _integer(header["time_us"], MAX_TIME_US),
+                _integer(header["ids"]),
                 settings,
-                _whole(fields["total"], MAX_TOTAL - 1),
+                _integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
             )
@@ -140,7 +141,7 @@ class StreamFile:
         CorruptLogError
             When the parts are not what was exported.
         """
-        state = StreamState.restore(limits, revision, self.parts)
+        state = restore_stream(limits, revision, self.parts)
         state.adopt(name, revision)
         return state
 
@@ -155,7 +156,7 @@ def stream_to_bytes(
     name, revision, time_us, ids, parts
         As in `StreamFile`.
     """
-    fields, _ = head_fields(parts[STREAM_PART])
+    fields, _ = decode_head(parts[STREAM_PART])
     header = {
         "stream": name,
         "revision": revision,
@@ -174,7 +175,7 @@ def _check_settings(settings: StreamSettings) -> None:
     """Refuse settings of other types than they have."""
     for name, value in asdict(settings).items():
         if name.endswith("_us") or name in {"resolution", "max_pending"}:
-            _whole(value)
+            _integer(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)
@@ -183,8 +184,8 @@ def _check_settings(settings: StreamSettings) -> None:
             raise ValueError(f"{name} {getattr(settings, name)!r}")
 
 
-def _whole(value: Any, most: int = _MOST) -> int:
-    if type(value) is not int or not 0 <= value <= most:
+def _integer(value: Any, maximum: int = _MAX_NUMBER) -> int:
+    if type(value) is not int or not 0 <= value <= maximum:
         raise ValueError(f"{value!r:.60} is not one of its numbers")
     return value
 

@@ -11,17 +11,58 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval import Evaluator
+from streameval._counts import merge_states
 from streameval_server._state.coverage import PaneCoverage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streameval import Evaluator
+    from streameval._counts import State
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
-    from streameval_server._state.accumulator import LazyCounts
 
 OTHER = "__other__"
 """The slice of values that came after a key had its most."""
+
+
+class LazyCounts:
+    """Counts at one moment, merged when first read. Immutable.
+
+    Parameters
+    ----------
+    merge : callable
+        Returns the counts. It is dropped after the first call, with all that it refers to.
+    """
+
+    __slots__ = ("__weakref__", "_evaluator", "_merge")
+
+    def __init__(self, merge: Callable[[], State]) -> None:
+        self._merge: Callable[[], State] | None = merge
+        self._evaluator: Evaluator | None = None
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The counts as an evaluator, always the same one. Never mutate it."""
+        # Two threads may both merge; they get evaluators of equal counts.
+        if self._evaluator is None and (merge := self._merge) is not None:
+            self._evaluator = Evaluator._of(merge())
+            self._merge = None
+        assert self._evaluator is not None
+        return self._evaluator
+
+    def merge(self) -> None:
+        """Merge the counts now, unless they are merged."""
+        _ = self.evaluator
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the counts are merged."""
+        return self._evaluator is not None
+
+    @classmethod
+    def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
+        """Return the sum of counts at one moment."""
+        return cls(lambda: merge_states([part.evaluator._view() for part in parts], revision=0))
 
 
 class PaneView:
@@ -130,6 +171,10 @@ class StreamView:
     now_us: int
     counts: FrozenStream
     counters: StreamCounters
+
+    def at(self, revision: int, now_us: int) -> StreamView:
+        """Return the view at a later revision, up to which the stream has not changed."""
+        return StreamView(self.info, revision, now_us, self.counts, self.counters)
 
     @property
     def whole(self) -> SliceView:

@@ -330,7 +330,7 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
 
 def test_what_was_collected_is_counted_when_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that who asks, or waits for an ack, does not wait for all of it at once."""
-    monkeypatch.setattr(counts, "_MUCH", 3)
+    monkeypatch.setattr(counts, "MIN_IDLE_COUNT_ROWS", 3)
     counted = threading.Event()
     count = Engine.count
 

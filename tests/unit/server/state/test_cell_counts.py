@@ -20,9 +20,10 @@ from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamS
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.join_table import FRAME, Joins, TrackedTable, load_segment
+from streameval_server._state.join_segment import FRAME, decode_segment
+from streameval_server._state.join_table import Joins, TrackedTable
 from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.segments import ABSENT, Segments, codes_of
+from streameval_server._state.segments import ABSENT, Segments, segment_codes
 from streameval_server._state.views import OTHER
 
 NOW = 1_800_000_000_000_000
@@ -172,19 +173,19 @@ def column(values, codes) -> SegmentCodes:
 def test_values_are_numbered_as_they_come():
     """Those that no row has take no place; beyond the most they share one, and are counted."""
     segments = Segments(["plan", "country"], max_values=2)
-    first = codes_of([segments.read((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)])
+    first = segment_codes([segments.read((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)])
     assert first.tolist() == [[0, 0, 0, 0], [2, 0, 3, 2]]
-    second = codes_of([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
+    second = segment_codes([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
     assert second[1].tolist() == [1, 3, 2, 1]
     assert segments.values == [["", OTHER], ["", OTHER, "US", "DE"]]
     assert segments.overflowed == 2
-    assert segments.row([("country", "DE"), ("plan", "x")]) == [2, 3]
-    assert segments.row([("country", "IT")]) == [0, 1]
+    assert segments.row_codes([("country", "DE"), ("plan", "x")]) == [2, 3]
+    assert segments.row_codes([("country", "IT")]) == [0, 1]
     assert segments.overflowed == 3
     assert Segments([], 5).read((), 3) is None
 
 
-def test_codes_of_many_batches_are_those_of_each():
+def test_segment_codes_many_batches_are_those_of_each():
     """Whether they have the same values or not, and whatever a batch says nothing of."""
     one = column(["US", "DE"], [0, 1, 1])
     batches = [(one,), (one,), (column(["DE", "FR"], [1, 0]),), (), (column(["US"], [0]),)]
@@ -192,10 +193,10 @@ def test_codes_of_many_batches_are_those_of_each():
     for last in range(1, 6):
         segments = Segments(["plan", "country"], max_values=5)
         read = [segments.read(*each) for each in zip(batches[:last], sizes, strict=False)]
-        together = codes_of(read).tolist()
+        together = segment_codes(read).tolist()
         assert together[0] == [0] * sum(sizes[:last])
         assert together[1] == [2, 3, 3, 2, 3, 3, 4, 3, 0, 0, 2][: sum(sizes[:last])]
-        assert together == np.concatenate([codes_of([each]) for each in read], axis=1).tolist()
+        assert together == np.concatenate([segment_codes([each]) for each in read], axis=1).tolist()
 
 
 def test_a_long_column_is_not_kept():
@@ -203,7 +204,7 @@ def test_a_long_column_is_not_kept():
     segments = Segments(["plan", "country"], max_values=3)
     short, long = (column(["US", "DE", *[""] * more], [1, 0]) for more in (8, 9))
     for each in (long, short, long, short):
-        assert codes_of([segments.read((each,), 2)])[1].tolist() == [3, 2]
+        assert segment_codes([segments.read((each,), 2)])[1].tolist() == [3, 2]
         assert max(len(values) for values, _ in segments._tables) <= 10
     assert segments._tables[1][0] == short.values
 
@@ -211,7 +212,7 @@ def test_a_long_column_is_not_kept():
 def test_names_of_slices():
     """Each value that there is has a number of its own."""
     segments = Segments(["a"], max_values=2)
-    segments.row([("a", "x")])
+    segments.row_codes([("a", "x")])
     segments.declare(["a", "b"])
     names = segments.names()
     assert set(names) == {("a", ""), ("a", OTHER), ("a", "x"), ("b", ""), ("b", OTHER)}
@@ -369,8 +370,8 @@ def test_damaged_segments_are_refused():
     data = joins.take(1, 0)
     for bad in (data[:-1], data[:20] + b"x" + data[21:], FRAME.sealed(b""), b""):
         with pytest.raises(CorruptStateError):
-            load_segment(Joins(SETTINGS).table, bad)
+            decode_segment(Joins(SETTINGS).table, bad)
     joins.joiner.retract([b"a"], now_us=NOW)
     gone = joins.take(2, 1)
     with pytest.raises(CorruptStateError, match="no segment before it has"):
-        load_segment(Joins(SETTINGS).table, gone)
+        decode_segment(Joins(SETTINGS).table, gone)
