@@ -12,7 +12,7 @@ from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.query_engine import Answers
+from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
 
 SECOND = 1_000_000
@@ -124,10 +124,10 @@ def counted(events, settings=None) -> Evaluator:
     return evaluator
 
 
-def answers_of(*views: View, clock_us: int | None = None) -> Answers:
+def answers_of(*views: View, clock_us: int | None = None) -> QueryEngine:
     """Return what answers from some views."""
     named = {view.info.name: view for view in views}
-    return Answers(named.__getitem__, lambda: views[0].now_us if clock_us is None else clock_us)
+    return QueryEngine(named.__getitem__, lambda: views[0].now_us if clock_us is None else clock_us)
 
 
 def refused(call) -> RequestError:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.decision import decision, decision_asked
+from streameval_server._queries.decision import decision, parse_decision_request
 
 from .conftest import NOW, Event, View, answers_of, invalid_field
 
@@ -18,7 +18,7 @@ Reason = types_pb2.UndefinedReason
 def of(view: View, **wanted) -> query_pb2.GetDecisionResponse:
     """Return the answer about a view."""
     request = query_pb2.GetDecisionRequest(selection=types_pb2.Selection(stream="s"), **wanted)
-    return decision(answers_of(view), decision_asked(request))
+    return decision(answers_of(view), parse_decision_request(request))
 
 
 def made(seed: int, size: int = 60) -> list[Event]:

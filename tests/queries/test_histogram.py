@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.histogram import histogram, histogram_asked
+from streameval_server._queries.histogram import histogram, parse_histogram_request
 
 from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field
 
@@ -18,7 +18,7 @@ from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field
 def asked(**fields):
     """Return a checked request for the stream s."""
     fields.setdefault("selection", types_pb2.Selection(stream="s"))
-    return histogram_asked(query_pb2.GetHistogramRequest(**fields))
+    return parse_histogram_request(query_pb2.GetHistogramRequest(**fields))
 
 
 def of(view: View, **fields) -> query_pb2.GetHistogramResponse:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.v1 import types_pb2
-from streameval_server._queries.resolved_selection import applied
-from streameval_server._queries.selection import selected
+from streameval_server._queries.resolved_selection import resolve
+from streameval_server._queries.selection import parse_selection
 
 from .conftest import DAY, HOUR, MINUTE, NOW, SETTINGS, Event, View, invalid_field
 
@@ -91,41 +91,41 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
 def test_bad_selections(fields: dict, at: str, text: str) -> None:
     """Each is refused with the field at fault and what was wrong with it."""
     message = types_pb2.Selection(stream="s", **fields)
-    assert invalid_field(lambda: selected(message)) == (f"selection.{at}", text)
-    assert invalid_field(lambda: selected(message, "a"))[0] == f"a.{at}"
+    assert invalid_field(lambda: parse_selection(message)) == (f"selection.{at}", text)
+    assert invalid_field(lambda: parse_selection(message, "a"))[0] == f"a.{at}"
 
 
 @pytest.mark.parametrize(("key", "value"), [("k" * 64, ""), ("country", "é" * 64)])
 def test_any_slice_that_there_can_be_is_asked_for(key: str, value: str) -> None:
     """Its key and its value may be as long as a batch may say them."""
     segment = types_pb2.Segment(key=key, value=value)
-    assert selected(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
+    assert parse_selection(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
 
 
 def test_an_undeclared_key_is_refused_by_name() -> None:
     """A typing error in a key would look like a slice that was never seen."""
-    chosen = selected(
+    chosen = parse_selection(
         types_pb2.Selection(stream="s", segment=types_pb2.Segment(key="region", value="EU"))
     )
     view = View([])
-    assert invalid_field(lambda: applied(chosen, view, NOW)) == (
+    assert invalid_field(lambda: resolve(chosen, view, NOW)) == (
         "selection.segment.key",
         "stream s has no segment key 'region': it declares country, device",
     )
     without = View([], settings=type(SETTINGS)())
-    assert invalid_field(lambda: applied(chosen, without, NOW))[1] == (
+    assert invalid_field(lambda: resolve(chosen, without, NOW))[1] == (
         "stream s has no segment key 'region': it declares none"
     )
 
 
 def test_a_value_never_seen_is_empty() -> None:
     """Nobody knows which values there will be, so that is no error."""
-    chosen = selected(
+    chosen = parse_selection(
         types_pb2.Selection(
             stream="s", last=seconds(60), segment=types_pb2.Segment(key="country", value="FR")
         )
     )
-    found = applied(chosen, View([Event(True, 0.5, NOW)]), NOW)
+    found = resolve(chosen, View([Event(True, 0.5, NOW)]), NOW)
     assert found.panes == ()
     assert found.slice.all_time.num_cases == 0
 
@@ -147,8 +147,8 @@ def test_last_ends_with_the_clocks_pane(events: list, minutes: int, late_s: int)
     """It holds all of its span, ends just after the clock, and what is held is in [start, end)."""
     view = View(events)
     clock = NOW + late_s * 1_000_000
-    found = applied(
-        selected(types_pb2.Selection(stream="s", last=seconds(60 * minutes))), view, clock
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", last=seconds(60 * minutes))), view, clock
     )
     start, end = found.span_us
     assert clock < end <= clock + MINUTE
@@ -162,7 +162,9 @@ def test_between_widens_to_whole_panes(events: list, start: int, length: int) ->
     """What was asked for is covered, as far as it is kept, and boundaries are those of panes."""
     view = View(events)
     asked = NOW - start * MINUTE, NOW - start * MINUTE + length * MINUTE
-    found = applied(selected(types_pb2.Selection(stream="s", between=between(*asked))), view, NOW)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", between=between(*asked))), view, NOW
+    )
     begin, end = found.span_us
     assert end >= asked[1]
     assert begin <= asked[0] or begin == view.grid.oldest_us
@@ -179,7 +181,7 @@ def test_between_widens_to_whole_panes(events: list, start: int, length: int) ->
 def test_last_cases_are_the_newest(events: list, count: int) -> None:
     """Enough of the newest where there are enough, and no pane more than needed."""
     view = View(events)
-    found = applied(selected(types_pb2.Selection(stream="s", last_cases=count)), view, NOW)
+    found = resolve(parse_selection(types_pb2.Selection(stream="s", last_cases=count)), view, NOW)
     kept = [event for event in events if event.at_us >= view.grid.oldest_us]
     assert held(found) == len(starts(found)) >= min(count, len(kept))
     if found.panes:
@@ -198,9 +200,11 @@ def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -
         {"last_cases": 10_000},
         {"half_life": seconds(60)},
     ][kind]
-    plain = applied(selected(types_pb2.Selection(stream="s", **window)), view, NOW)
-    found = applied(
-        selected(types_pb2.Selection(stream="s", mature_after=seconds(60 * mature), **window)),
+    plain = resolve(parse_selection(types_pb2.Selection(stream="s", **window)), view, NOW)
+    found = resolve(
+        parse_selection(
+            types_pb2.Selection(stream="s", mature_after=seconds(60 * mature), **window)
+        ),
         view,
         NOW,
     )
@@ -213,13 +217,17 @@ def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -
 def test_the_clock_never_runs_behind_the_log() -> None:
     """A clock that was set back does not move windows back before what is counted."""
     view = View([Event(True, 0.5, NOW)])
-    found = applied(selected(types_pb2.Selection(stream="s", last=seconds(60))), view, NOW - DAY)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", last=seconds(60))), view, NOW - DAY
+    )
     assert held(found) == 1
 
 
 def test_half_life_takes_all_that_is_kept() -> None:
     """From the first pane that is kept to the clock's."""
     view = View([Event(True, 0.5, NOW - age) for age in (0, HOUR, 29 * DAY, 39 * DAY)])
-    found = applied(selected(types_pb2.Selection(stream="s", half_life=seconds(60))), view, NOW)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", half_life=seconds(60))), view, NOW
+    )
     assert found.span_us == (view.grid.oldest_us, view.grid.end_of(NOW))
     assert held(found) == 3

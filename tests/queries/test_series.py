@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.series import series, series_asked
+from streameval_server._queries.series import parse_series_request, series
 
 from .conftest import (
     DAY,
@@ -43,7 +43,7 @@ def spans(response) -> list[tuple[int, int]]:
 
 
 def asked(view: View, request) -> query_pb2.ListWindowsResponse:
-    return series(answers_of(view), series_asked(request))
+    return series(answers_of(view), parse_series_request(request))
 
 
 EVENTS = st.lists(
@@ -192,7 +192,7 @@ def test_bad_requests(change, at: str, text: str | None) -> None:
     """Each is refused with the field at fault."""
     request = request_of(NOW - HOUR, NOW, MINUTE)
     change(request)
-    field, message = invalid_field(lambda: series_asked(request))
+    field, message = invalid_field(lambda: parse_series_request(request))
     assert field == at
     assert text is None or message == text
 
@@ -202,14 +202,14 @@ def test_a_token_of_another_series_is_refused() -> None:
     request = request_of(NOW - HOUR, NOW, MINUTE, page_size=1)
     token = asked(View([]), request).next_page_token
     other = request_of(NOW - HOUR, NOW, 2 * MINUTE, page_size=1, page_token=token)
-    assert invalid_field(lambda: series_asked(other)) == (
+    assert invalid_field(lambda: parse_series_request(other)) == (
         "page_token",
         "page_token belongs to another selection or step: begin without one",
     )
     request.page_token, request.page_size = token, 3
     request.selection.min_revision = 5
     request.metrics.append("prevalence")
-    assert series_asked(request).next_us is not None
+    assert parse_series_request(request).next_us is not None
 
 
 def test_slices_have_series() -> None:

@@ -12,9 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.overview import overview_asked
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.snapshots import snapshot_asked
+from streameval_server._queries.overview import parse_overview_request
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
 from streameval_server._runtime.watch import interval_s, watched, watched_many
@@ -33,7 +32,7 @@ class Runtime:
         self.calls = OpenCalls()
         self.visibility = Visibility(self.visible_revision)
         self.queries = QueryThreads(self.visible_revision)
-        self.answers = Answers(self.view, lambda: self.clock_us)
+        self.answers = QueryEngine(self.view, lambda: self.clock_us)
 
     def visible_revision(self) -> int:
         return self.revision
@@ -64,7 +63,9 @@ class Runtime:
 
     def watch_many(self, *names: str, pause_s: float = 0.001, **fields):
         request = query_pb2.WatchSnapshotsRequest(streams=names, metrics=["auc_pr"], **fields)
-        return aclosing(watched_many(self, self.answers, overview_asked(request), pause_s=pause_s))
+        return aclosing(
+            watched_many(self, self.answers, parse_overview_request(request), pause_s=pause_s)
+        )
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
         request = query_pb2.WatchRequest(
@@ -74,7 +75,7 @@ class Runtime:
             watched(
                 self,
                 self.answers,
-                snapshot_asked(request),
+                parse_snapshot_request(request),
                 pause_s=pause_s,
                 min_revision=min_revision,
             )
@@ -234,7 +235,7 @@ def test_readers_that_leave_are_forgotten() -> None:
         runtime.calls.stop()
         await asyncio.wait_for(runtime.calls.ended(5.0), 1.0)
         assert len(asyncio.all_tasks()) <= 2
-        assert not runtime.visibility.wanted(1 << 62)
+        assert runtime.visibility.first_awaited > 1 << 62
 
     run(scenario)
 

@@ -14,11 +14,11 @@ from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import reason_value
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
 
 _FIELDS = {
     "cost_fp": "costs.false_positive",
@@ -28,24 +28,24 @@ _FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionAsked:
+class DecisionRequest:
     """A GetDecisionRequest that was checked. Equal ones ask for the same.
 
     Attributes
     ----------
-    chosen : Selected
+    selection : Selection
     kind : str
         ``threshold``, ``costs``, ``precision``, ``recall`` or ``fpr``.
     values : tuple of float
         One, or the two costs.
     """
 
-    chosen: Selected
+    selection: Selection
     kind: str
     values: tuple[float, ...]
 
 
-def decision_asked(request: query_pb2.GetDecisionRequest) -> DecisionAsked:
+def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionRequest:
     """Check a request.
 
     Raises
@@ -60,10 +60,10 @@ def decision_asked(request: query_pb2.GetDecisionRequest) -> DecisionAsked:
         values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
     else:
         values = (getattr(request, kind),)
-    return DecisionAsked(selected(request.selection), kind, values)
+    return DecisionRequest(parse_selection(request.selection), kind, values)
 
 
-def decision(answers: Answers, asked: DecisionAsked) -> query_pb2.GetDecisionResponse:
+def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDecisionResponse:
     """Return the threshold and what it does.
 
     Raises
@@ -71,31 +71,31 @@ def decision(answers: Answers, asked: DecisionAsked) -> query_pb2.GetDecisionRes
     RequestError
         INVALID_ARGUMENT for a threshold, rate or cost that is none.
     """
-    of = answers.applied(asked.chosen)
-    window, coverage = answers.window(of), answers.coverage(of)
+    resolved = engine.resolve(request.selection)
+    window, coverage = engine.window(resolved), engine.coverage(resolved)
     response = query_pb2.GetDecisionResponse(
-        revision=of.view.revision,
-        window=range_message(of),
+        revision=resolved.view.revision,
+        window=range_message(resolved),
         coverage=coverage,
         resolution=window.resolution,
-        warnings=answers.warnings(of, window.resolution, coverage),
+        warnings=engine.warnings(resolved, window.resolution, coverage),
     )
     try:
-        threshold = _threshold(window, asked)
+        threshold = _threshold(window, request)
         if math.isnan(threshold):
-            response.undefined_reason = _reason(window, asked.kind)
+            response.undefined_reason = _reason(window, request.kind)
         else:
             _judge(response, window, threshold)
     except InvalidInputError as error:
-        field = error.field or asked.kind
+        field = error.field or request.kind
         raise invalid(_FIELDS.get(field, field), str(error)) from error
     return response
 
 
-def _threshold(window: Window, asked: DecisionAsked) -> float:
+def _threshold(window: Window, request: DecisionRequest) -> float:
     """Return what is asked for; nan when there is none."""
-    (first, *rest) = asked.values
-    match asked.kind:
+    (first, *rest) = request.values
+    match request.kind:
         case "threshold":
             return window.confusion_at(first).threshold
         case "costs":

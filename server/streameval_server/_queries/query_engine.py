@@ -1,4 +1,4 @@
-"""Answers from views: windows and snapshots, each computed once while its panes stay the same.
+"""QueryEngine from views: windows and snapshots, each computed once while its panes stay the same.
 
 What the figures were computed from are immutable panes, so an answer holds until
 one of them is another object, whatever the log's revision is by then; the
@@ -11,24 +11,25 @@ where one pane goes on changing. Any thread may ask.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import types_pb2
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
-from streameval_server._queries.metrics import metric_messages
-from streameval_server._queries.resolved_selection import applied, empty_pane
+from streameval_server._queries.metrics import Wanted, metric_messages, wanted
+from streameval_server._queries.resolved_selection import empty_pane, resolve
+from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval_server._queries.metrics import Wanted
+    from streameval.v1 import query_pb2
     from streameval_server._queries.resolved_selection import ResolvedSelection
-    from streameval_server._queries.selection import Selected
     from streameval_server._state.views import StreamView
 
 MAX_WINDOW_CELLS = 1 << 21
@@ -51,7 +52,41 @@ TYPICAL_DELAY = 0.9
 """The quantile of label delays within which a window counts as young."""
 
 
-class Answers:
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """A checked request for the metrics of a selection. Equal requests have one answer."""
+
+    selection: Selection
+    metrics: Wanted
+
+
+def parse_snapshot_request(
+    request: query_pb2.GetSnapshotRequest | query_pb2.WatchRequest,
+) -> SnapshotRequest:
+    """Check a request.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    selection = parse_selection(request.selection)
+    if request.anytime and not isinstance(selection.span, AllTime):
+        raise invalid(
+            "anytime",
+            "anytime intervals hold for figures that grow from one start: ask for all time, "
+            "without a window",
+        )
+    metrics = wanted(request.metrics, level=request.level, anytime=request.anytime)
+    return SnapshotRequest(selection, metrics)
+
+
+def snapshot(engine: QueryEngine, request: SnapshotRequest) -> types_pb2.Snapshot:
+    """Return the metrics."""
+    return engine.snapshot(engine.resolve(request.selection), request.metrics)
+
+
+class QueryEngine:
     """Computes answers.
 
     Parameters
@@ -86,8 +121,8 @@ class Answers:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
         return self._view(stream)
 
-    def applied(
-        self, chosen: Selected, path: str = "selection", view: StreamView | None = None
+    def resolve(
+        self, selection: Selection, path: str = "selection", view: StreamView | None = None
     ) -> ResolvedSelection:
         """Apply a selection to its stream, to the given view or as it is now.
 
@@ -96,80 +131,93 @@ class Answers:
         RequestError
             NOT_FOUND for the stream, INVALID_ARGUMENT for the segment's key.
         """
-        return applied(chosen, view or self._view(chosen.stream), self._clock_us(), path)
+        return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
 
-    def window(self, of: ResolvedSelection) -> Window:
+    def window(self, resolved: ResolvedSelection) -> Window:
         """Return the counts of what is selected. O(S log S), O(panes) while they stay the same.
 
         Where one pane goes on changing, O(cells) of it and of the window.
         """
         self._check()
-        span_us, states = of.span_us, [pane.state for pane in of.states]
+        span_us, states = resolved.span_us, [pane.state for pane in resolved.states]
         if span_us is None:
-            return Window(of.slice.all_time._view(), of.view.info.create_us, of.now_us)
-        half_life_us = of.half_life_us
+            return Window(
+                resolved.slice.all_time._view(), resolved.view.info.create_us, resolved.now_us
+            )
+        half_life_us = resolved.half_life_us
         if half_life_us is not None:
             return self._windows.get(
-                of.key, states, lambda: _decayed(of, half_life_us, now_us=span_us[1])
+                resolved.key, states, lambda: _decayed(resolved, half_life_us, now_us=span_us[1])
             )
         if len(states) <= 1:
             # As it is: what was computed from a pane stays with it.
-            return Window(states[0] if states else empty_pane(of.view)._view(), *span_us)
-        return self._windows.sum(of.key, states, *span_us)
+            return Window(states[0] if states else empty_pane(resolved.view)._view(), *span_us)
+        return self._windows.sum(resolved.key, states, *span_us)
 
     def snapshot(
-        self, of: ResolvedSelection, asked: Wanted, *, hull: bool = True
+        self, resolved: ResolvedSelection, metrics: Wanted, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the figures of what is selected, as a message of its own."""
         known = self._snapshots.get(
-            (of.key, asked, hull), of.parts, lambda: self._figures(of, asked, hull=hull)
+            (resolved.key, metrics, hull),
+            resolved.parts,
+            lambda: self._compute(resolved, metrics, hull=hull),
         )
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
-        message.revision = of.view.revision
+        message.revision = resolved.view.revision
         resolution = message.resolution if message.HasField("resolution") else None
-        message.warnings.extend(self.warnings(of, resolution, message.coverage))
+        message.warnings.extend(self.warnings(resolved, resolution, message.coverage))
         return message
 
-    def _figures(self, of: ResolvedSelection, asked: Wanted, *, hull: bool) -> types_pb2.Snapshot:
-        window = self.window(of)
+    def _compute(
+        self, resolved: ResolvedSelection, metrics: Wanted, *, hull: bool
+    ) -> types_pb2.Snapshot:
+        window = self.window(resolved)
         counted = window.counted
         message = types_pb2.Snapshot(
-            stream=of.view.info.name,
+            stream=resolved.view.info.name,
             num_positive_ref=counted.num_positive_ref,
             num_negative_ref=counted.num_negative_ref,
             num_misses=counted.num_misses,
             num_negative_misses=counted.num_negative_misses,
-            metrics=metric_messages(window, asked),
-            window=range_message(of),
-            coverage=self.coverage(of),
+            metrics=metric_messages(window, metrics),
+            window=range_message(resolved),
+            coverage=self.coverage(resolved),
             resolution=window.resolution,
         )
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
-        if of.selected.segment is not None:
-            message.segment.key, message.segment.value = of.selected.segment
+        if resolved.selection.segment is not None:
+            message.segment.key, message.segment.value = resolved.selection.segment
         return message
 
-    def coverage(self, of: ResolvedSelection) -> types_pb2.Coverage | None:
+    def coverage(self, resolved: ResolvedSelection) -> types_pb2.Coverage | None:
         """Return how much of the truth has been seen; None without any predictions by id."""
-        parts = [of.slice.coverage]
-        if of.span_us is not None:
-            parts = [pane.coverage for pane in of.panes]
-        return self._coverages.get(of.key, parts, lambda: _coverage_message(parts))
+        parts = [resolved.slice.coverage]
+        if resolved.span_us is not None:
+            parts = [pane.coverage for pane in resolved.panes]
+        empty = EMPTY_COVERAGE[resolved.view.info.settings.scale]
+        parts = [part for part in parts if part is not empty]
+        if not parts:
+            return None
+        return self._coverages.get(resolved.key, parts, lambda: _coverage_message(parts))
 
     def warnings(
-        self, of: ResolvedSelection, resolution: int | None, coverage: types_pb2.Coverage | None
+        self,
+        resolved: ResolvedSelection,
+        resolution: int | None,
+        coverage: types_pb2.Coverage | None,
     ) -> list[str]:
         """Return what to know before trusting figures that were made of a resolution."""
         typical_us = None
         if coverage is not None and _many_wait(coverage):
             typical_us = self._typical_delays.get(
-                (of.selected.stream, of.selected.segment),
-                [of.slice.coverage],
-                lambda: of.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
+                (resolved.selection.stream, resolved.selection.segment),
+                [resolved.slice.coverage],
+                lambda: resolved.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
             )
-        return warnings_of(of, resolution, typical_us)
+        return warnings_of(resolved, resolution, typical_us)
 
 
 def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
@@ -182,28 +230,28 @@ def _many_wait(coverage: types_pb2.Coverage) -> bool:
     return 10 * coverage.pending > coverage.predictions - coverage.retracted
 
 
-def _decayed(of: ResolvedSelection, half_life_us: int, *, now_us: int) -> Window:
+def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> Window:
     """Ages count from the window's end, so that they change once a pane."""
     try:
         return decayed_window(
-            of.states, half_life_us, now_us=now_us, empty=empty_pane(of.view)._view()
+            resolved.states, half_life_us, now_us=now_us, empty=empty_pane(resolved.view)._view()
         )
     except InvalidInputError as error:
         raise RequestError(
             Code.FAILED_PRECONDITION,
-            f"stream {of.view.info.name} holds too many references to weight them by age: "
+            f"stream {resolved.view.info.name} holds too many references to weight them by age: "
             "ask without half_life",
             reason="TOO_MANY_TO_DECAY",
         ) from error
 
 
-def range_message(of: ResolvedSelection) -> types_pb2.TimeRange | None:
+def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
     """Return the time that is covered; None for all time."""
-    if of.span_us is None:
+    if resolved.span_us is None:
         return None
     message = types_pb2.TimeRange()
-    message.start_time.FromMicroseconds(of.span_us[0])
-    message.end_time.FromMicroseconds(of.span_us[1])
+    message.start_time.FromMicroseconds(resolved.span_us[0])
+    message.end_time.FromMicroseconds(resolved.span_us[1])
     return message
 
 

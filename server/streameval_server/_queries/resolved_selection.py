@@ -29,7 +29,7 @@ from streameval_server._queries.selection import (
     HalfLife,
     Last,
     LastCases,
-    Selected,
+    Selection,
 )
 from streameval_server._state.views import LazyCounts, SliceView
 
@@ -48,7 +48,7 @@ class ResolvedSelection:
 
     Attributes
     ----------
-    selected : Selected
+    selection : Selection
     view : StreamView
         The stream; its revision is the answer's.
     now_us : int
@@ -56,7 +56,7 @@ class ResolvedSelection:
     slice : SliceView
         The slice, or the whole; empty for a value that was never seen.
     panes : tuple of PaneView
-        Those that are chosen, oldest first; none for all time.
+        Those that are selection, oldest first; none for all time.
     span_us : (start, end) or None
         What is covered, in whole panes; None is all time.
     oldest_us : int
@@ -65,7 +65,7 @@ class ResolvedSelection:
         Whether what was asked for begins before that.
     """
 
-    selected: Selected
+    selection: Selection
     view: StreamView
     now_us: int
     slice: SliceView
@@ -93,17 +93,17 @@ class ResolvedSelection:
     @property
     def half_life_us(self) -> int | None:
         """The half-life; None where all cases count the same."""
-        span = self.selected.span
+        span = self.selection.span
         return span.half_life_us if isinstance(span, HalfLife) else None
 
     @property
     def key(self) -> Hashable:
         """Names what is covered, whoever asks for it and how."""
-        chosen = self.selected
+        selection = self.selection
         return (
-            chosen.stream,
+            selection.stream,
             self.view.info.create_revision,
-            chosen.segment,
+            selection.segment,
             self.half_life_us,
             self.span_us,
         )
@@ -116,7 +116,7 @@ class ResolvedSelection:
             span_us = self.span_us
             panes = tuple(pane for pane in part.panes if _is_within(pane, span_us))
         return replace(
-            self, selected=replace(self.selected, segment=segment), slice=part, panes=panes
+            self, selection=replace(self.selection, segment=segment), slice=part, panes=panes
         )
 
     def of_panes(self, panes: tuple[PaneView, ...], span_us: tuple[int, int]) -> ResolvedSelection:
@@ -141,14 +141,14 @@ def empty_pane(view: StreamView) -> Evaluator:
     return Evaluator(resolution=settings.resolution, scale=settings.scale, max_cells=MAX_PANE_CELLS)
 
 
-def applied(
-    chosen: Selected, view: StreamView, clock_us: int, path: str = "selection"
+def resolve(
+    selection: Selection, view: StreamView, clock_us: int, path: str = "selection"
 ) -> ResolvedSelection:
     """Apply a selection to its stream. O(panes).
 
     Parameters
     ----------
-    chosen, view
+    selection, view
         The selection, and its stream.
     clock_us
         The server's clock.
@@ -160,19 +160,19 @@ def applied(
     RequestError
         INVALID_ARGUMENT when the segment key is not declared.
     """
-    if chosen.segment is not None:
-        check_key(chosen.segment[0], view, f"{path}.segment.key")
-    part = view.slice(chosen.segment) or empty_slice(view)
+    if selection.segment is not None:
+        check_key(selection.segment[0], view, f"{path}.segment.key")
+    part = view.slice(selection.segment) or empty_slice(view)
     now_us = max(clock_us, view.now_us)
-    if isinstance(chosen.span, AllTime):
-        return ResolvedSelection(chosen, view, now_us, part)
+    if isinstance(selection.span, AllTime):
+        return ResolvedSelection(selection, view, now_us, part)
     grid = grid_of(view)
     # Everything up to the clock's pane; rows may be dated a little ahead of it.
     latest_us = max([grid.end_of(now_us), *(pane.end_us for pane in part.panes[-1:])])
-    if chosen.mature_after_us is not None:
-        latest_us = grid.start_of(max(0, now_us - chosen.mature_after_us))
+    if selection.mature_after_us is not None:
+        latest_us = grid.start_of(max(0, now_us - selection.mature_after_us))
     is_clipped = False
-    match chosen.span:
+    match selection.span:
         case Last(span_us):
             start_us, end_us = grid.snapped(max(0, now_us - span_us), now_us + 1)
         case Between(start_us, end_us):
@@ -181,7 +181,7 @@ def applied(
             start_us, end_us = _of_newest(part.panes, count, latest_us)
         case HalfLife():
             start_us, end_us = grid.oldest_us, latest_us
-    if chosen.mature_after_us is not None:
+    if selection.mature_after_us is not None:
         end_us = max(start_us, min(end_us, latest_us))
     if start_us < grid.oldest_us:
         is_clipped = True
@@ -191,7 +191,7 @@ def applied(
         pane for pane in part.panes if start_us <= pane.start_us and pane.end_us <= end_us
     )
     return ResolvedSelection(
-        chosen, view, now_us, part, panes, (start_us, end_us), grid.oldest_us, is_clipped
+        selection, view, now_us, part, panes, (start_us, end_us), grid.oldest_us, is_clipped
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streameval.v1 import types_pb2
 
-_MOST_SECONDS = 315_576_000_000
+_MAX_SECONDS = 315_576_000_000
 """10,000 years: what a Duration may hold, and more than a Timestamp may."""
 _NANOS = 1_000_000_000
 
@@ -59,7 +59,7 @@ Span = AllTime | Last | Between | LastCases | HalfLife
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selection:
     """A Selection that was checked. Equal ones ask for the same."""
 
     stream: str
@@ -76,13 +76,13 @@ def micros(time: Duration | Timestamp, field: str) -> int:
     RequestError
         INVALID_ARGUMENT when it is beyond what such messages may hold.
     """
-    if abs(time.seconds) > _MOST_SECONDS or abs(time.nanos) >= _NANOS:
+    if abs(time.seconds) > _MAX_SECONDS or abs(time.nanos) >= _NANOS:
         name = field.rpartition(".")[2]
         raise invalid(field, f"{name} is out of range: {time.seconds} s and {time.nanos} ns")
     return time.seconds * 1_000_000 + time.nanos // 1_000
 
 
-def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
+def parse_selection(message: types_pb2.Selection, path: str = "selection") -> Selection:
     """Check a Selection. O(1).
 
     Parameters
@@ -116,7 +116,7 @@ def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
     segment = None
     if message.HasField("segment"):
         segment = _segment(message.segment, f"{path}.segment")
-    return Selected(message.stream, span, segment, mature_after_us)
+    return Selection(message.stream, span, segment, mature_after_us)
 
 
 def _segment(segment: types_pb2.Segment, path: str) -> tuple[str, str]:

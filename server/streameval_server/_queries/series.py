@@ -24,17 +24,17 @@ from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import Wanted, wanted
 from streameval_server._queries.resolved_selection import grid_of
-from streameval_server._queries.selection import Between, Selected, micros, selected
+from streameval_server._queries.selection import Between, Selection, micros, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._time import Grid
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
 DEFAULT_ROWS = 500
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 DEFAULT_METRICS = ("auc_pr", "auc_roc")
 
 _TOKEN = struct.Struct(">BIq")
@@ -42,30 +42,30 @@ _TOKEN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesAsked:
+class SeriesRequest:
     """A ListWindowsRequest that was checked. Equal ones ask for the same.
 
     Attributes
     ----------
-    chosen : Selected
+    selection : Selection
         Its span is a `Between`.
     step_us : int
         Width of a row, before it is widened.
-    figures : Wanted
-    most : int
+    metrics : Wanted
+    page_size : int
         Rows of a page.
     next_us : int or None
         Where the page begins; None is the first page.
     """
 
-    chosen: Selected
+    selection: Selection
     step_us: int
-    figures: Wanted
-    most: int
+    metrics: Wanted
+    page_size: int
     next_us: int | None
 
 
-def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
+def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest:
     """Check a request.
 
     Raises
@@ -73,34 +73,36 @@ def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    chosen = selected(request.selection)
-    if not isinstance(chosen.span, Between):
+    selection = parse_selection(request.selection)
+    if not isinstance(selection.span, Between):
         raise invalid("selection.between", "a time series needs its span: set selection.between")
     step_us = micros(request.step, "step")
     if step_us <= 0:
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:
         raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
-    figures = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
+    metrics = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
     next_us = None
     if request.page_token:
-        next_us = _read_token(request.page_token, _fingerprint(chosen, step_us))
-    most = min(request.page_size or DEFAULT_ROWS, MOST_ROWS)
-    return SeriesAsked(chosen, step_us, figures, most, next_us)
+        next_us = _read_token(request.page_token, _fingerprint(selection, step_us))
+    page_size = min(request.page_size or DEFAULT_ROWS, MAX_ROWS)
+    return SeriesRequest(selection, step_us, metrics, page_size, next_us)
 
 
-def series(answers: Answers, asked: SeriesAsked) -> query_pb2.ListWindowsResponse:
+def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindowsResponse:
     """Return a page of rows, oldest first."""
-    every = answers.applied(asked.chosen)
+    every = engine.resolve(request.selection)
     response = query_pb2.ListWindowsResponse(revision=every.view.revision)
     starts = [pane.start_us for pane in every.panes]
     end_us = 0
-    for start_us, end_us in spans(every, asked.step_us, asked.next_us):
-        if len(response.snapshots) == asked.most:
-            response.next_page_token = _token(start_us, _fingerprint(asked.chosen, asked.step_us))
+    for start_us, end_us in spans(every, request.step_us, request.next_us):
+        if len(response.snapshots) == request.page_size:
+            response.next_page_token = _token(
+                start_us, _fingerprint(request.selection, request.step_us)
+            )
             break
         row = part_of(every, starts, (start_us, end_us))
-        response.snapshots.append(answers.snapshot(row, asked.figures, hull=False))
+        response.snapshots.append(engine.snapshot(row, request.metrics, hull=False))
     return response
 
 
@@ -144,9 +146,9 @@ def _boundary(grid: Grid, time_us: int) -> int:
     return time_us if start_us == time_us else grid.end_of(time_us)
 
 
-def _fingerprint(chosen: Selected, step_us: int) -> int:
+def _fingerprint(selection: Selection, step_us: int) -> int:
     """Return a number that tells requests apart whose rows are others."""
-    return zlib.crc32(repr((chosen, step_us)).encode())
+    return zlib.crc32(repr((selection, step_us)).encode())
 
 
 def _token(next_us: int, fingerprint: int) -> str:
@@ -156,12 +158,12 @@ def _token(next_us: int, fingerprint: int) -> str:
 
 def _read_token(token: str, fingerprint: int) -> int:
     try:
-        version, of, next_us = _TOKEN.unpack(base64.urlsafe_b64decode(token))
+        version, found, next_us = _TOKEN.unpack(base64.urlsafe_b64decode(token))
     except (binascii.Error, struct.error, ValueError):
-        version = of = next_us = 0
+        version = found = next_us = 0
     if version != _TOKEN_VERSION:
         raise invalid("page_token", f"page_token is not one of this server's: {quoted(token)}")
-    if of != fingerprint:
+    if found != fingerprint:
         raise invalid(
             "page_token", "page_token belongs to another selection or step: begin without one"
         )

@@ -49,7 +49,7 @@ class Visibility:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._given_up = 0  # since all that had were taken out
         self._order = itertools.count()
-        self._first_wanted = _NEVER
+        self.first_awaited = _NEVER
         self._failed = False
 
     async def wait(self, revision: int) -> None:
@@ -64,7 +64,7 @@ class Visibility:
         # round, so that one of the two sees the other.
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (revision, next(self._order), future))
-        self._first_wanted = self._waiting[0][0]
+        self.first_awaited = self._waiting[0][0]
         self.announce()
         try:
             await future
@@ -83,11 +83,7 @@ class Visibility:
             self._given_up = 0
             self._waiting = [each for each in self._waiting if not each[2].done()]
             heapq.heapify(self._waiting)
-            self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
-
-    def wanted(self, revision: int) -> bool:
-        """Whether somebody waits for this revision or one before it. Any thread may ask."""
-        return revision >= self._first_wanted
+            self.first_awaited = self._waiting[0][0] if self._waiting else _NEVER
 
     def announce(self) -> None:
         """Wake everybody whose revision is visible."""
@@ -100,7 +96,7 @@ class Visibility:
                 future.set_exception(_failed())
             else:
                 future.set_result(None)
-        self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
+        self.first_awaited = self._waiting[0][0] if self._waiting else _NEVER
 
     def fail(self) -> None:
         """Wake everybody: nothing will be applied any more."""
@@ -115,7 +111,7 @@ def _failed() -> RequestError:
 
 
 @dataclass(slots=True, eq=False)
-class _Shared(Generic[T]):
+class _Computation(Generic[T]):
     """A computation and those who wait for it."""
 
     floor: int
@@ -128,7 +124,7 @@ class _Shared(Generic[T]):
     """Whether all of them have given up; nobody joins it then."""
 
 
-class AbandonedError(Exception):
+class QueryAbandonedError(Exception):
     """Nobody waits for the answer any more."""
 
 
@@ -145,7 +141,7 @@ class QueryThreads:
         self._visible = visible
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query")
         self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="long-query")
-        self._shared: dict[Hashable, _Shared[object]] = {}
+        self._shared: dict[Hashable, _Computation[object]] = {}
         self._mine = threading.local()
 
     async def run(
@@ -185,17 +181,17 @@ class QueryThreads:
 
         Raises
         ------
-        AbandonedError
+        QueryAbandonedError
             When nobody does.
         """
         shared = getattr(self._mine, "shared", None)
         if shared is not None and shared.abandoned:
-            raise AbandonedError
+            raise QueryAbandonedError
 
     def _start(
         self, question: Hashable, compute: Callable[[], T], threads: ThreadPoolExecutor
-    ) -> _Shared[object]:
-        shared: _Shared[object] = _Shared(floor=self._visible())
+    ) -> _Computation[object]:
+        shared: _Computation[object] = _Computation(floor=self._visible())
 
         def work() -> T:
             shared.started = True

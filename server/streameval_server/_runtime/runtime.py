@@ -15,13 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import threading
-import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval import StreamEvalError
-from streameval_server._core.committer import State
 from streameval_server._core.recovery import Core, open_core
 from streameval_server._core.transaction import no_stream
 from streameval_server._ingest.unary_call import UnaryCall
@@ -30,7 +25,7 @@ from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.storage import NullStorage
 from streameval_server._log.timed_storage import MeasuredStorage
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
+from streameval_server._runtime.core_threads import CoreThreads, now_us
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
 
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
-    from streameval_server._core.committer import StepResult
     from streameval_server._core.compaction import Compacted
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
@@ -48,22 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-
-_IDLE_S = 0.0005
-"""After so long without work there is time to count what was collected."""
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 5.0
-
-
-class ServerFailedError(StreamEvalError):
-    """The server cannot go on and has stopped; the log holds everything that was acked."""
-
-    __module__ = "streameval_server"
-
-
-def now_us() -> int:
-    """Return the wall clock in microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 class Runtime:
@@ -102,13 +80,6 @@ class Runtime:
         self._auto_create = auto_create
         self.directory = directory
         self._lock: DirectoryLock | None = None
-        self._engine_turn = FairLock()
-        self._commit_bell = Doorbell()
-        self._apply_bell = Doorbell()
-        self._closing = threading.Event()
-        self._commit_blocked = False
-        self._pause_s = _FIRST_PAUSE_S
-        self._threads: list[threading.Thread] = []
 
     # --- Life ---------------------------------------------------------------------------------
 
@@ -146,10 +117,19 @@ class Runtime:
             recovery.checkpoint_revision,
             recovery.replayed,
         )
-        for name, work in (("committer", self._commit), ("applier", self._apply)):
-            thread = threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        threads = CoreThreads(
+            self.core,
+            self._limits,
+            self.visibility,
+            self._loop,
+            on_serving=on_serving,
+            on_failure=self._fail,
+        )
+        self._threads = threads
+        # Held directly, for the calls that are made for each batch and each query.
+        self._commit_bell = threads.commit_bell
+        self._engine_lock = threads.engine_lock
+        threads.start()
 
     def _open(self) -> Core:
         storage = (
@@ -159,10 +139,8 @@ class Runtime:
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
-        self._closing.set()
-        self._commit_bell.ring()
-        self._apply_bell.ring()
-        await asyncio.to_thread(self._join)
+        self._threads.close()
+        await asyncio.to_thread(self._threads.join)
         self.queries.stop()
         if self.failed:
             # What is in memory is not to be trusted; the log is.
@@ -170,10 +148,6 @@ class Runtime:
         else:
             await asyncio.to_thread(self.core.drain, now_us())
         self._release()
-
-    def _join(self) -> None:
-        for thread in self._threads:
-            thread.join()
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -196,23 +170,6 @@ class Runtime:
         self._on_serving(False)
         self.visibility.fail()
         self.calls.stop()
-
-    def _guard(self, work: Callable[[], None]) -> None:
-        """Run a thread's work; whatever it raises stops the server."""
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - it is reported, and it ends the server
-            _log.critical("the %s failed; stopping", threading.current_thread().name, exc_info=True)
-            # What the error says may quote what callers sent; the log knows what to leave out.
-            failure = ServerFailedError(
-                f"the {threading.current_thread().name} failed with {type(error).__name__}: "
-                "see the log"
-            )
-            failure.__cause__ = error
-            self._closing.set()
-            self._commit_bell.ring()
-            self._apply_bell.ring()
-            self._loop.call_soon_threadsafe(self._fail, failure)
 
     # --- Writing ------------------------------------------------------------------------------
 
@@ -272,90 +229,13 @@ class Runtime:
         committer.check_serving()
         self.core.applier.request_checkpoint()
         committer.compact(done)
-        self._apply_bell.ring()
+        self._threads.apply_bell.ring()
         self._commit_bell.ring()
         with self.calls.call(lambda: settle(stopping_error())):
             told = await outcome
         if isinstance(told, RequestError):
             raise told
         return told
-
-    def _commit(self) -> None:
-        """Commit whatever is queued, until told to close."""
-        committer = self.core.committer
-        stand_back()
-        while not self._closing.is_set():
-            # A transaction costs what writing several batches does.
-            gather(lambda: committer.queued)
-            result = committer.step(now_us())
-            self._hand_over(result)
-            if result.pushed:
-                self._pause_s = _FIRST_PAUSE_S
-            if committer.state is not State.SERVING:
-                self._recover()
-            elif result.blocked and not self._commit_blocked:
-                # Look once more: the applier may have made room before it could
-                # see that somebody waits for it.
-                self._commit_blocked = True
-            elif result.blocked or not result.more:
-                self._commit_bell.wait(self._limits.tick_us / 1e6)
-                self._commit_blocked = False
-
-    def _hand_over(self, result: StepResult) -> None:
-        if result.outcomes:
-            self._loop.call_soon_threadsafe(result.deliver)
-        if result.pushed:
-            self._apply_bell.ring()
-
-    def _recover(self) -> None:
-        """Open the storage again, with growing pauses, until that works or it is told to close.
-
-        Pauses go on growing until a commit succeeds: a full disk may well be opened.
-
-        Raises
-        ------
-        ServerFailedError
-            When the storage lost what was acked.
-        """
-        committer = self.core.committer
-        _log.error("a commit failed, its fate is unknown: %s", committer.error)
-        self._loop.call_soon_threadsafe(self._on_serving, False)
-        while committer.state is State.FAILED and not self._closing.is_set():
-            self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-            self._hand_over(committer.recover())
-            if committer.state is State.FAILED:
-                _log.error(
-                    "still failing, next try within %.2f s: %s", self._pause_s, committer.error
-                )
-        if committer.state is State.BROKEN:
-            raise ServerFailedError(str(committer.error)) from committer.error
-        if committer.state is State.SERVING:
-            _log.warning("the log is open again, at revision %d", committer.revision)
-            self._apply_bell.ring()  # a checkpoint may have been asked for meanwhile
-            self._loop.call_soon_threadsafe(self._on_serving, True)
-
-    def _apply(self) -> None:
-        """Apply what is durable, until told to close."""
-        applier = self.core.applier
-        stand_back()
-        while not self._closing.is_set():
-            with self._engine_turn:
-                more = applier.step()
-            if self.visibility.wanted(self.core.engine.revision):
-                self._loop.call_soon_threadsafe(self.visibility.announce)
-            applier.finish_step()
-            if self._commit_blocked or applier.checkpoint_pending or self.core.committer.compacting:
-                self._commit_bell.ring()
-            if more or (applier.has_collected and self._apply_bell.wait(_IDLE_S)):
-                continue
-            if applier.has_collected and not self.core.committer.queued:
-                # Who waits for an ack or an answer meanwhile waits for a small piece. At full
-                # speed, when more is to come, large ones cost less.
-                with self._engine_turn:
-                    applier.count()
-                applier.finish_step()
-            self._apply_bell.wait()
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -378,7 +258,7 @@ class Runtime:
         engine = self.core.engine
         view = engine.unchanged_view(stream)
         if view is None:
-            with self._engine_turn:
+            with self._engine_lock:
                 view = engine.view(stream)
         if view is None:
             raise no_stream(stream)
@@ -386,7 +266,7 @@ class Runtime:
 
     def list_streams(self, *, prefix: str, after: str, limit: int) -> tuple[list[StreamInfo], int]:
         """Return a page of streams and its revision. For query threads, as `view`."""
-        with self._engine_turn:
+        with self._engine_lock:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
 
@@ -398,7 +278,7 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        with self._engine_turn:
+        with self._engine_lock:
             exported = self.core.engine.export(stream)
         if exported is None:
             raise no_stream(stream)
@@ -406,7 +286,7 @@ class Runtime:
 
     def state_hash(self) -> tuple[int, str]:
         """Return the revision and the hash of the state. For query threads, as `view`. O(bytes)."""
-        with self._engine_turn:
+        with self._engine_lock:
             engine = self.core.engine
             return engine.revision, engine.state_hash()
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.overview import applied_if_there, stream_snapshot
+from streameval_server._queries.overview import resolve_if_present, stream_snapshot
 from streameval_server._queries.selection import AllTime, micros
 from streameval_server._runtime.open_calls import stopping_error
 
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from streameval.v1 import types_pb2
-    from streameval_server._queries.overview import OverviewAsked
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.overview import OverviewRequest
+    from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection
-    from streameval_server._queries.snapshots import SnapshotAsked
     from streameval_server._runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -48,10 +47,10 @@ class _Mark:
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
-    def at(cls, of: ResolvedSelection) -> _Mark:
+    def at(cls, resolved: ResolvedSelection) -> _Mark:
         # Whatever changes a stream changes its all-time counts or their coverage.
-        parts = (of.view.whole.counts, of.view.whole.coverage)
-        return cls(of.span_us, tuple(map(weakref.ref, parts)))
+        parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
+        return cls(resolved.span_us, tuple(map(weakref.ref, parts)))
 
     def differs(self, before: _Mark | None) -> bool:
         """Whether the stream or the covered time has moved."""
@@ -75,15 +74,20 @@ def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest
 
 
 async def watched(
-    runtime: Runtime, answers: Answers, asked: SnapshotAsked, *, pause_s: float, min_revision: int
+    runtime: Runtime,
+    engine: QueryEngine,
+    request: SnapshotRequest,
+    *,
+    pause_s: float,
+    min_revision: int,
 ) -> AsyncIterator[types_pb2.Snapshot]:
     """Yield a snapshot at once, and then the newest whenever it is another.
 
     Parameters
     ----------
-    runtime, answers
+    runtime, engine
         The server's.
-    asked
+    request
         What is watched.
     pause_s
         The least time between two of them.
@@ -96,10 +100,10 @@ async def watched(
         NOT_FOUND when the stream is deleted, and not at once made again;
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(asked.chosen.span, AllTime) else CLOCK_S
+    timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_S
 
     async def look() -> tuple[_Mark, types_pb2.Snapshot]:
-        return await runtime.answer(("watch", asked), partial(_look, answers, asked))
+        return await runtime.answer(("watch", request), partial(_look, engine, request))
 
     looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=min_revision)
     async with aclosing(looks):
@@ -110,13 +114,13 @@ async def watched(
                 yield snapshot
 
 
-def _look(answers: Answers, asked: SnapshotAsked) -> tuple[_Mark, types_pb2.Snapshot]:
-    of = answers.applied(asked.chosen)
-    return _Mark.at(of), answers.snapshot(of, asked.figures)
+def _look(engine: QueryEngine, request: SnapshotRequest) -> tuple[_Mark, types_pb2.Snapshot]:
+    resolved = engine.resolve(request.selection)
+    return _Mark.at(resolved), engine.snapshot(resolved, request.metrics)
 
 
 async def watched_many(
-    runtime: Runtime, answers: Answers, asked: OverviewAsked, *, pause_s: float
+    runtime: Runtime, engine: QueryEngine, request: OverviewRequest, *, pause_s: float
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
     """Yield the snapshots of all streams at once, and then of those that moved.
 
@@ -128,13 +132,13 @@ async def watched_many(
     RequestError
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(asked.span, AllTime) else CLOCK_S
+    timeout = None if isinstance(request.span, AllTime) else CLOCK_S
     # None stands for a stream that is not there.
     sent: dict[str, _Mark | None] = {}
 
     async def look() -> _Moved:
         # Whoever else asks has been sent something else.
-        work = partial(_moved, answers, asked, sent, runtime.visible_revision())
+        work = partial(_moved, engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
     # Else a stream that is durable and not visible yet would be called gone.
@@ -156,20 +160,20 @@ class _Moved:
 
 
 def _moved(
-    answers: Answers, asked: OverviewAsked, sent: Mapping[str, _Mark | None], revision: int
+    engine: QueryEngine, request: OverviewRequest, sent: Mapping[str, _Mark | None], revision: int
 ) -> _Moved:
     found = _Moved({}, query_pb2.WatchSnapshotsResponse(revision=revision))
-    for name in asked.streams:
-        of = applied_if_there(answers, name, asked)
-        if of is None:
+    for name in request.streams:
+        resolved = resolve_if_present(engine, name, request)
+        if resolved is None:
             if sent.get(name) is not None or name not in sent:
                 found.marks[name] = None
                 found.response.gone.append(name)
             continue
-        mark = _Mark.at(of)
+        mark = _Mark.at(resolved)
         if mark.differs(sent.get(name)):
             found.marks[name] = mark
-            found.response.snapshots.append(stream_snapshot(answers, of, asked))
+            found.response.snapshots.append(stream_snapshot(engine, resolved, request))
     return found
 
 
