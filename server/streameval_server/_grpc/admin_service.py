@@ -13,8 +13,8 @@ from streameval_server._batch.stream_import import ImportInbox
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
 from streameval_server._model.names import check_stream_name
-from streameval_server._runtime.core_threads import now_us
 from streameval_server._runtime.open_calls import stopping_error
+from streameval_server._runtime.runtime import now_us
 from streameval_server._runtime.server_status import server_status
 
 if TYPE_CHECKING:

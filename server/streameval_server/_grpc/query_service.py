@@ -19,7 +19,7 @@ from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_
 from streameval_server._queries.ranking import rank_asked, ranking
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
-from streameval_server._runtime.core_threads import now_us
+from streameval_server._runtime.runtime import now_us
 from streameval_server._runtime.watch import interval_s, watched, watched_many
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError
@@ -42,11 +41,6 @@ class ServerFailedError(StreamEvalError):
     __module__ = "streameval_server"
 
 
-def now_us() -> int:
-    """Return the wall clock in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 class CoreThreads:
     """Runs a core in two threads.
 
@@ -58,6 +52,8 @@ class CoreThreads:
         Told when a revision was applied for which a caller waits.
     loop
         The event loop, which delivers outcomes and runs the two callbacks.
+    clock_us
+        Returns the wall clock in microseconds since 1970.
     on_serving
         Called with False when commits fail, and with True when they work again.
     on_failure
@@ -78,6 +74,7 @@ class CoreThreads:
         visibility: Visibility,
         loop: asyncio.AbstractEventLoop,
         *,
+        clock_us: Callable[[], int],
         on_serving: Callable[[bool], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -88,6 +85,7 @@ class CoreThreads:
         self._limits = limits
         self._visibility = visibility
         self._loop = loop
+        self._clock_us = clock_us
         self._on_serving = on_serving
         self._on_failure = on_failure
         self._closing = threading.Event()
@@ -138,7 +136,7 @@ class CoreThreads:
         while not self._closing.is_set():
             # A transaction costs as much as writing several batches.
             gather(lambda: committer.queued)
-            result = committer.step(now_us())
+            result = committer.step(self._clock_us())
             self._hand_over(result)
             if result.pushed:
                 self._pause_s = _MIN_PAUSE_S

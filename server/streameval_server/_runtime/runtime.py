@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval_server._core.recovery import Core, open_core
@@ -25,7 +26,7 @@ from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.storage import NullStorage
 from streameval_server._log.timed_storage import MeasuredStorage
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._runtime.core_threads import CoreThreads, now_us
+from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
 
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+
+def now_us() -> int:
+    """Return the wall clock in microseconds since 1970."""
+    return time.time_ns() // 1000
 
 
 class Runtime:
@@ -122,6 +128,7 @@ class Runtime:
             self._limits,
             self.visibility,
             self._loop,
+            clock_us=now_us,
             on_serving=on_serving,
             on_failure=self._fail,
         )
