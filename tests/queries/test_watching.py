@@ -16,7 +16,7 @@ from streameval_server._queries.overview import parse_overview_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
-from streameval_server._runtime.watch import interval_s, watched, watched_many
+from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 
 from .conftest import MINUTE, NOW, Event, View, invalid_field
 
@@ -64,7 +64,7 @@ class Runtime:
     def watch_many(self, *names: str, pause_s: float = 0.001, **fields):
         request = query_pb2.WatchSnapshotsRequest(streams=names, metrics=["auc_pr"], **fields)
         return aclosing(
-            watched_many(self, self.answers, parse_overview_request(request), pause_s=pause_s)
+            watch_snapshots(self, self.answers, parse_overview_request(request), pause_s=pause_s)
         )
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
@@ -72,7 +72,7 @@ class Runtime:
             selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
         )
         return aclosing(
-            watched(
+            watch_snapshot(
                 self,
                 self.answers,
                 parse_snapshot_request(request),
@@ -152,7 +152,7 @@ def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
 
 def test_a_window_moves_with_the_clock(monkeypatch) -> None:
     """Although nothing is counted, time passes."""
-    monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_S", 0.02)
+    monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_INTERVAL_S", 0.02)
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch(last=Duration(seconds=1)) as stream:

@@ -20,7 +20,7 @@ from streameval_server._queries.ranking import rank_asked, ranking
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._runtime.runtime import now_us
-from streameval_server._runtime.watch import interval_s, watched, watched_many
+from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -127,7 +127,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         self, request: query_pb2.WatchRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchResponse]:
         """Yield the newest figures whenever they move."""
-        async for found in watched(
+        async for found in watch_snapshot(
             self._runtime,
             self._engine,
             parse_snapshot_request(request),
@@ -140,7 +140,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
         self, request: query_pb2.WatchSnapshotsRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
         """Yield the newest figures of those that moved."""
-        async for found in watched_many(
+        async for found in watch_snapshots(
             self._runtime,
             self._engine,
             parse_overview_request(request),

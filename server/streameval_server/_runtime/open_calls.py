@@ -48,7 +48,7 @@ class OpenCalls:
             yield
         finally:
             del self._wakes[key]
-            self._note()
+            self._check_all_ended()
 
     def __len__(self) -> int:
         return len(self._wakes)
@@ -58,9 +58,9 @@ class OpenCalls:
         self.stopping = True
         for wake in self._wakes.values():
             wake()
-        self._note()
+        self._check_all_ended()
 
-    def _note(self) -> None:
+    def _check_all_ended(self) -> None:
         if self.stopping and not self._wakes:
             self._all_ended.set()
 

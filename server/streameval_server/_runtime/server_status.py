@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.runtime import Runtime
 
-_NEARLY = 0.9
+_WARN_SHARE = 0.9
 """Of a limit: so much is worth a word."""
 
-_LEAST_FREE = 0.1
+_MIN_FREE_SHARE = 0.1
 """Of a file system: less is worth a word."""
 
-_SLOW_S = 0.1
+_MAX_COMMIT_S = 0.1
 """Commits that take longer hold up who waits for them."""
 
 
@@ -104,7 +104,7 @@ def _warnings(
     if not status.serving:
         yield f"commits fail, nothing is acknowledged: {status.problem}"
     disk = status.disk
-    if status.HasField("disk") and disk.free_bytes < _LEAST_FREE * disk.total_bytes:
+    if status.HasField("disk") and disk.free_bytes < _MIN_FREE_SHARE * disk.total_bytes:
         yield (
             f"the disk has {disk.free_bytes / disk.total_bytes:.0%} left: make room, or shorten "
             "the log with 'streameval admin compact'"
@@ -119,9 +119,9 @@ def _warnings(
         ("queue", status.queued_bytes, limits.max_queue_bytes, "max_queue_bytes"),
         ("lag", status.lag_rows, limits.max_lag_rows, "max_lag_rows"),
     ):
-        if most and value >= _NEARLY * most:
+        if most and value >= _WARN_SHARE * most:
             yield f"{name}: {value:,} of at most {most:,} (limits.{follows})"
-    if status.commits.p99_s > _SLOW_S:
+    if status.commits.p99_s > _MAX_COMMIT_S:
         yield f"the disk is slow: 1 of 100 commits takes over {status.commits.p99_s * 1e3:.0f} ms"
     error = runtime.core.recovery.checkpoint_error
     if error is not None:

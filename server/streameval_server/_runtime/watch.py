@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEAST_INTERVAL_S = 0.1
+MIN_INTERVAL_S = 0.1
 """Nobody is told more often."""
 
-CLOCK_S = 1.0
-"""A window that ends at the clock is looked at so often, although nothing happens."""
+CLOCK_INTERVAL_S = 1.0
+"""A window that ends at the clock is result at so often, although nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Version:
     """What to tell an answer by from the next."""
 
     span_us: tuple[int, int] | None
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
-    def at(cls, resolved: ResolvedSelection) -> _Mark:
+    def at(cls, resolved: ResolvedSelection) -> _Version:
         # Whatever changes a stream changes its all-time counts or their coverage.
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
         return cls(resolved.span_us, tuple(map(weakref.ref, parts)))
 
-    def differs(self, before: _Mark | None) -> bool:
+    def differs(self, before: _Version | None) -> bool:
         """Whether the stream or the covered time has moved."""
         if before is None or before.span_us != self.span_us:
             return True
@@ -70,10 +70,10 @@ def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest
     asked = micros(request.min_interval, "min_interval") / 1e6
     if asked < 0:
         raise invalid("min_interval", f"min_interval must not be negative, got {asked:g} s")
-    return max(asked, LEAST_INTERVAL_S)
+    return max(asked, MIN_INTERVAL_S)
 
 
-async def watched(
+async def watch_snapshot(
     runtime: Runtime,
     engine: QueryEngine,
     request: SnapshotRequest,
@@ -100,26 +100,32 @@ async def watched(
         NOT_FOUND when the stream is deleted, and not at once made again;
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_S
+    timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
 
-    async def look() -> tuple[_Mark, types_pb2.Snapshot]:
-        return await runtime.answer(("watch", request), partial(_look, engine, request))
+    async def compute() -> tuple[_Version, types_pb2.Snapshot]:
+        return await runtime.answer(
+            ("watch", request), partial(_snapshot_with_version, engine, request)
+        )
 
-    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=min_revision)
-    async with aclosing(looks):
-        sent: _Mark | None = None
-        async for mark, snapshot in looks:
-            if mark.differs(sent):
-                sent = mark
+    results = _compute_on_change(
+        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=min_revision
+    )
+    async with aclosing(results):
+        sent: _Version | None = None
+        async for version, snapshot in results:
+            if version.differs(sent):
+                sent = version
                 yield snapshot
 
 
-def _look(engine: QueryEngine, request: SnapshotRequest) -> tuple[_Mark, types_pb2.Snapshot]:
+def _snapshot_with_version(
+    engine: QueryEngine, request: SnapshotRequest
+) -> tuple[_Version, types_pb2.Snapshot]:
     resolved = engine.resolve(request.selection)
-    return _Mark.at(resolved), engine.snapshot(resolved, request.metrics)
+    return _Version.at(resolved), engine.snapshot(resolved, request.metrics)
 
 
-async def watched_many(
+async def watch_snapshots(
     runtime: Runtime, engine: QueryEngine, request: OverviewRequest, *, pause_s: float
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
     """Yield the snapshots of all streams at once, and then of those that moved.
@@ -132,60 +138,65 @@ async def watched_many(
     RequestError
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(request.span, AllTime) else CLOCK_S
+    timeout = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
     # None stands for a stream that is not there.
-    sent: dict[str, _Mark | None] = {}
+    sent: dict[str, _Version | None] = {}
 
-    async def look() -> _Moved:
+    async def compute() -> _Changes:
         # Whoever else asks has been sent something else.
-        work = partial(_moved, engine, request, sent, runtime.visible_revision())
+        work = partial(_changes_since, engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
     # Else a stream that is durable and not visible yet would be called gone.
     durable = runtime.durable_revision()
-    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=durable)
-    async with aclosing(looks):
-        async for moved in looks:
-            if not sent or moved.marks:
-                sent.update(moved.marks)
+    results = _compute_on_change(
+        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=durable
+    )
+    async with aclosing(results):
+        async for moved in results:
+            if not sent or moved.versions:
+                sent.update(moved.versions)
                 yield moved.response
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _Changes:
     """What is another than it was sent."""
 
-    marks: dict[str, _Mark | None]
+    versions: dict[str, _Version | None]
     response: query_pb2.WatchSnapshotsResponse
 
 
-def _moved(
-    engine: QueryEngine, request: OverviewRequest, sent: Mapping[str, _Mark | None], revision: int
-) -> _Moved:
-    found = _Moved({}, query_pb2.WatchSnapshotsResponse(revision=revision))
+def _changes_since(
+    engine: QueryEngine,
+    request: OverviewRequest,
+    sent: Mapping[str, _Version | None],
+    revision: int,
+) -> _Changes:
+    found = _Changes({}, query_pb2.WatchSnapshotsResponse(revision=revision))
     for name in request.streams:
         resolved = resolve_if_present(engine, name, request)
         if resolved is None:
             if sent.get(name) is not None or name not in sent:
-                found.marks[name] = None
+                found.versions[name] = None
                 found.response.gone.append(name)
             continue
-        mark = _Mark.at(resolved)
-        if mark.differs(sent.get(name)):
-            found.marks[name] = mark
+        version = _Version.at(resolved)
+        if version.differs(sent.get(name)):
+            found.versions[name] = version
             found.response.snapshots.append(stream_snapshot(engine, resolved, request))
     return found
 
 
-async def _looks(
+async def _compute_on_change(
     runtime: Runtime,
-    look: Callable[[], Awaitable[T]],
+    compute: Callable[[], Awaitable[T]],
     *,
     pause_s: float,
     timeout: float | None,
     min_revision: int = 0,
 ) -> AsyncGenerator[T, None]:
-    """Yield looks: one at once, and another whenever something was applied or time passed."""
+    """Yield results: one at once, and another whenever something was applied or time passed."""
     stopping = asyncio.Event()
     with runtime.calls.call(stopping.set):
         await runtime.visible(min_revision)
@@ -200,10 +211,10 @@ async def _looks(
                     moved = asyncio.ensure_future(
                         runtime.visibility.wait(runtime.visible_revision() + 1)
                     )
-                looked = await look()
+                result = await compute()
                 took = time.monotonic() - begun
-                yield looked
-                # Long looks are far between: half of the time is for others.
+                yield result
+                # Long results are far between: half of the time is for others.
                 await _pause(stopped, begun + max(pause_s, 2 * took) - time.monotonic())
                 await asyncio.wait(
                     (moved, stopped), timeout=timeout, return_when=asyncio.FIRST_COMPLETED

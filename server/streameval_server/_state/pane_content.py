@@ -69,10 +69,10 @@ class PaneContent:
         Whether the slices' all-time counts lack what it has.
     """
 
-    __slots__ = ("_frozen", "_make", "_usage", "is_open", "parts", "revision")
+    __slots__ = ("_frozen", "_make_part", "_usage", "is_open", "parts", "revision")
 
     def __init__(self, make: Callable[[], Part], usage: StreamUsage) -> None:
-        self._make = make
+        self._make_part = make
         self._usage = usage
         self._frozen: dict[int, PaneView] | None = None
         self.parts: dict[int, Part] = {}
@@ -88,7 +88,7 @@ class PaneContent:
         """Return a slice's part to change it, made if need be."""
         part = self.parts.get(number)
         if part is None:
-            part = self.parts[number] = self._make()
+            part = self.parts[number] = self._make_part()
         return part
 
     def merge(self, *others: PaneContent) -> None:
