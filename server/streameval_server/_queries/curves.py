@@ -1,7 +1,7 @@
 """GetCurve and GetState: the counts themselves, of any selection.
 
-With a half-life they are weighted: each pane counts 2^16 2^(-age/half-life)
-times, and so do the points and the state.
+With a half-life the counts are weighted: each pane counts 2^16 2^(-age/half-life) times, in
+the points and in the state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Kind = query_pb2.CurveKind
 
 @dataclass(frozen=True, slots=True)
 class CurveRequest:
-    """A GetCurveRequest that was checked. Equal ones ask for the same."""
+    """A checked GetCurveRequest. Equal requests have one answer."""
 
     selection: Selection
     kind: query_pb2.CurveKind.ValueType
@@ -44,7 +44,7 @@ class StateAnswer:
     coverage: types_pb2.Coverage | None
 
     def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
-        """Yield it in pieces; there is always one."""
+        """Yield it in pieces, at least one."""
         for start in range(0, len(self.data), PIECE_BYTES):
             yield query_pb2.GetStateResponse(
                 revision=self.revision,
@@ -72,7 +72,7 @@ def parse_curve_request(request: query_pb2.GetCurveRequest) -> CurveRequest:
 
 
 def curve(engine: QueryEngine, request: CurveRequest) -> query_pb2.GetCurveResponse:
-    """Return the points, reduced to what a plot needs."""
+    """Return the points, thinned to what a plot shows."""
     resolved = engine.resolve(request.selection)
     window = engine.window(resolved)
     if request.kind == _Kind.CURVE_KIND_HULL:

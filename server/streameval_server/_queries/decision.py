@@ -1,6 +1,6 @@
-"""GetDecision: what a threshold does, and which threshold does what is wanted.
+"""GetDecision: what a threshold does, and which threshold reaches a target.
 
-Cost: O(log(cells)) after the operating points or the hull, which are kept.
+Cost: O(log(cells)) after the operating points or the hull, which are cached.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FIELDS = {
     "cost_fp": "costs.false_positive",
     "cost_fn": "costs.false_negative",
 }
-"""From the library's names to the message's, where they differ."""
+"""The message's field for a parameter of the library, where the names differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """A GetDecisionRequest that was checked. Equal ones ask for the same.
+    """A checked GetDecisionRequest. Equal requests have one answer.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDeci
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for a threshold, rate or cost that is none.
+        INVALID_ARGUMENT for an invalid threshold, rate or cost.
     """
     resolved = engine.resolve(request.selection)
     window, coverage = engine.window(resolved), engine.coverage(resolved)
@@ -93,7 +93,7 @@ def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDeci
 
 
 def _threshold(window: Window, request: DecisionRequest) -> float:
-    """Return what is asked for; nan when there is none."""
+    """Return the requested threshold; nan when there is none."""
     (first, *rest) = request.values
     match request.kind:
         case "threshold":
@@ -109,7 +109,7 @@ def _threshold(window: Window, request: DecisionRequest) -> float:
 
 
 def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
-    """Return why there is no threshold; unspecified when none reaches what is wanted."""
+    """Return why there is no threshold; unspecified when none reaches the target."""
     positives, negatives = window.num_positive_ref, window.num_negative_ref
     needed = {"costs": (positives, negatives), "fpr": (negatives,)}.get(kind, (positives,))
     if all(needed):

@@ -27,14 +27,14 @@ MAX_BINS = 500
 
 @dataclass(frozen=True, slots=True)
 class HistogramRequest:
-    """A GetHistogramRequest that was checked. Equal ones ask for the same.
+    """A checked GetHistogramRequest. Equal requests have one answer.
 
     Attributes
     ----------
     selection : Selection
     bins : int
     lower, upper : float or None
-        None means at the lowest, at the highest score.
+        None means the lowest, the highest score.
     """
 
     selection: Selection
@@ -72,7 +72,7 @@ def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHi
     resolved = engine.resolve(request.selection)
     window = engine.window(resolved)
     points, coverage = window.operating_points(), engine.coverage(resolved)
-    # Rising scores; the first point is (0, 0), and the last one has the misses.
+    # In order of rising scores, without the first point (0, 0) and the last one, of misses.
     scored = np.isfinite(points.thresholds)[::-1]
     scores = points.thresholds[::-1][scored]
     positives = np.diff(points.tp, prepend=0)[::-1][scored]
@@ -95,23 +95,23 @@ def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHi
 
 
 def _edges(scores: FloatArray, request: HistogramRequest) -> FloatArray | None:
-    """Return where bins begin and end; None when nothing says where."""
+    """Return the edges of the bins; None without scores and without both limits."""
     lower, upper = request.lower, request.upper
     if scores.size == 0 and (lower is None or upper is None):
         return None
-    # A limit that was given may lie beyond all scores.
+    # A limit of the request may lie beyond all scores.
     first = lower if lower is not None else min(float(scores[0]), _below(upper))
     last = upper if upper is not None else max(float(scores[-1]), _above(lower))
     if first == last:
         first, last = _below(first), _above(last)
-    # Halved, because the difference of two finite numbers may be infinite.
+    # Halved first, because the difference of two finite numbers may be infinite.
     edges = 2 * np.linspace(first / 2, last / 2, request.bins + 1)
     edges[0], edges[-1] = first, last
     return edges
 
 
 def _below(limit: float | None) -> float:
-    """Return a little less than a limit: half a unit, or as much as it takes and there is."""
+    """Return a number below a limit, by half a unit or by one float step; inf for None."""
     if limit is None:
         return math.inf
     return max(min(limit - 0.5, math.nextafter(limit, -math.inf)), -sys.float_info.max)
@@ -128,7 +128,7 @@ def _count(
     scores: FloatArray,
     edges: FloatArray,
 ) -> None:
-    """Put a class's counts into the answer. Integers from end to end."""
+    """Put a class's counts into the answer; all arithmetic is in integers."""
     before = np.concatenate(([0], np.cumsum(counts)))
     at = np.searchsorted(scores, edges)
     at[-1] = np.searchsorted(scores, edges[-1], side="right")

@@ -1,10 +1,10 @@
-"""BatchGetSnapshots and WatchSnapshots: many streams at a glance, with their figures and series.
+"""BatchGetSnapshots and WatchSnapshots: the metrics and the series of many streams.
 
-One question instead of two for each row of a list. Streams that were deleted
-since they were listed are left out: a list is never refused for one of them.
+One request serves a whole list. A stream that was deleted since it was listed is left out,
+so that one missing stream does not fail the request.
 
-Cost: as GetSnapshot for each stream, and an answer for each step of its series
-that was not asked for before.
+Cost: as GetSnapshot for each stream, and for each step of its series one answer that is not
+cached yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class OverviewRequest:
-    """A request for the figures of many streams that was checked. Equal ones ask for the same.
+    """A checked request for the metrics of many streams. Equal requests have one answer.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class OverviewRequest:
         The window of each.
     metrics : Wanted
     steps : int
-        Into how many a series is cut; 0 is none.
+        Number of steps of each series; 0 means no series.
     """
 
     streams: tuple[str, ...]
@@ -84,7 +84,7 @@ def parse_overview_request(
 
 
 def overview(engine: QueryEngine, request: OverviewRequest) -> query_pb2.BatchGetSnapshotsResponse:
-    """Return the streams that exist."""
+    """Return the snapshots of the streams that exist."""
     found = (resolve_if_present(engine, name, request) for name in request.streams)
     return query_pb2.BatchGetSnapshotsResponse(
         snapshots=[stream_snapshot(engine, each, request) for each in found if each is not None]
@@ -94,7 +94,7 @@ def overview(engine: QueryEngine, request: OverviewRequest) -> query_pb2.BatchGe
 def resolve_if_present(
     engine: QueryEngine, name: str, request: OverviewRequest
 ) -> ResolvedSelection | None:
-    """Return what is covered of one of the streams; None when there is no such stream."""
+    """Return the selection of one of the streams; None when it does not exist."""
     try:
         return engine.resolve(Selection(name, request.span))
     except RequestError as error:
@@ -106,7 +106,7 @@ def resolve_if_present(
 def stream_snapshot(
     engine: QueryEngine, resolved: ResolvedSelection, request: OverviewRequest
 ) -> query_pb2.StreamSnapshot:
-    """Return one stream's figures and its series."""
+    """Return one stream's metrics and its series."""
     found = query_pb2.StreamSnapshot(
         snapshot=engine.snapshot(resolved, request.metrics, hull=False),
         series=_series(engine, resolved, request),

@@ -1,12 +1,12 @@
-"""QueryEngine from views: windows and snapshots, each computed once while its panes stay the same.
+"""Windows and snapshots from views, each computed once while its panes stay the same.
 
-What the figures were computed from are immutable panes, so an answer holds until
-one of them is another object, whatever the log's revision is by then; the
-revision and what people are warned of are put in at the end.
+Metrics are computed from immutable panes, so a cached answer is valid until one of its panes
+is replaced by another object, whatever the log's revision is by then. The revision and the
+warnings are added to each answer at the end.
 
-Cost: an unchanged answer O(panes), below 0.3 ms for sixty; a new one a merge of
-its panes and a pass for each figure, about 28 ms for sixty full ones, and 10 ms
-where one pane goes on changing. Any thread may ask.
+Cost: an unchanged answer takes O(panes), below 0.3 ms for sixty; a new one takes a merge of
+its panes and a pass for each metric, about 28 ms for sixty full ones, and 10 ms where only
+one pane changes. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,22 @@ if TYPE_CHECKING:
     from streameval_server._state.views import StreamView
 
 MAX_WINDOW_CELLS = 1 << 21
-"""Distinct scores that the windows kept for the next question may hold, with what did not
-change of them: 240 MB at most."""
+"""Maximum number of distinct scores in cached windows and their unchanged parts: 240 MB."""
 
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""Memory of the snapshots that are kept for the next question: some 25,000 small ones."""
+"""Maximum memory of cached snapshots: some 25,000 small ones."""
 
 _ENTRY_BYTES = 1_024
 _BYTES_A_BYTE = 6
-"""What a snapshot takes beside its message, and its message for each byte that is encoded."""
+"""Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
 MAX_COVERAGES = 4096
-"""Coverages that are kept for the next question, at about 1 KB."""
+"""Maximum number of cached coverages, of about 1 KB each."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
 
 TYPICAL_DELAY = 0.9
-"""The quantile of label delays within which a window counts as young."""
+"""The quantile of label delays below which the age of a window counts as young."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class SnapshotRequest:
 def parse_snapshot_request(
     request: query_pb2.GetSnapshotRequest | query_pb2.WatchRequest,
 ) -> SnapshotRequest:
-    """Check a request.
+    """Check a request for the metrics of a selection.
 
     Raises
     ------
@@ -96,7 +95,7 @@ class QueryEngine:
     clock_us
         Returns the server's clock, in microseconds since 1970.
     check
-        Called before each window is computed; may raise, to stop.
+        Called before each window is computed; raises to stop the computation.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class QueryEngine:
     def resolve(
         self, selection: Selection, path: str = "selection", view: StreamView | None = None
     ) -> ResolvedSelection:
-        """Apply a selection to its stream, to the given view or as it is now.
+        """Resolve a selection against the given view of its stream, or against its view now.
 
         Raises
         ------
@@ -134,9 +133,9 @@ class QueryEngine:
         return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
 
     def window(self, resolved: ResolvedSelection) -> Window:
-        """Return the counts of what is selected. O(S log S), O(panes) while they stay the same.
+        """Return the counts of a selection. O(S log S), O(panes) while the panes stay the same.
 
-        Where one pane goes on changing, O(cells) of it and of the window.
+        When only one pane changes, O(cells) of it and of the window.
         """
         self._check()
         span_us, states = resolved.span_us, [pane.state for pane in resolved.states]
@@ -150,14 +149,14 @@ class QueryEngine:
                 resolved.key, states, lambda: _decayed(resolved, half_life_us, now_us=span_us[1])
             )
         if len(states) <= 1:
-            # As it is: what was computed from a pane stays with it.
+            # The pane's own state, which caches what was computed from it.
             return Window(states[0] if states else empty_pane(resolved.view)._view(), *span_us)
         return self._windows.sum(resolved.key, states, *span_us)
 
     def snapshot(
         self, resolved: ResolvedSelection, metrics: Wanted, *, hull: bool = True
     ) -> types_pb2.Snapshot:
-        """Return the figures of what is selected, as a message of its own."""
+        """Return the metrics of a selection, in a message that the caller may change."""
         known = self._snapshots.get(
             (resolved.key, metrics, hull),
             resolved.parts,
@@ -193,7 +192,7 @@ class QueryEngine:
         return message
 
     def coverage(self, resolved: ResolvedSelection) -> types_pb2.Coverage | None:
-        """Return how much of the truth has been seen; None without any predictions by id."""
+        """Return how many predictions have their label; None without predictions by id."""
         parts = [resolved.slice.coverage]
         if resolved.span_us is not None:
             parts = [pane.coverage for pane in resolved.panes]
@@ -209,7 +208,7 @@ class QueryEngine:
         resolution: int | None,
         coverage: types_pb2.Coverage | None,
     ) -> list[str]:
-        """Return what to know before trusting figures that were made of a resolution."""
+        """Return the warnings about metrics that were computed at a resolution."""
         typical_us = None
         if coverage is not None and _many_wait(coverage):
             typical_us = self._typical_delays.get(
@@ -221,17 +220,17 @@ class QueryEngine:
 
 
 def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
-    """Return what it takes in memory, about."""
+    """Return its approximate memory."""
     return _ENTRY_BYTES + _BYTES_A_BYTE * snapshot.ByteSize()
 
 
 def _many_wait(coverage: types_pb2.Coverage) -> bool:
-    """Whether more than a tenth of the predictions wait for their labels."""
+    """Whether more than a tenth of the predictions have no label yet."""
     return 10 * coverage.pending > coverage.predictions - coverage.retracted
 
 
 def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> Window:
-    """Ages count from the window's end, so that they change once a pane."""
+    """Ages are measured from the window's end, so they change once per pane."""
     try:
         return decayed_window(
             resolved.states, half_life_us, now_us=now_us, empty=empty_pane(resolved.view)._view()
@@ -246,7 +245,7 @@ def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> 
 
 
 def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
-    """Return the time that is covered; None for all time."""
+    """Return the covered time; None for all time."""
     if resolved.span_us is None:
         return None
     message = types_pb2.TimeRange()
@@ -256,7 +255,7 @@ def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
 
 
 def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-    """O(panes), and a few milliseconds for the quantiles of delays."""
+    """Return the message. O(panes), and a few milliseconds for the quantiles of delays."""
     coverage = PaneCoverage.merged(parts)
     counts = coverage.counts
     if not (counts.predictions or counts.orphans):

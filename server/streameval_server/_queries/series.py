@@ -1,12 +1,12 @@
 """ListWindows: the time series of a stream, one row for each step of a span.
 
-Rows are whole panes, one after the other without gaps or overlap: each begins
-where the one before ends and is as wide as the step, or wider where panes are.
-Steps without cases have a row too. A page's token is the time at which the next
-row begins, so a page does not depend on what was counted meanwhile; panes that
-coarsened between two pages may make the next row begin earlier, and it says so.
+Rows consist of whole panes and neither leave gaps nor overlap: each begins where the one
+before ends and is as wide as the step, or wider where panes are wider. Steps without cases
+have a row too. A page token holds the time at which the next row begins, so pages do not
+depend on what is counted meanwhile. If panes coarsen between two pages, the next row may
+begin earlier; its window tells.
 
-Cost: O(panes) to cut, and an answer for each row that was not asked for before.
+Cost: O(panes), and for each row one answer that is not cached yet.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _TOKEN_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SeriesRequest:
-    """A ListWindowsRequest that was checked. Equal ones ask for the same.
+    """A checked ListWindowsRequest. Equal requests have one answer.
 
     Attributes
     ----------
     selection : Selection
         Its span is a `Between`.
     step_us : int
-        Width of a row, before it is widened.
+        Width of a row, before it is widened to whole panes.
     metrics : Wanted
     page_size : int
-        Rows of a page.
+        Rows of a page, at most.
     next_us : int or None
-        Where the page begins; None is the first page.
+        Start of the page's first row; None for the first page.
     """
 
     selection: Selection
@@ -109,7 +109,7 @@ def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindows
 def part_of(
     every: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
 ) -> ResolvedSelection:
-    """Return one row of a span whose panes begin at `starts`. O(log(panes)) and its panes."""
+    """Return one row of a span whose panes begin at `starts`. O(log(panes) + its panes)."""
     panes = every.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
     return every.of_panes(panes, span_us)
 
@@ -117,16 +117,16 @@ def part_of(
 def spans(
     every: ResolvedSelection, step_us: int, next_us: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield where rows begin and end; none begins after the clock's pane.
+    """Yield the start and the end of each row; none begins after the clock's pane.
 
     Parameters
     ----------
     every
-        What is cut.
+        The selection to cut into rows.
     step_us
-        Width of a row, before it is widened.
+        Width of a row, before it is widened to whole panes.
     next_us
-        Where the first one begins; None for the beginning.
+        Start of the first row; None for the selection's start.
     """
     assert every.span_us is not None
     grid = grid_of(every.view)
@@ -141,13 +141,13 @@ def spans(
 
 
 def _boundary(grid: Grid, time_us: int) -> int:
-    """Return the first boundary of panes that is not before a time."""
+    """Return the first pane boundary at or after a time."""
     start_us = grid.start_of(time_us)
     return time_us if start_us == time_us else grid.end_of(time_us)
 
 
 def _fingerprint(selection: Selection, step_us: int) -> int:
-    """Return a number that tells requests apart whose rows are others."""
+    """Return a number that identifies the request; a token is valid for equal ones only."""
     return zlib.crc32(repr((selection, step_us)).encode())
 
 

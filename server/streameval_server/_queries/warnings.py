@@ -1,4 +1,4 @@
-"""What to know before trusting an answer's figures, in words."""
+"""Warnings in an answer: what to know before trusting its metrics."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def warnings_of(
     Parameters
     ----------
     resolved
-        What the answer covers.
+        The selection that the answer covers.
     resolution
-        Significant bits of a score that its counts have kept; None is all.
+        Significant bits of a score that the counts keep; None means all.
     typical_delay_us
-        How long most labels take; None where there are no predictions by id.
+        The time within which nine labels of ten arrive; None without predictions by id.
     """
     return [
         *_about_slice(resolved),
@@ -61,7 +61,7 @@ def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> 
         yield f"cases are kept for {kept}: what was asked for begins before {oldest}"
     if end_us <= start_us:
         yield "mature_after leaves nothing of this window"
-    # Half of the window is younger than this.
+    # The age of the window's middle.
     age_us = resolved.now_us - (start_us + end_us) / 2
     if typical_delay_us and age_us < typical_delay_us:
         yield (
@@ -88,7 +88,7 @@ def _about_resolution(resolved: ResolvedSelection, resolution: int | None) -> It
 
 
 def in_words(span_us: float) -> str:
-    """Return a span of time as people say it.
+    """Return a span of time as a number with a unit.
 
     Examples
     --------

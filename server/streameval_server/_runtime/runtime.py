@@ -1,8 +1,7 @@
-"""The server's threads: one commits, one applies, two answer, and an event loop serves.
+"""The event loop's side of the server: starts and stops the threads, submits and reads.
 
-What they run is the core, which has neither threads nor clocks. Work crosses
-between threads in bulk: one wake-up of the event loop for each commit, not for
-each batch, and none for a thread that is awake anyway.
+One thread commits, one applies, three compute answers, and the event loop serves. The core
+that they run has neither threads nor clocks.
 
 ::
 
@@ -51,16 +50,16 @@ def now_us() -> int:
 
 
 class Runtime:
-    """Runs a core. All methods but `view` belong to the event loop's thread.
+    """Runs a core. Methods belong to the event loop's thread unless they say otherwise.
 
     Parameters
     ----------
     directory
         Where the log is kept; None for memory only.
     limits
-        What may be held.
+        How much the server may hold.
     auto_create
-        Whether a batch for a stream that does not exist makes it.
+        Whether a batch for a stream that does not exist creates it.
 
     Attributes
     ----------
@@ -71,9 +70,9 @@ class Runtime:
     calls : OpenCalls
         The calls in progress.
     queries : QueryThreads
-        Where answers are computed.
+        The threads that compute answers.
     visibility : Visibility
-        Waits for revisions to be applied.
+        The callers that wait for a revision to be applied.
     """
 
     core: Core
@@ -87,10 +86,10 @@ class Runtime:
         self.directory = directory
         self._lock: DirectoryLock | None = None
 
-    # --- Life ---------------------------------------------------------------------------------
+    # -- starting and stopping
 
     async def start(self, *, on_serving: Callable[[bool], None]) -> None:
-        """Take the directory, restore what it holds, and start the threads.
+        """Lock the directory, restore what it holds, and start the threads.
 
         Parameters
         ----------
@@ -101,7 +100,7 @@ class Runtime:
         Raises
         ------
         DataDirectoryInUseError, StorageError
-            When the directory is taken; when its log cannot be used.
+            When another process uses the directory; when its log cannot be used.
         """
         self._loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = self._loop.create_future()
@@ -133,7 +132,7 @@ class Runtime:
             on_failure=self._fail,
         )
         self._threads = threads
-        # Held directly, for the calls that are made for each batch and each query.
+        # Kept as attributes of their own, because every batch and every query uses them.
         self._commit_bell = threads.commit_bell
         self._engine_lock = threads.engine_lock
         threads.start()
@@ -150,7 +149,7 @@ class Runtime:
         await asyncio.to_thread(self._threads.join)
         self.queries.stop()
         if self.failed:
-            # What is in memory is not to be trusted; the log is.
+            # The state in memory may be wrong; the log is not.
             self.core.storage.close()
         else:
             await asyncio.to_thread(self.core.drain, now_us())
@@ -163,25 +162,25 @@ class Runtime:
 
     @property
     def failed(self) -> bool:
-        """Whether the server cannot go on."""
+        """Whether the server has failed and cannot go on."""
         return self._failed.done()
 
     async def wait_failed(self) -> None:
-        """Wait until the server cannot go on, and raise why."""
+        """Wait until the server has failed, and raise the reason."""
         await asyncio.shield(self._failed)
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
-            self._failed.exception()  # somebody may look at it, nobody has to
+            self._failed.exception()  # mark it as retrieved: `wait_failed` may not be running
         self._on_serving(False)
         self.visibility.fail()
         self.calls.stop()
 
-    # --- Writing ------------------------------------------------------------------------------
+    # -- writing
 
     def submitted(self) -> None:
-        """Say that something was submitted to the committer."""
+        """Wake the committer after something was submitted to it."""
         self._commit_bell.ring()
 
     async def settled(self, submit: Callable[[UnaryCall], None]) -> Response:
@@ -190,7 +189,7 @@ class Runtime:
         Raises
         ------
         RequestError
-            When it cannot be done; UNAVAILABLE when nobody knows whether it was.
+            When it cannot be done; UNAVAILABLE when it is unknown whether it was.
         """
         settled = asyncio.Event()
         call = UnaryCall(self.core.committer, self._limits, settled.set)
@@ -213,7 +212,7 @@ class Runtime:
         Raises
         ------
         RequestError
-            RESOURCE_EXHAUSTED when somebody does it already; UNAVAILABLE when the
+            RESOURCE_EXHAUSTED when a compaction is running already; UNAVAILABLE when the
             disk fails, or the server stops.
         """
         committer = self.core.committer
@@ -227,7 +226,7 @@ class Runtime:
         outcome: asyncio.Future[Compacted | RequestError] = self._loop.create_future()
 
         def settle(told: Compacted | RequestError) -> None:
-            if not outcome.done():  # its caller may have given up
+            if not outcome.done():  # the call may have been cancelled
                 outcome.set_result(told)
 
         def done(told: Compacted | RequestError) -> None:
@@ -244,7 +243,7 @@ class Runtime:
             raise told
         return told
 
-    # --- Reading ------------------------------------------------------------------------------
+    # -- reading
 
     def visible_revision(self) -> int:
         """Return the last revision that answers include. Any thread may call it."""
@@ -255,7 +254,7 @@ class Runtime:
         return self.core.committer.revision
 
     def view(self, stream: str) -> StreamView:
-        """Return a stream's counts now. For query threads: may wait for the applier.
+        """Return a stream's counts now. For query threads, because it may wait for the applier.
 
         Raises
         ------
@@ -302,8 +301,9 @@ class Runtime:
     ) -> T:
         """Return what a query thread computes, as `QueryThreads.run`.
 
-        What was not found is looked for once more when all is visible that was
-        durable when it was asked for: a stream whose first batch was acked is there.
+        A NOT_FOUND error is not final while revisions are durable but not visible: then the
+        answer is computed again after they are applied. So a stream whose first batch was
+        acknowledged is always found.
         """
         durable, visible = self.durable_revision(), self.visible_revision()
         try:
@@ -320,8 +320,8 @@ class Runtime:
         Raises
         ------
         RequestError
-            OUT_OF_RANGE when the log has not come so far, UNAVAILABLE when the
-            server stops working.
+            OUT_OF_RANGE when the log has not reached it, UNAVAILABLE when the server
+            stops working.
         """
         durable = self.durable_revision()
         if min_revision > durable:

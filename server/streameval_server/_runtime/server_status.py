@@ -1,4 +1,4 @@
-"""How a server is: what its parts say of themselves, and what to look into."""
+"""The server's report on itself: sizes, times, and warnings for its operator."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from streameval_server._runtime.runtime import Runtime
 
 _WARN_SHARE = 0.9
-"""Of a limit: so much is worth a word."""
+"""Share of a limit from which on a warning names it."""
 
 _MIN_FREE_SHARE = 0.1
-"""Of a file system: less is worth a word."""
+"""Share of the file system that should be free; with less there is a warning."""
 
 _MAX_COMMIT_S = 0.1
-"""Commits that take longer hold up who waits for them."""
+"""Seconds that one commit in a hundred may take before there is a warning."""
 
 
 def server_status(
     runtime: Runtime, limits: Limits, *, address: str, start_us: int, now_us: int
 ) -> admin_pb2.GetServerStatusResponse:
-    """Return how the server is. For query threads: looks at the disk."""
+    """Return the server's status. For query threads, because it reads from the disk."""
     committer, applier, engine = runtime.core.committer, runtime.core.applier, runtime.core.engine
     storage = runtime.core.storage
     serving = committer.state is State.SERVING
@@ -78,7 +78,7 @@ def server_status(
 
 
 def _disk(directory: Path) -> admin_pb2.Disk:
-    """Return what the log takes. Never opens its files: that would end SQLite's locks on them."""
+    """Return the log's disk usage. Never opens its files: closing them drops SQLite's locks."""
     path = directory / LOG_NAME
     usage = shutil.disk_usage(directory)
     try:
@@ -87,7 +87,7 @@ def _disk(directory: Path) -> admin_pb2.Disk:
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).fetchone()
     except sqlite3.Error:
-        reusable = 0  # the disk fails, which `problem` says
+        reusable = 0  # the disk fails; `problem` reports that
     files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
     return admin_pb2.Disk(
         directory=str(directory),

@@ -1,8 +1,8 @@
-"""Watch: the newest snapshot whenever its stream moved, as often as the reader keeps up.
+"""Watch and WatchSnapshots: the newest snapshot after each change, at the reader's pace.
 
-Nothing is queued: while a reader takes its time, nothing is computed for it, and
-what it gets next is the newest. What was sent is remembered by weak references
-only, so a reader that stands still holds no counts in memory.
+Nothing is queued and nothing is computed ahead: a slow reader gets the newest snapshot next.
+The version that was sent last is remembered by weak references, so a stalled reader keeps no
+counts in memory.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MIN_INTERVAL_S = 0.1
-"""Nobody is told more often."""
+"""Seconds between two snapshots, at least."""
 
 CLOCK_INTERVAL_S = 1.0
-"""A window that ends at the clock is result at so often, although nothing happens."""
+"""Seconds after which a window that ends at the clock is computed again without a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What to tell an answer by from the next."""
+    """Identifies the content of an answer, to tell whether the next one differs."""
 
     span_us: tuple[int, int] | None
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
     def at(cls, resolved: ResolvedSelection) -> _Version:
-        # Whatever changes a stream changes its all-time counts or their coverage.
+        # Every change of a stream replaces its all-time counts or their coverage.
         parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
         return cls(resolved.span_us, tuple(map(weakref.ref, parts)))
 
     def differs(self, before: _Version | None) -> bool:
-        """Whether the stream or the covered time has moved."""
+        """Whether the stream or the covered time has changed."""
         if before is None or before.span_us != self.span_us:
             return True
         return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
 
 
 def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest) -> float:
-    """Return the least time between two answers.
+    """Return the minimum time between two answers.
 
     Raises
     ------
@@ -81,7 +81,7 @@ async def watch_snapshot(
     pause_s: float,
     min_revision: int,
 ) -> AsyncIterator[types_pb2.Snapshot]:
-    """Yield a snapshot at once, and then the newest whenever it is another.
+    """Yield a snapshot at once, and then the newest after each change.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ async def watch_snapshot(
     request
         What is watched.
     pause_s
-        The least time between two of them.
+        The minimum time between two snapshots.
     min_revision
         The first one includes it.
 
     Raises
     ------
     RequestError
-        NOT_FOUND when the stream is deleted, and not at once made again;
+        NOT_FOUND when the stream is deleted and not created again at once;
         UNAVAILABLE when the server stops.
     """
     timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
@@ -128,10 +128,10 @@ def _snapshot_with_version(
 async def watch_snapshots(
     runtime: Runtime, engine: QueryEngine, request: OverviewRequest, *, pause_s: float
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
-    """Yield the snapshots of all streams at once, and then of those that moved.
+    """Yield the snapshots of all streams at once, and then of those that changed.
 
-    Only what moved is computed. As `watched`, except that a stream that is
-    deleted is gone, and may come again.
+    Only changed snapshots are computed. Works as `watch_snapshot`, except that a deleted
+    stream is reported as gone and may be created again.
 
     Raises
     ------
@@ -139,15 +139,15 @@ async def watch_snapshots(
         UNAVAILABLE when the server stops.
     """
     timeout = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
-    # None stands for a stream that is not there.
+    # By stream; None for one that does not exist.
     sent: dict[str, _Version | None] = {}
 
     async def compute() -> _Changes:
-        # Whoever else asks has been sent something else.
+        # Never shared: every reader has been sent other versions.
         work = partial(_changes_since, engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
-    # Else a stream that is durable and not visible yet would be called gone.
+    # Without this wait, a stream that is durable but not visible yet would be reported gone.
     durable = runtime.durable_revision()
     results = _compute_on_change(
         runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=durable
@@ -161,7 +161,7 @@ async def watch_snapshots(
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What is another than it was sent."""
+    """Streams whose version differs from the one sent last."""
 
     versions: dict[str, _Version | None]
     response: query_pb2.WatchSnapshotsResponse
@@ -196,7 +196,7 @@ async def _compute_on_change(
     timeout: float | None,
     min_revision: int = 0,
 ) -> AsyncGenerator[T, None]:
-    """Yield results: one at once, and another whenever something was applied or time passed."""
+    """Yield results: one at once, then one after each applied revision or `timeout`."""
     stopping = asyncio.Event()
     with runtime.calls.call(stopping.set):
         await runtime.visible(min_revision)
@@ -214,7 +214,7 @@ async def _compute_on_change(
                 result = await compute()
                 took = time.monotonic() - begun
                 yield result
-                # Long results are far between: half of the time is for others.
+                # At most half of the time is spent on this reader, however long an answer takes.
                 await _pause(stopped, begun + max(pause_s, 2 * took) - time.monotonic())
                 await asyncio.wait(
                     (moved, stopped), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
