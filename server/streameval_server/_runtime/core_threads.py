@@ -2,7 +2,7 @@
 
 They hand work to each other and to the event loop in bulk: one wake-up of the event loop
 for each commit, not for each batch, and none for a thread that is awake anyway. Each thread
-sleeps on a doorbell; whoever adds work rings it afterwards.
+sleeps on a doorbell, which is rung after work was added for it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How a stream counts: rows and effects are collected, put together, and counted in bulk.
+"""Counts a stream's rows and join effects: collects them, then counts them in bulk.
 
-What only adds is collected and counted in one go, when there is much of it, or
-when somebody looks. What takes away is counted at once, after everything before
-it: so the counts, and the resolution that the caps on cells leave them, are the
-same however the log is cut into calls, and whoever looks at what time. The
-whole's all-time counts are exact until they meet their cap; slices and panes
-are bounded from the start.
+Additions are collected and counted together, once there are enough of them or when the
+counts are read. Removals are counted at once, after everything before them. So the counts,
+and the resolution that the caps on cells leave them, depend neither on how the log is cut
+into calls nor on when the counts are read. The whole's all-time counts are exact until they
+reach their cap; slices and panes are bounded from the start.
 
-Cost: see `binning`, `cells`, `tally` and `store`; about 20 ns a case without segments.
+Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accumulator`,
+`cell_table` and `pane_store`.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLE
 _NUMBER_BITS = 32
 
 _MIN_COLLECTED_ROWS, _MAX_COLLECTED_ROWS = 8_192, 65_536
-"""So many rows are collected before they are counted unasked: more in large streams."""
+"""Collected rows at which they are counted without a read: more in larger streams."""
 
 MIN_IDLE_COUNT_ROWS = MIN_TABLE_ROWS
-"""So many are worth to be counted where there is time: fewer would count slices by sorting."""
+"""Fewer collected rows are not counted in idle time: small batches take the slower sort path."""
 
 _EFFECT_COST = 2
-"""An effect is like so many cases, and again for each segment key."""
+"""An effect costs as much as this many cases, and again for each segment key."""
 
 _ROW_BYTES = 32
-"""Memory of a row that was collected."""
+"""Memory of a collected row."""
 
 _NO_PANE = -(1 << 62)
-"""Stands for the start of a pane that is no longer kept."""
+"""Stands for the start of a pane that is no longer kept; before all real starts."""
 
 
 class StreamCounts:
@@ -73,9 +73,9 @@ class StreamCounts:
     Attributes
     ----------
     store : PaneStore
-        What has been counted; `flush` brings it up to date.
+        What has been counted; `flush` adds what was collected.
     beyond_retention : int
-        Rows that came into no pane.
+        Rows that are in no pane, because theirs was no longer kept.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
@@ -85,7 +85,7 @@ class StreamCounts:
         self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
         self._collected_rows = 0
-        # What slices count in one pane that is open.
+        # Rows of slices in one open pane that are not in the slices' own counts yet.
         self._table: SliceTable | None = None
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
@@ -95,7 +95,7 @@ class StreamCounts:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes, at most about."""
+        """Memory, an approximate upper bound."""
         table = 0 if self._table is None else self._table.nbytes
         return self._usage.memory_bytes + _ROW_BYTES * self._collected_rows + table
 
@@ -107,7 +107,7 @@ class StreamCounts:
         self._grow(timed.cases.labels.size)
 
     def add_effects(self, effects: Effects) -> None:
-        """Collect what the joiner did; where it takes away, count it at once."""
+        """Collect what the joiner did; if it removes cases, count everything at once."""
         if not len(effects):
             return
         if _REMOVES[effects.kinds].any():
@@ -116,7 +116,7 @@ class StreamCounts:
             self._count_effects(effects)
         else:
             self._effects.append(effects)
-            # More work than cases, for each key that they have.
+            # Effects cost more than cases, and again for each key.
             self._grow(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
 
     def _grow(self, rows: int) -> None:
@@ -128,16 +128,16 @@ class StreamCounts:
 
     @property
     def has_collected(self) -> bool:
-        """Whether much waits to be counted. O(1)."""
+        """Whether enough rows are collected to count them in idle time. O(1)."""
         return self._collected_rows >= MIN_IDLE_COUNT_ROWS
 
     def flush(self) -> None:
-        """Count everything; nothing that can be seen changes by it. O(rows log rows)."""
+        """Count everything that was collected, without a visible effect. O(rows log rows)."""
         self.count()
         self._empty_table()
 
     def count(self) -> None:
-        """Count what was collected, slices maybe in their table; nothing seen changes by it."""
+        """Count what was collected, slices possibly in their table, without a visible effect."""
         cases, effects = self._cases, self._effects
         self._cases, self._effects, self._collected_rows = [], [], 0
         if cases:
@@ -146,8 +146,8 @@ class StreamCounts:
             self._count_effects(Effects.concat(effects))
 
     def take_due(self) -> list[LazyCounts]:
-        """Return what should be merged before more is added, once: ask for the evaluators."""
-        # Merged since the last time, so that to let go of them is all that is left.
+        """Return counts that the caller must merge before more is added; each once."""
+        # The caller has merged these after the last call, so dropping their tables is cheap.
         self._drop_tables(self._evicted)
         self._evicted = self._tables.pop_evicted()
         due = dict.fromkeys([*self._unmerged, *self._evicted])
@@ -162,12 +162,12 @@ class StreamCounts:
             self._usage.memory_bytes += part.counts.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
-        """Add what somebody else counted; at 0 in all time only. O(cells)."""
+        """Add counts made elsewhere; with event time 0 to all time only. O(cells)."""
         for part in self._parts_at(event_us, codes):
             self._usage.memory_bytes += part.counts.merge([state])
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
-        """Return what one reference at one time counts in."""
+        """Return the parts that count a reference of this time and these segments."""
         self._frozen = None
         store = self.store
         content: PaneContent | None = None
@@ -196,7 +196,7 @@ class StreamCounts:
             return
         self._add((store.whole,), timed.cases)
         times = np.broadcast_to(np.asarray(timed.event_us), len(timed.cases))
-        # Rows whose pane is gone come first, as if they had one pane: none.
+        # Rows whose pane is no longer kept form one group, which comes first.
         starts = np.where(
             times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_NO_PANE)
         )
@@ -205,7 +205,7 @@ class StreamCounts:
         panes = dict(zip(kept, store.panes_at(kept), strict=True))
         parts_of = store.parts
         if codes is not None and not any(pane.is_open for pane in panes.values()):
-            # What slices count for all time, of all panes at once.
+            # All panes are closed: add to the slices' all-time counts in one go.
             self._add_to_slices(None, sort_by_cell(timed.cases, codes, store.bits, store.scale))
             parts_of = store.in_pane
         for start, places in groups:
@@ -219,7 +219,7 @@ class StreamCounts:
                     self._add(parts_of(pane, number), change)
 
     def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
-        """Add what slices count to the table of an open pane, if that is quicker."""
+        """Add rows to the slice table of an open pane; return whether the table took them."""
         if content is not self._table_pane:
             self._empty_table()
         if not content.is_open:
@@ -231,7 +231,7 @@ class StreamCounts:
         return True
 
     def _empty_table(self) -> None:
-        """Give each slice what the table counted of it."""
+        """Move the slice table's counts to the slices."""
         table, content = self._table, self._table_pane
         self._table = self._table_pane = None
         if table is not None and content is not None:
@@ -266,7 +266,7 @@ class StreamCounts:
         found, places = np.unique(starts, return_inverse=True)
         there = store.panes_at([start for start in found.tolist() if start != _NO_PANE])
         all_at_once = not any(pane.is_open for pane in there)
-        # What is in none comes first.
+        # Rows without a pane come first.
         panes = [*([None] * (found.size - len(there))), *there]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
@@ -290,8 +290,8 @@ class StreamCounts:
             yield group, change, delays.get(group, NO_DELAYS)
 
     def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
-        """Count what happened to one group."""
-        # Copies: a view would keep the columns of all groups in memory while it waits.
+        """Add one group's changes to the parts that count it."""
+        # Copies, because a pending view would keep the columns of all groups in memory.
         added = None if change.added is None else UnsortedCases(*change.added).copy()
         removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
@@ -310,22 +310,22 @@ class StreamCounts:
 
     @property
     def due_us(self) -> int | None:
-        """When panes coarsen or go next; None without any. O(1)."""
-        # What was collected will be in panes.
+        """When panes coarsen or expire next; None without panes. O(1)."""
+        # Collected rows will be in panes once they are counted.
         if len(self.store.panes) or self._collected_rows:
             return self.store.due_us
         return None
 
     def advance(self, now_us: int) -> None:
-        """Let panes coarsen and go. O(panes that change)."""
+        """Advance the time: panes coarsen and expire. O(panes that change)."""
         self.flush()
         self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.advance(now_us):
             self._frozen = None
 
     def reconfigure(self, settings: StreamSettings) -> None:
-        """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
-        # What was collected has the keys and the panes of before.
+        """Take new settings. O(panes) when retention changes; expired panes stay lost."""
+        # Collected rows belong to the old keys and panes.
         self.flush()
         self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.reconfigure(settings):

@@ -40,7 +40,7 @@ def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> 
 
 
 def decode_segment(table: JoinTable, data: bytes) -> int:
-    """Bring a table up to date with a segment; return how many rows it lists. O(rows).
+    """Apply a segment to a table; return how many rows it lists. O(rows).
 
     Raises
     ------

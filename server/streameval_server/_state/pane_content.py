@@ -1,6 +1,6 @@
-"""What one pane holds: the counts and the coverage of each slice; and its bytes.
+"""The content of one pane: the counts and the coverage of each slice; and its encoding.
 
-A pane is a part of a checkpoint, so it knows the revision of its last change.
+A pane is a part of a checkpoint, so it records the revision of its last change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Part:
         self.coverage = PaneCoverage.merged((self.coverage, coverage))
 
     def merge(self, others: Sequence[Part]) -> int:
-        """Add everything that others have counted; return by how much memory grew. O(cells)."""
+        """Add other parts; return by how much memory grew. O(cells)."""
         covered = [part.coverage for part in others if not part.coverage.is_empty]
         if covered:
             self.coverage = PaneCoverage.merged((self.coverage, *covered))
@@ -66,7 +66,7 @@ class PaneContent:
     revision : int
         Log revision of the last change.
     is_open : bool
-        Whether the slices' all-time counts lack what it has.
+        Whether the slices' all-time counts do not include this pane yet.
     """
 
     __slots__ = ("_frozen", "_make_part", "_usage", "is_open", "parts", "revision")
@@ -80,19 +80,19 @@ class PaneContent:
         self.is_open = False
 
     def touch(self) -> None:
-        """Note a change."""
+        """Record a change at the current revision."""
         self.revision = self._usage.revision
         self._frozen = None
 
     def part(self, number: int) -> Part:
-        """Return a slice's part to change it, made if need be."""
+        """Return a slice's part to change it; create it if it does not exist."""
         part = self.parts.get(number)
         if part is None:
             part = self.parts[number] = self._make_part()
         return part
 
     def merge(self, *others: PaneContent) -> None:
-        """Add everything that other panes hold."""
+        """Add the contents of other panes."""
         self.touch()
         for number in sorted({number for other in others for number in other.parts}):
             self.part(number).merge(
@@ -100,7 +100,7 @@ class PaneContent:
             )
 
     def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
-        """Return its slices as they are now; the same object until it changes. O(slices)."""
+        """Return the slices as they are now; the same object until they change. O(slices)."""
         if self._frozen is None:
             self._frozen = {
                 number: PaneView(start_us, end_us, part.counts.frozen(), part.coverage)

@@ -1,11 +1,10 @@
-"""Where a stream's counts are: for all time and by pane, whole and by slice.
+"""A stream's counts for all time and by pane, of the whole and by slice.
 
-A pane that is new is *open*: what its slices count is not in their all-time
-counts yet, and is added when it is closed, in one go. So a row of a slice is
-merged once, not twice, while it is the time of its pane. Few panes are open;
-whoever looks at a slice's all-time counts gets them with the open panes' added.
-Additions commute, so when a pane is closed makes no difference; before anything
-is taken away all panes are closed.
+A new pane is *open*: the counts of its slices are not in their all-time counts yet and are
+added in one go when the pane is closed. So a row of a slice is merged once instead of twice
+while its pane is current. Few panes are open at a time, and reading a slice's all-time counts
+adds those of the open panes. Additions commute, so it makes no difference when a pane is
+closed; before a removal all panes are closed.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ class PaneStore:
     bits, scale
         Of the cells of panes and slices.
     slices : dict of int to Part
-        All-time counts by the number of the slice, without what open panes
-        have of slices; the whole is always there and has everything.
+        All-time counts by the number of the slice. Slices lack the open panes' counts; the
+        whole always exists and has everything.
     panes : Panes of PaneContent
     floor_us : int
-        What happened before this is in no pane, whatever is kept.
+        Event times before this are in no pane, even within the retention.
     key_revisions : dict of int to int
-        The revision at which a key's slices changed last.
+        The revision of the last change of a key's slices.
     """
 
     def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
@@ -89,8 +88,8 @@ class PaneStore:
     def panes_at(self, starts_us: Sequence[int]) -> list[PaneContent]:
         """Return the panes that start there, to change them.
 
-        Where there are many all are closed: what slices have in them can be counted for all
-        time at once, and need not be merged into that pane by pane.
+        If there are more than may be open, all panes are closed first: then slices can be
+        counted for all time in one go, and need not be merged pane by pane.
         """
         if len(starts_us) > _MAX_OPEN_PANES:
             self.close_panes()
@@ -112,7 +111,7 @@ class PaneStore:
             self._close(self._open.pop(0))
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
-        """Return what has to change when a slice does: in a pane, or in all time alone."""
+        """Return the parts that count a slice's rows of a pane, or of no pane."""
         self.key_revisions[key_of(number)] = self._usage.revision
         if content is None:
             return [self._slice(number)]
@@ -122,7 +121,7 @@ class PaneStore:
 
     @staticmethod
     def in_pane(content: PaneContent | None, number: int) -> list[Part]:
-        """Return what has to change in a pane alone, when the rest has."""
+        """Return the part in a pane, for rows that are in the all-time counts already."""
         return [] if content is None else [content.part(number)]
 
     def _slice(self, number: int) -> Part:
@@ -142,10 +141,10 @@ class PaneStore:
         for number, part in content.parts.items():
             if number != WHOLE:
                 before = part.counts.memory_bytes
-                # Made first, if need be: that adds to the usage too.
+                # Created first: a new part adds to the usage itself.
                 settled = self._slice(number)
                 self._usage.memory_bytes += settled.merge([part])
-                # To be read it was merged.
+                # Reading its state has merged it.
                 self._usage.memory_bytes += part.counts.memory_bytes - before
 
     def common_pane(self, event_us: int | IntArray) -> int | None:
@@ -164,17 +163,17 @@ class PaneStore:
 
     @property
     def oldest_us(self) -> int:
-        """Since when there are panes. O(1)."""
+        """Start of the oldest pane that is kept. O(1)."""
         return max(self.floor_us, self.panes.grid.oldest_us)
 
     @property
     def due_us(self) -> int:
-        """When panes coarsen or go next. O(1)."""
+        """When panes coarsen or expire next. O(1)."""
         return self.panes.until_us
 
     def advance(self, now_us: int) -> bool:
-        """Let panes coarsen and go; return whether any did. O(panes that change)."""
-        # What an open pane has must not go with it.
+        """Coarsen and expire panes; return whether any changed. O(panes that change)."""
+        # The counts of an open pane must not expire with it.
         self.close_panes()
         if not self.panes.advance(now_us):
             return False
@@ -182,7 +181,7 @@ class PaneStore:
         return True
 
     def reconfigure(self, settings: StreamSettings) -> bool:
-        """Keep panes for longer, or not as long; return whether that is so. O(panes)."""
+        """Take new settings; return whether the widths or the retention changed. O(panes)."""
         before, after = self.panes, self._panes_for(settings)
         if before.tiers == after.tiers:
             return False
@@ -199,7 +198,7 @@ class PaneStore:
         return True
 
     def recount_memory(self) -> None:
-        """Find out anew what memory it takes. O(panes)."""
+        """Compute the memory of all parts again. O(panes)."""
         parts = list(self.slices.values())
         for pane in self.panes:
             parts += pane.content.parts.values()
@@ -209,11 +208,11 @@ class PaneStore:
 
     @property
     def num_panes(self) -> int:
-        """Panes of all slices. O(panes)."""
+        """Number of panes of all slices. O(panes)."""
         return sum(len(pane.content.parts) for pane in self.panes)
 
     def slice_numbers(self) -> set[int]:
-        """Return the numbers of the slices that there are. O(slices)."""
+        """Return the numbers of all slices. O(slices)."""
         return set(self.slices).union(*(content.parts for content in self._open))
 
     def _open_parts(self, number: int) -> list[Part]:

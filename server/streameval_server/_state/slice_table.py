@@ -1,8 +1,8 @@
-"""What the slices of an open pane count, as a table of slices by cells: no sort, no merge.
+"""The counts of an open pane's slices, as a dense table of slices by cells: no sort, no merge.
 
-Cells are numbered as they come, so a row is one addition for each key, and what
-was counted is sorted once, when somebody asks or the pane is closed. A table is
-for few slices and many rows; where it would be large, it refuses.
+Cells are numbered in order of arrival, so a row is one addition for each key, and the counts
+are sorted once, when they are read or the pane is closed. A table suits few slices and many
+rows; it refuses rows that would make it too large.
 
 Cost: 5 ns for a row and key. Memory: at most `_MAX_BYTES`.
 """
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from streameval_server._state.slice_sort import RowsByCell
 
 _MAX_BYTES = 16 << 20
-"""Fifty slices of 64,000 cells: less than half of what fifty full ones take once merged."""
+"""Memory of a table: fifty slices of 64,000 cells, less than half of their size once merged."""
 _ENTRY_BYTES = 4
 
 MIN_TABLE_ROWS = 16_384
-"""Fewer rows at a time are not worth a table."""
+"""Fewer rows at a time are sorted instead."""
 
 _MAX_ROWS = 1 << 30
-"""So many rows may be in it: each count fits int32."""
+"""Maximum number of rows in a table: each count fits int32."""
 
 
 class _CellNumbers:
-    """The numbers of one class's cells, in the order in which they came."""
+    """The numbers of one class's cells, in order of arrival."""
 
     def __init__(self) -> None:
         self._edges: FloatArray = np.empty(0)
         self._numbers: IntArray = np.empty(0, dtype=np.int64)
 
     def find(self, edges: FloatArray) -> tuple[IntArray, BoolArray]:
-        """Return where each of some ascending edges belongs, and whether it has a number."""
+        """Return the position of each of some ascending edges, and whether it has a number."""
         return locate(self._edges, edges)
 
     def number(self, edges: FloatArray, at: IntArray, known: BoolArray, first: int) -> IntArray:
-        """Return the number of each edge that `find` found; new ones are numbered from `first`."""
+        """Return the number of each edge located by `find`; new ones count up from `first`."""
         new = ~known
         fresh = np.arange(first, first + np.count_nonzero(new))
         numbers = np.empty(edges.size, dtype=np.int64)
@@ -58,7 +58,7 @@ class _CellNumbers:
         return numbers
 
     def run(self, counts: npt.NDArray[np.int32]) -> Run:
-        """Return a slice's counts, by number, as a run. O(cells)."""
+        """Return a slice's counts, given by cell number, as a run. O(cells)."""
         here = counts[self._numbers]
         used = np.flatnonzero(here)
         if not used.size:
@@ -81,7 +81,7 @@ class SliceTable:
         return sum(table.nbytes for table in self._keys)
 
     def add(self, rows: RowsByCell) -> bool:
-        """Add rows; or say no, and change nothing, where a table is not the thing. O(rows)."""
+        """Add rows; or return False and change nothing where a table does not suit. O(rows)."""
         size = rows.cells.size
         if rows.counts is not None or size < MIN_TABLE_ROWS or self._rows + size > _MAX_ROWS:
             return False
@@ -106,15 +106,15 @@ class SliceTable:
         return True
 
     def _shape(self, key: int, height: int, width: int) -> tuple[int, int]:
-        """Return the shape that a key's table has once it is at least so high and wide."""
+        """Return the shape that a key's table needs to have this height and width."""
         high, wide = self._keys[key].shape if key < len(self._keys) else (0, 0)
         if high < height or wide < width:
-            # Wider than need be: cells keep coming.
+            # Wider than needed, for the cells that will be added.
             high, wide = max(high, height), max(wide, width * 5 // 4)
         return high, wide
 
     def _table(self, key: int, shape: tuple[int, int]) -> npt.NDArray[np.int32]:
-        """Return a key's table, of this shape from now on."""
+        """Return a key's table, after growing it to this shape."""
         if key == len(self._keys):
             self._keys.append(np.zeros((0, 0), dtype=np.int32))
         table = self._keys[key]

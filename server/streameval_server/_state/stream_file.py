@@ -1,12 +1,11 @@
-"""A stream as a file: everything about it, to be imported elsewhere.
+"""A stream as a file, for import into another server.
 
-Layout: a `Frame`, in it the length of a header (4 bytes, little-endian), the
-header, and the stream's parts as a checkpoint has them. The header is JSON, to
-be read by people too: name, revision, time, settings, numbers, and the parts'
-names and lengths in their order.
+Layout: a `Frame` that contains the length of a header (4 bytes, little-endian), the header,
+and the stream's parts as in a checkpoint. The header is JSON, so that people can read it too:
+name, revision, time, settings, counters, and the names and lengths of the parts in order.
 
-What a file says is trusted as a checkpoint is: its checksum finds accidents, not
-intent. What decides about other streams (settings, numbers, names) is checked.
+A file is trusted as much as a checkpoint: its checksum detects accidents, not tampering. Only
+content that could affect other streams (settings, numbers, names) is checked.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ class StreamFile:
     Attributes
     ----------
     name : str
-        Of the stream that was exported.
+        Name of the exported stream.
     revision, time_us : int
-        The log's revision and time then.
+        The log's revision and time at the export.
     ids : int
-        That it keeps, for their labels and predictions.
+        Number of ids that it keeps for their labels and predictions.
     settings : StreamSettings
     total : int
-        References that were accepted.
+        Number of accepted references.
     sources : mapping of str to int
-        The last epoch of each source that merged.
+        The last merged epoch of each source.
     parts : mapping of str to bytes
         As `restore_stream` takes them.
     """
@@ -105,14 +104,14 @@ class StreamFile:
             raise CorruptStateError(message) from error
 
     def check(self, name: str, limits: Limits) -> None:
-        """Refuse what `restored` could not make a stream of. O(bytes).
+        """Refuse a file that `restored` would fail on. O(bytes).
 
         Raises
         ------
         RequestError
             When the settings are beyond the limits.
         CorruptStateError
-            When the content is not what was exported, or beyond the limits.
+            When the content is damaged, or beyond the limits.
         """
         check(self.settings, limits)
         if len(self.sources) > limits.max_merge_sources:
@@ -134,12 +133,12 @@ class StreamFile:
             )
 
     def restored(self, name: str, revision: int, limits: Limits) -> StreamState:
-        """Return the stream under a name, as made at a revision. O(bytes).
+        """Return the stream under a name, created at a revision. O(bytes).
 
         Raises
         ------
         CorruptLogError
-            When the parts are not what was exported.
+            When the parts are damaged.
         """
         state = restore_stream(limits, revision, self.parts)
         state.adopt(name, revision)
@@ -172,7 +171,7 @@ def stream_to_bytes(
 
 
 def _check_settings(settings: StreamSettings) -> None:
-    """Refuse settings of other types than they have."""
+    """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
         if name.endswith("_us") or name in {"resolution", "max_pending"}:
             _integer(value)

@@ -1,9 +1,7 @@
 """One stream: its counts, its segment values, and the ids that wait for their labels.
 
-Rows are taken in the order of the log. Panes and expiry follow the log's time:
-whoever applies must let time pass before a row is taken at or after `due_us`.
-A checkpoint has a head (the whole's all-time counts and all that is small), a
-part for each key's all-time slices and for each pane, and join segments.
+Rows are taken in the order of the log. Panes and expiry follow the log's time: the engine
+must call `pass_time` before it takes a row at or after `due_us`.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ NEVER = 1 << 62
 """Later than any time."""
 
 _PANE_COST = 64
-"""What a pane that coarsens takes of a budget of time, in ids that expire."""
+"""Budget for a pane that coarsens or expires, in ids that expire."""
 
 
 class StreamState:
-    """A stream. Rows are collected by `take`, and counted when it is time.
+    """A stream. `take` collects rows; they are counted later, in bulk.
 
     Attributes
     ----------
@@ -49,9 +47,9 @@ class StreamState:
     revision : int
         Log revision of its last change.
     total : int
-        References that were accepted, misses included.
+        Number of accepted references, misses included.
     sources : dict of str to int
-        The last epoch of each source that merged.
+        The last merged epoch of each source.
     """
 
     def __init__(self, info: StreamInfo, limits: Limits) -> None:
@@ -126,7 +124,7 @@ class StreamState:
         self.counts.add_effects(effects)
 
     def update(self, settings: StreamSettings, revision: int) -> None:
-        """Go on under other settings. O(panes) when retention changes."""
+        """Take new settings. O(panes) when retention changes."""
         self.last_view = None
         self._usage.revision = revision
         self.counts.reconfigure(settings)
@@ -141,7 +139,7 @@ class StreamState:
         self.revision = self._usage.revision = revision
 
     def adopt(self, name: str, revision: int) -> None:
-        """Become a stream of that name, created at a revision; its creation time stays."""
+        """Take another name and creation revision; the creation time stays."""
         self.set_revision(revision)
         self.info = replace(self.info, name=name, create_revision=revision)
 
@@ -149,15 +147,15 @@ class StreamState:
 
     @property
     def due_us(self) -> int:
-        """When time has to pass next: ids fall due, or panes coarsen. O(1)."""
+        """When `pass_time` is needed next: ids fall due, or panes coarsen. O(1)."""
         joins = None if self.joins is None else self.joins.due_us
         panes = self.counts.due_us
         return min(NEVER if panes is None else panes, NEVER if joins is None else joins)
 
     def pass_time(self, now_us: int, revision: int, budget: int) -> int:
-        """Let some of what is due by now happen; return how much of the budget that took.
+        """Expire ids or coarsen panes that are due; return how much of the budget that took.
 
-        All of it has happened once `due_us` lies in the future.
+        The caller repeats it until `due_us` lies in the future.
         """
         self.last_view = None
         self._usage.revision = revision
@@ -166,11 +164,11 @@ class StreamState:
             ids = len(joins)
             self.counts.add_effects(joins.expire(now_us, budget))
             spent = ids - len(joins)
-            # A time at which nothing falls due may be found or not: no change.
+            # Checking a time at which nothing falls due is no change of the stream.
             if spent:
                 self.revision = revision
             return spent + 1
-        # Whether what was collected comes into a pane: until then it seems so.
+        # Collected rows may be in no pane: only counting them tells.
         self.counts.flush()
         if self.counts.due_us is None:
             return 1
@@ -181,8 +179,8 @@ class StreamState:
         return _PANE_COST * (panes - len(store.panes)) + 1
 
     def on_time(self, now_us: int) -> None:
-        """Note the time of an entry; nothing is due by then."""
-        # Without panes nothing has asked for the time to pass.
+        """Advance to the time of an entry; the caller has handled everything due by then."""
+        # Without panes `due_us` does not call for `pass_time`, so the time may be behind.
         if now_us >= self.counts.store.due_us:
             self.last_view = None
             self.counts.advance(now_us)
@@ -191,16 +189,16 @@ class StreamState:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes, at most about."""
+        """Memory, an approximate upper bound."""
         return self.counts.memory_bytes + (0 if self.joins is None else self.joins.memory_bytes)
 
     @property
     def kept_ids(self) -> int:
-        """Ids that are kept."""
+        """Number of ids that are kept."""
         return 0 if self.joins is None else len(self.joins)
 
     def view(self, revision: int, now_us: int) -> StreamView:
-        """Return its counts as of this revision and time. O(panes) when it has changed."""
+        """Return its counts at this revision and time. O(panes) when it has changed."""
         view = self.last_view
         if view is None:
             counts = self._frozen()
