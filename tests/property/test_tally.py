@@ -1,4 +1,4 @@
-"""Counts in a table are the counts, whoever looks at them, and whatever comes between."""
+"""Counts in a table equal those of an evaluator, whenever they are read or changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0,
 
 @pytest.fixture(autouse=True)
 def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are used from three cases on."""
+    """Use tables from three cases on."""
     monkeypatch.setattr(accumulator, "_MIN_PENDING_SCORES", 2)
 
 
@@ -59,7 +59,7 @@ def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
 
 @given(scores=st.lists(SCORES, min_size=1), bits=st.integers(1, MAX_BITS))
 def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
-    """Places ascend with cells, none is out of the table, and a cell's edge is found again."""
+    """Places ascend with cells and lie within the table, and each place gives its cell's edge."""
     column = np.array(scores)
     keys = cell_keys(column, "plain")
     table = Layout.of(Span.of(keys), bits, "plain")
@@ -76,7 +76,7 @@ def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
     bits=st.integers(1, 20),
 )
 def test_a_wider_table_has_the_places_of_a_narrower(parts: list[list[float]], bits: int) -> None:
-    """Whatever ends it grows at."""
+    """A table may grow at either end."""
     span = Span(None, None)
     for part in parts:
         keys = cell_keys(np.array(part), "plain")
@@ -106,14 +106,14 @@ STEPS = st.lists(
     caps=st.tuples(st.sampled_from([1, 4, 9]), st.sampled_from([5, 40, 10_000])),
     data=st.data(),
 )
-def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
+def test_accumulators_count_as_an_evaluator_and_frozen_counts_stay(
     wide: int,
     scale: Scale,
     steps: list[tuple[str, str, int]],
     caps: tuple[int, int],
     data: st.DataObject,
 ) -> None:
-    """To the bit, at the same resolution, also of what nobody has asked for yet."""
+    """Equal to the bit and at the same resolution, also for counts that were not read yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
     ours = Accumulator(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
@@ -169,8 +169,8 @@ def _then(
         ours.frozen().merge()
 
 
-def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
-    """Who froze it may read it at any time; who did not costs no copy."""
+def test_a_table_is_copied_before_a_change_while_frozen_counts_share_it() -> None:
+    """Frozen counts may read the table at any time; without them there is no copy."""
     ours = Accumulator(empty_state(resolution=8, scale=None, max_cells=100))
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
     table = ours._table
@@ -183,8 +183,10 @@ def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
     assert ours.frozen().evaluator.num_cases == 9
 
 
-def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too much waits instead."""
+def test_a_table_takes_no_more_cases_than_its_counts_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cases beyond the maximum stay pending."""
     monkeypatch.setattr("streameval_server._state.cell_table._MAX_CASES", 5)
     tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
     three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
@@ -194,10 +196,10 @@ def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.Monk
     assert tally.layout_for(three) is None
 
 
-def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
+def test_a_refused_table_is_not_tried_at_each_addition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To find out takes as long as what waits is long: it is tried when there is twice as much."""
+    """The check takes O(pending), so it is repeated only after the pending cases have doubled."""
     asked: list[int] = []
     layout_for = CellTable.layout_for
 
@@ -206,7 +208,7 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
         return layout_for(tally, cases)
 
     monkeypatch.setattr(CellTable, "layout_for", noted)
-    # 0.0 lies a thousand octaves below any other score.
+    # 0.0 lies a thousand octaves below every other score.
     ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     for _ in range(1_000):
         ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
@@ -220,8 +222,8 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
     assert len(asked) == before + 1
 
 
-def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
-    """One row of a pane that is seldom filled is not a view of the columns of all panes."""
+def test_pending_effects_keep_nothing_else_in_memory() -> None:
+    """A pending row of a pane is no view that keeps the columns of all panes in memory."""
     stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits())
     ids = [str(number).encode() for number in range(500)]
     rng = np.random.default_rng(4)
@@ -238,13 +240,13 @@ def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
 
 
 def minutes(number: int) -> int:
-    """Return the time of a pane."""
+    """Return the start of the pane this many minutes ago."""
     return NOW - number * MINUTE
 
 
 @pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
 def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
-    """However many panes are filled in turn, and whoever merges what is due."""
+    """However many panes are filled in turn."""
     usage = StreamUsage(revision=1)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), usage)
     counts.advance(NOW)
@@ -268,8 +270,8 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
     assert whole.state().counts.total == 1_200
 
 
-def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its table is merged without the lock, and gone the time after."""
+def test_idle_tables_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle table is merged without the lock, and dropped at the next call."""
     monkeypatch.setattr(accumulator, "_MAX_IDLE_ADDITIONS", 10)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), StreamUsage(revision=1))
     counts.advance(NOW)

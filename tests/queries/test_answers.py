@@ -72,7 +72,7 @@ def selection(window: dict, segment: tuple | None) -> types_pb2.Selection:
 
 
 def expected_of(view: View, found, segment: tuple | None) -> Evaluator:
-    """Return the events of an answer, counted anew."""
+    """Return the events of an answer in a new evaluator."""
     if not found.HasField("window"):
         mine = [event for event in view.events if event.is_in(segment)]
         return counted(mine, segment and view.info.settings)
@@ -173,7 +173,7 @@ def of_half_life(seconds: int) -> types_pb2.Selection:
 
 
 def test_half_life_weights_panes_and_counts_whole_cases() -> None:
-    """Figures are weighted; numbers are not; the interval is wider than one of weighted counts."""
+    """Metrics are weighted, counts are not; the interval is wider than that of weighted counts."""
     view = View(spread())
     request = query_pb2.GetSnapshotRequest(selection=of_half_life(600), metrics=["auc_pr"])
     found = snapshot(answers_of(view), parse_snapshot_request(request))
@@ -234,7 +234,7 @@ def test_bad_requests_for_figures(fields: dict, at: str, text: str) -> None:
 
 
 def test_anytime_intervals_are_wider_and_say_so() -> None:
-    """From 50 positives on; before there are too few."""
+    """There is one from 50 positives on; below that the reason is TOO_FEW."""
     for size, reason in ((300, Reason.UNDEFINED_REASON_UNSPECIFIED), (90, 4)):
         request = query_pb2.GetSnapshotRequest(
             selection=types_pb2.Selection(stream="s"), metrics=["auc_roc"], anytime=True
@@ -247,7 +247,7 @@ def test_anytime_intervals_are_wider_and_say_so() -> None:
 
 
 def test_scores_that_are_no_probabilities_have_no_brier_score() -> None:
-    """The figure is absent with a reason; the others are there."""
+    """The metric has a reason instead of a value; the others have values."""
     view = View([Event(True, 3.5, NOW), Event(False, 0.5, NOW)])
     request = query_pb2.GetSnapshotRequest(
         selection=types_pb2.Selection(stream="s"), metrics=["brier_score", "log_loss", "auc_roc"]
@@ -293,7 +293,7 @@ def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
 
 
 def test_answers_hold_no_panes() -> None:
-    """What panes were before is not kept by the answers that were made of it."""
+    """Cached answers do not keep their panes in memory."""
     view = View(spread())
     views = {"s": view}
     answers = QueryEngine(views.__getitem__, lambda: NOW)
@@ -305,7 +305,7 @@ def test_answers_hold_no_panes() -> None:
 
 
 def test_answers_of_empty_windows_go_with_their_stream(monkeypatch) -> None:
-    """They are kept, as others are; and no longer than there is somebody to ask for them."""
+    """They are cached like others, and dropped with their stream."""
     views: dict[str, View] = {}
     answers = QueryEngine(views.__getitem__, lambda: NOW)
     computed = []
@@ -325,7 +325,7 @@ def test_answers_of_empty_windows_go_with_their_stream(monkeypatch) -> None:
 
 
 def test_a_stream_made_again_is_another(monkeypatch) -> None:
-    """Its windows are empty like those of the one before, at another resolution."""
+    """Its windows are empty as the old stream's were, but at another resolution."""
     before = View([], settings=type(SETTINGS)(resolution=12))
     after = View([], settings=type(SETTINGS)(resolution=10))
     after.info.create_revision = 5
@@ -336,7 +336,7 @@ def test_a_stream_made_again_is_another(monkeypatch) -> None:
 
 
 def test_warnings() -> None:
-    """Each says what is so, in words."""
+    """Each warning describes its cause in words."""
     settings = type(SETTINGS)(expired="negative", segment_keys=("country",))
     view = View(spread(), settings=settings)
     chosen = types_pb2.Selection(
@@ -384,7 +384,7 @@ def test_thinned_resolution_is_said() -> None:
 
 
 def test_old_spans_name_what_is_kept() -> None:
-    """A span that is partly gone begins where cases are kept; one wholly gone keeps its name."""
+    """A partly expired span begins at the oldest pane; a wholly expired one stays as requested."""
     view = View(spread())
     answers = answers_of(view)
     for start, end in ((NOW - 50 * DAY, NOW), (NOW - 50 * DAY, NOW - 45 * DAY)):
@@ -400,7 +400,7 @@ def test_old_spans_name_what_is_kept() -> None:
 
 
 def test_points_are_reduced_to_what_was_asked_for() -> None:
-    """Hull vertices always stay."""
+    """Thinning keeps all vertices of the hull."""
     events = [
         Event(i % 3 == 0, ((i * 37) % 1009) / 1009 + (i % 3 == 0) * 0.3, NOW - HOUR)
         for i in range(1000)

@@ -1,4 +1,4 @@
-"""Many streams at a glance: which names are looked at."""
+"""Snapshots of many streams: how their names are checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .conftest import invalid_field
 
 
 class Pattern:
-    """Stands in for the pattern of names and counts how often it is asked."""
+    """Stands in for the pattern of names and records the names that it checks."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -36,7 +36,7 @@ def test_a_name_that_is_repeated_is_checked_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_bad_name_is_found_where_it_stands_first() -> None:
-    """The field counts the names as they were sent."""
+    """The error's index counts the names as they were sent."""
     request = query_pb2.BatchGetSnapshotsRequest(streams=["a", "a", "b//", "a", "b//"])
     assert invalid_field(lambda: parse_overview_request(request)) == (
         "streams[2]",

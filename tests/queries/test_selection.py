@@ -1,4 +1,4 @@
-"""Selections: what is refused, with its text, and which panes are chosen."""
+"""Selections: which are refused, with their messages, and which panes they cover."""
 
 from __future__ import annotations
 
@@ -89,21 +89,21 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
     ],
 )
 def test_bad_selections(fields: dict, at: str, text: str) -> None:
-    """Each is refused with the field at fault and what was wrong with it."""
+    """The error names the field and its problem."""
     message = types_pb2.Selection(stream="s", **fields)
     assert invalid_field(lambda: parse_selection(message)) == (f"selection.{at}", text)
     assert invalid_field(lambda: parse_selection(message, "a"))[0] == f"a.{at}"
 
 
 @pytest.mark.parametrize(("key", "value"), [("k" * 64, ""), ("country", "é" * 64)])
-def test_any_slice_that_there_can_be_is_asked_for(key: str, value: str) -> None:
-    """Its key and its value may be as long as a batch may say them."""
+def test_any_slice_that_can_exist_may_be_selected(key: str, value: str) -> None:
+    """Key and value may be as long as in a batch."""
     segment = types_pb2.Segment(key=key, value=value)
     assert parse_selection(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
 
 
 def test_an_undeclared_key_is_refused_by_name() -> None:
-    """A typing error in a key would look like a slice that was never seen."""
+    """Otherwise a typing error in a key would look like a slice without cases."""
     chosen = parse_selection(
         types_pb2.Selection(stream="s", segment=types_pb2.Segment(key="region", value="EU"))
     )
@@ -119,7 +119,7 @@ def test_an_undeclared_key_is_refused_by_name() -> None:
 
 
 def test_a_value_never_seen_is_empty() -> None:
-    """Nobody knows which values there will be, so that is no error."""
+    """Values are not declared, so an unknown one is no error."""
     chosen = parse_selection(
         types_pb2.Selection(
             stream="s", last=seconds(60), segment=types_pb2.Segment(key="country", value="FR")
@@ -144,7 +144,7 @@ def held(found) -> int:
 
 @given(events=EVENTS, minutes=st.integers(1, 45_000), late_s=st.integers(0, 120))
 def test_last_ends_with_the_clocks_pane(events: list, minutes: int, late_s: int) -> None:
-    """It holds all of its span, ends just after the clock, and what is held is in [start, end)."""
+    """It covers all of its span and ends just after the clock, with the cases in [start, end)."""
     view = View(events)
     clock = NOW + late_s * 1_000_000
     found = resolve(
@@ -159,7 +159,7 @@ def test_last_ends_with_the_clocks_pane(events: list, minutes: int, late_s: int)
 
 @given(events=EVENTS, start=AGES, length=st.integers(1, 45_000))
 def test_between_widens_to_whole_panes(events: list, start: int, length: int) -> None:
-    """What was asked for is covered, as far as it is kept, and boundaries are those of panes."""
+    """The requested time is covered as far as it is kept, in whole panes."""
     view = View(events)
     asked = NOW - start * MINUTE, NOW - start * MINUTE + length * MINUTE
     found = resolve(
@@ -179,7 +179,7 @@ def test_between_widens_to_whole_panes(events: list, start: int, length: int) ->
 
 @given(events=EVENTS, count=st.integers(1, 30))
 def test_last_cases_are_the_newest(events: list, count: int) -> None:
-    """Enough of the newest where there are enough, and no pane more than needed."""
+    """The newest panes with enough cases, if there are enough, and none more than needed."""
     view = View(events)
     found = resolve(parse_selection(types_pb2.Selection(stream="s", last_cases=count)), view, NOW)
     kept = [event for event in events if event.at_us >= view.grid.oldest_us]
@@ -192,7 +192,7 @@ def test_last_cases_are_the_newest(events: list, count: int) -> None:
 
 @given(events=EVENTS, mature=st.integers(0, 3_000), kind=st.integers(0, 3))
 def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -> None:
-    """No chosen pane ends later, and every pane of the window that does not is chosen."""
+    """It covers exactly the panes of the window that end early enough."""
     view = View(events)
     window = [
         {"last": seconds(100_000)},
@@ -215,7 +215,7 @@ def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -
 
 
 def test_the_clock_never_runs_behind_the_log() -> None:
-    """A clock that was set back does not move windows back before what is counted."""
+    """A clock that was set back does not move windows before the log's time."""
     view = View([Event(True, 0.5, NOW)])
     found = resolve(
         parse_selection(types_pb2.Selection(stream="s", last=seconds(60))), view, NOW - DAY
@@ -224,7 +224,7 @@ def test_the_clock_never_runs_behind_the_log() -> None:
 
 
 def test_half_life_takes_all_that_is_kept() -> None:
-    """From the first pane that is kept to the clock's."""
+    """From the oldest pane that is kept to the clock's."""
     view = View([Event(True, 0.5, NOW - age) for age in (0, HOUR, 29 * DAY, 39 * DAY)])
     found = resolve(
         parse_selection(types_pb2.Selection(stream="s", half_life=seconds(60))), view, NOW

@@ -1,4 +1,4 @@
-"""Watching: at once, then when something moved, the newest only, and nothing held meanwhile."""
+"""Watching: a snapshot at once, then the newest after each change; nothing is held meanwhile."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Runtime:
         return self.views[name]
 
     def move(self, events: list[Event] | None = None, name: str = "s") -> None:
-        """Apply an entry: events of a stream, or something else."""
+        """Apply an entry: events of a stream, or an entry without an effect."""
         self.revision += 1
         view = self.views.get(name) or View([], stream=name)
         if events is not None:
@@ -96,7 +96,7 @@ def run(scenario) -> None:
 
 
 async def nothing_comes(stream) -> asyncio.Task:
-    """Return the pending next answer, after it had time to come."""
+    """Return the pending next answer, after checking that none arrives."""
     coming = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0.05)
     assert not coming.done()
@@ -104,13 +104,13 @@ async def nothing_comes(stream) -> asyncio.Task:
 
 
 async def leave(coming: asyncio.Task) -> None:
-    """Give up waiting."""
+    """Cancel the pending answer."""
     coming.cancel()
     await asyncio.wait({coming})
 
 
 def test_the_first_comes_at_once_and_the_next_when_the_stream_moves() -> None:
-    """Other streams' revisions are not told."""
+    """Changes of other streams cause no snapshot."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch() as stream:
@@ -128,7 +128,7 @@ def test_the_first_comes_at_once_and_the_next_when_the_stream_moves() -> None:
 
 
 def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
-    """While it does not read nothing is computed, and no counts are kept for it."""
+    """While it does not read, nothing is computed, and no counts are kept for it."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch(last=Duration(seconds=3600)) as stream:
@@ -151,7 +151,7 @@ def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
 
 
 def test_a_window_moves_with_the_clock(monkeypatch) -> None:
-    """Although nothing is counted, time passes."""
+    """A window that ends at the clock changes without new cases."""
     monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_INTERVAL_S", 0.02)
 
     async def scenario(runtime: Runtime) -> None:
@@ -168,7 +168,7 @@ def test_a_window_moves_with_the_clock(monkeypatch) -> None:
 
 
 def test_no_more_often_than_asked() -> None:
-    """Whatever moves in between is in the next answer."""
+    """The next answer includes all changes since the last."""
 
     async def scenario(runtime: Runtime) -> None:
         loop = asyncio.get_running_loop()
@@ -225,7 +225,7 @@ def test_it_ends_with_the_stream_and_with_the_server() -> None:
 
 
 def test_readers_that_leave_are_forgotten() -> None:
-    """A call that ends leaves no task and nobody who waits behind."""
+    """A call that ends leaves no task and no waiting future behind."""
 
     async def scenario(runtime: Runtime) -> None:
         for _ in range(3):
@@ -241,13 +241,13 @@ def test_readers_that_leave_are_forgotten() -> None:
 
 
 def told(answer: query_pb2.WatchSnapshotsResponse) -> tuple[dict[str, int], list[str]]:
-    """Return the positives of each stream that moved, and what is gone."""
+    """Return the positives of each changed stream, and the deleted streams."""
     moved = {each.snapshot.stream: each.snapshot.num_positive_ref for each in answer.snapshots}
     return moved, list(answer.gone)
 
 
-def test_many_are_told_of_those_that_moved() -> None:
-    """All at once, then only what is another; the newest of each, however late it is read."""
+def test_watching_many_streams_yields_the_changed_ones() -> None:
+    """First all streams, then only changed ones, each with its newest snapshot."""
 
     async def scenario(runtime: Runtime) -> None:
         runtime.move([Event(True, 0.5, NOW), Event(True, 0.6, NOW)], "t")
@@ -260,7 +260,7 @@ def test_many_are_told_of_those_that_moved() -> None:
             runtime.move([Event(True, 0.9, NOW)], "t")
             answer = await coming
             assert told(answer) == ({"t": 3}, [])
-            # All of it is included; what came while it was computed may be, too.
+            # All entries so far are included; those applied during the computation may be.
             assert runtime.revision - 1 <= answer.revision <= runtime.revision
             for i in range(5):
                 runtime.move([Event(True, i / 9, NOW)], "t")
@@ -271,8 +271,8 @@ def test_many_are_told_of_those_that_moved() -> None:
     run(scenario)
 
 
-def test_many_that_go_and_come() -> None:
-    """A stream that is not there is said to be gone, once; it may come again."""
+def test_watched_streams_may_be_deleted_and_created() -> None:
+    """A missing stream is reported as gone, once; it may be created again."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch_many("s", "t") as stream:
@@ -288,8 +288,8 @@ def test_many_that_go_and_come() -> None:
     run(scenario)
 
 
-def test_many_that_are_not_there() -> None:
-    """None of them is an answer, too, and the server's end is told."""
+def test_watching_streams_that_do_not_exist() -> None:
+    """An answer without streams is sent too, and a stop of the server ends the call."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch_many("x") as stream:

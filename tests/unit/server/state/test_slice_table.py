@@ -1,4 +1,4 @@
-"""The table of an open pane's slices: it counts what sorting counts, whenever it is emptied."""
+"""The table of an open pane's slices: its counts equal those of sorted rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_number(slices) -> dict[int, Evaluator]:
 
 
 def test_it_counts_what_sorting_counts():
-    """Over several batches, with cells and values that come later."""
+    """Over several batches, with new cells and values in later ones."""
     rng = np.random.default_rng(SEED)
     table, sorted_slices = SliceTable(), []
     for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
@@ -60,7 +60,7 @@ def test_it_counts_what_sorting_counts():
 
 @pytest.mark.parametrize("label", [True, False])
 def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
-    """The last row is no cell of its own, where the other class has none."""
+    """Also when the other class has no rows."""
     some = UnsortedCases(np.full(3, label), np.array([0.5, 0.25, 0.5]), None)
     codes = np.zeros((1, 3), dtype=np.uint16)
     ((_, change),) = slices_of(sort_by_cell(some, codes, 12, "plain"))
@@ -69,8 +69,8 @@ def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
     assert run.counts.tolist() == [1, 2]
 
 
-def test_it_refuses_what_it_is_not_for(monkeypatch):
-    """Few rows, rows with counts, and a table that would be large; nothing changes then."""
+def test_it_refuses_rows_that_do_not_suit(monkeypatch):
+    """Few rows, rows with counts, and rows that would make it too large; they change nothing."""
     rng = np.random.default_rng(SEED)
     assert not SliceTable().add(in_order(loose(rng, 1_000), rng))
     size = 20_000
@@ -87,7 +87,7 @@ def test_it_refuses_what_it_is_not_for(monkeypatch):
 
 
 def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
-    """Many slices of few cells first, or few slices of many: what both make is what counts."""
+    """The limit holds for the product of slices and cells, whichever grows first."""
     rng = np.random.default_rng(SEED)
     monkeypatch.setattr(slice_table, "_MAX_BYTES", 1 << 20)
     table = SliceTable()
@@ -103,7 +103,7 @@ def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
 
 @pytest.mark.parametrize("pauses", [(), (1, 3)], ids=["at the end", "in between"])
 def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
-    """Whether the table is used or not, panes that are left and come back, and who looks when."""
+    """With the table or without, for panes that are filled in turn, with reads at any time."""
     rng = np.random.default_rng(SEED)
     settings = StreamSettings(segment_keys=("country",))
     streams = [StreamState(StreamInfo("s", NOW, 1, settings), Limits()) for _ in range(2)]
