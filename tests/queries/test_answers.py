@@ -219,8 +219,8 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
             },
             "anytime",
             (
-                "anytime intervals hold for figures that grow from one start: ask for all time, "
-                "without a window"
+                "anytime intervals hold only for counts since the stream was created: ask for all "
+                "time, without a window"
             ),
         ),
     ],
@@ -359,7 +359,7 @@ def test_warnings() -> None:
     )
     request = query_pb2.GetSnapshotRequest(selection=chosen)
     found = snapshot(answers_of(View(spread())), parse_snapshot_request(request))
-    assert list(found.warnings) == ["mature_after leaves nothing of this window"]
+    assert list(found.warnings) == ["mature_after leaves no pane of this window"]
     assert found.metrics[0].undefined_reason == Reason.UNDEFINED_REASON_EMPTY
 
 

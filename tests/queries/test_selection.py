@@ -67,8 +67,8 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
             {"mature_after": seconds(60)},
             "mature_after",
             (
-                "mature_after leaves out panes, and all time is not made of panes: set a window, "
-                "for instance last or between"
+                "mature_after leaves out panes, and all time does not consist of panes: set a "
+                "window, for instance last or between"
             ),
         ),
         (

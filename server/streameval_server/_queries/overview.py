@@ -77,7 +77,7 @@ def parse_overview_request(
     if request.steps > MAX_STEPS:
         raise invalid("steps", f"steps must be at most {MAX_STEPS}, got {request.steps}")
     if request.steps and isinstance(span, AllTime):
-        raise invalid("steps", "all time is not made of panes, and a series is: set last")
+        raise invalid("steps", "a series consists of panes, and all time does not: set last")
     return OverviewRequest(
         streams, span, wanted(request.metrics, level=request.level), request.steps
     )

@@ -73,8 +73,8 @@ def parse_snapshot_request(
     if request.anytime and not isinstance(selection.span, AllTime):
         raise invalid(
             "anytime",
-            "anytime intervals hold for figures that grow from one start: ask for all time, "
-            "without a window",
+            "anytime intervals hold only for counts since the stream was created: ask for all "
+            "time, without a window",
         )
     metrics = wanted(request.metrics, level=request.level, anytime=request.anytime)
     return SnapshotRequest(selection, metrics)

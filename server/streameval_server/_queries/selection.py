@@ -110,7 +110,7 @@ def parse_selection(message: types_pb2.Selection, path: str = "selection") -> Se
         if isinstance(span, AllTime):
             raise invalid(
                 field,
-                "mature_after leaves out panes, and all time is not made of panes: set a "
+                "mature_after leaves out panes, and all time does not consist of panes: set a "
                 "window, for instance last or between",
             )
     segment = None

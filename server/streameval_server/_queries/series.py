@@ -91,47 +91,47 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
 
 def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindowsResponse:
     """Return a page of rows, oldest first."""
-    every = engine.resolve(request.selection)
-    response = query_pb2.ListWindowsResponse(revision=every.view.revision)
-    starts = [pane.start_us for pane in every.panes]
+    resolved = engine.resolve(request.selection)
+    response = query_pb2.ListWindowsResponse(revision=resolved.view.revision)
+    starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
-    for start_us, end_us in spans(every, request.step_us, request.next_us):
+    for start_us, end_us in spans(resolved, request.step_us, request.next_us):
         if len(response.snapshots) == request.page_size:
             response.next_page_token = _token(
                 start_us, _fingerprint(request.selection, request.step_us)
             )
             break
-        row = part_of(every, starts, (start_us, end_us))
+        row = part_of(resolved, starts, (start_us, end_us))
         response.snapshots.append(engine.snapshot(row, request.metrics, hull=False))
     return response
 
 
 def part_of(
-    every: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
+    resolved: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
 ) -> ResolvedSelection:
     """Return one row of a span whose panes begin at `starts`. O(log(panes) + its panes)."""
-    panes = every.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
-    return every.of_panes(panes, span_us)
+    panes = resolved.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
+    return resolved.of_panes(panes, span_us)
 
 
 def spans(
-    every: ResolvedSelection, step_us: int, next_us: int | None = None
+    resolved: ResolvedSelection, step_us: int, next_us: int | None = None
 ) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each row; none begins after the clock's pane.
 
     Parameters
     ----------
-    every
+    resolved
         The selection to cut into rows.
     step_us
         Width of a row, before it is widened to whole panes.
     next_us
         Start of the first row; None for the selection's start.
     """
-    assert every.span_us is not None
-    grid = grid_of(every.view)
-    start_us, end_us = every.span_us
-    end_us = min(end_us, grid.end_of(every.now_us))
+    assert resolved.span_us is not None
+    grid = grid_of(resolved.view)
+    start_us, end_us = resolved.span_us
+    end_us = min(end_us, grid.end_of(resolved.now_us))
     if next_us is not None:
         start_us = max(start_us, grid.start_of(next_us))
     while start_us < end_us:

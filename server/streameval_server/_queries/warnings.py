@@ -47,7 +47,7 @@ def _about_slice(resolved: ResolvedSelection) -> Iterator[str]:
         key, value = segment
         text = f"no case of {key}={value} has been seen"
         if resolved.view.slice((key, OTHER)) is not None:
-            text += f"; values that came after {key} had its most are counted in {OTHER}"
+            text += f"; values beyond the maximum number for {key} are counted in {OTHER}"
         yield text
 
 
@@ -60,7 +60,7 @@ def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> 
         oldest = iso(resolved.oldest_us)
         yield f"cases are kept for {kept}: what was asked for begins before {oldest}"
     if end_us <= start_us:
-        yield "mature_after leaves nothing of this window"
+        yield "mature_after leaves no pane of this window"
     # The age of the window's middle.
     age_us = resolved.now_us - (start_us + end_us) / 2
     if typical_delay_us and age_us < typical_delay_us:

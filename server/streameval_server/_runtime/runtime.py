@@ -225,12 +225,12 @@ class Runtime:
             )
         outcome: asyncio.Future[Compacted | RequestError] = self._loop.create_future()
 
-        def settle(told: Compacted | RequestError) -> None:
+        def settle(result: Compacted | RequestError) -> None:
             if not outcome.done():  # the call may have been cancelled
-                outcome.set_result(told)
+                outcome.set_result(result)
 
-        def done(told: Compacted | RequestError) -> None:
-            self._loop.call_soon_threadsafe(settle, told)
+        def done(result: Compacted | RequestError) -> None:
+            self._loop.call_soon_threadsafe(settle, result)
 
         committer.check_serving()
         self.core.applier.request_checkpoint()
@@ -238,10 +238,10 @@ class Runtime:
         self._threads.apply_bell.ring()
         self._commit_bell.ring()
         with self.calls.call(lambda: settle(stopping_error())):
-            told = await outcome
-        if isinstance(told, RequestError):
-            raise told
-        return told
+            result = await outcome
+        if isinstance(result, RequestError):
+            raise result
+        return result
 
     # -- reading
 

@@ -110,8 +110,8 @@ def _warnings(
             "the log with 'streameval admin compact'"
         )
     if not status.HasField("disk"):
-        yield "nothing is kept on disk: everything goes with the process (--memory)"
-    for name, value, most, follows in (
+        yield "nothing is kept on disk: all data is lost when the process ends (--memory)"
+    for name, value, limit, setting in (
         ("state", status.state_bytes, limits.max_state_bytes, "max_state_bytes"),
         ("waiting ids", status.pending, limits.max_pending_total, "max_pending_total"),
         ("streams", status.streams, limits.max_streams, "max_streams"),
@@ -119,8 +119,8 @@ def _warnings(
         ("queue", status.queued_bytes, limits.max_queue_bytes, "max_queue_bytes"),
         ("lag", status.lag_rows, limits.max_lag_rows, "max_lag_rows"),
     ):
-        if most and value >= _WARN_SHARE * most:
-            yield f"{name}: {value:,} of at most {most:,} (limits.{follows})"
+        if limit and value >= _WARN_SHARE * limit:
+            yield f"{name}: {value:,} of at most {limit:,} (limits.{setting})"
     if status.commits.p99_s > _MAX_COMMIT_S:
         yield f"the disk is slow: 1 of 100 commits takes over {status.commits.p99_s * 1e3:.0f} ms"
     error = runtime.core.recovery.checkpoint_error

@@ -122,8 +122,8 @@ class StreamCounts:
     def _grow(self, rows: int) -> None:
         self._frozen = None
         self._collected_rows += rows
-        most = min(self.store.whole.counts.size, _MAX_COLLECTED_ROWS)
-        if self._collected_rows >= max(most, _MIN_COLLECTED_ROWS):
+        limit = min(self.store.whole.counts.size, _MAX_COLLECTED_ROWS)
+        if self._collected_rows >= max(limit, _MIN_COLLECTED_ROWS):
             self.count()
 
     @property
@@ -209,12 +209,12 @@ class StreamCounts:
             self._add_to_slices(None, sort_by_cell(timed.cases, codes, store.bits, store.scale))
             parts_of = store.in_pane
         for start, places in groups:
-            some, pane = timed.cases.take(places), panes.get(start)
+            cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
                 self.beyond_retention += places.size
-            self._add(store.in_pane(pane, WHOLE), some)
+            self._add(store.in_pane(pane, WHOLE), cases)
             if codes is not None:
-                rows = sort_by_cell(some, codes[:, places], store.bits, store.scale)
+                rows = sort_by_cell(cases, codes[:, places], store.bits, store.scale)
                 for number, change in slices_of(rows):
                     self._add(parts_of(pane, number), change)
 
@@ -264,20 +264,20 @@ class StreamCounts:
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
         starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
         found, places = np.unique(starts, return_inverse=True)
-        there = store.panes_at([start for start in found.tolist() if start != _NO_PANE])
-        all_at_once = not any(pane.is_open for pane in there)
+        kept_panes = store.panes_at([start for start in found.tolist() if start != _NO_PANE])
+        all_at_once = not any(pane.is_open for pane in kept_panes)
         # Rows without a pane come first.
-        panes = [*([None] * (found.size - len(there))), *there]
+        panes = [*([None] * (found.size - len(kept_panes))), *kept_panes]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
             self._apply_change((store.whole,), change, delays)
         for numbers, rows in slices_by_key(effects.codes):
-            some, at = (effects, places) if rows is None else (effects[rows], places[rows])
+            mine, at = (effects, places) if rows is None else (effects[rows], places[rows])
             if all_at_once and numbers[0] != WHOLE:
-                for number, change, delays in self._changes(some, numbers):
+                for number, change, delays in self._changes(mine, numbers):
                     self._apply_change(store.parts(None, number), change, delays)
             groups = at.astype(np.int64) << _NUMBER_BITS | numbers
-            for group, change, delays in self._changes(some, groups):
+            for group, change, delays in self._changes(mine, groups):
                 content = panes[group >> _NUMBER_BITS]
                 number = group & ((1 << _NUMBER_BITS) - 1)
                 in_all = number != WHOLE and not all_at_once

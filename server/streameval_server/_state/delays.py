@@ -101,7 +101,7 @@ class Delays:
         """
         size, rest = divmod(len(data), 10)
         if rest:
-            raise CorruptStateError(f"{len(data)} bytes are no label delays")
+            raise CorruptStateError(f"{len(data)} bytes cannot be label delays")
         buckets = np.frombuffer(data, "<i2", size).astype(np.int16)
         counts = np.frombuffer(data, "<i8", size, 2 * size).astype(np.int64)
         if (buckets[1:] <= buckets[:-1]).any() or (counts < 1).any():

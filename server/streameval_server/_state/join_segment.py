@@ -63,7 +63,7 @@ def decode_segment(table: JoinTable, data: bytes) -> int:
         raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
     slots = table.find(removed)
     if (slots < 0).any():
-        raise_corrupt("the join segment takes ids away that no segment before it has")
+        raise_corrupt("the join segment removes ids that no earlier segment has")
     table.drop(slots)
     slots = table.find(ids)
     new = np.flatnonzero(slots < 0)

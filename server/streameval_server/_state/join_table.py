@@ -219,15 +219,15 @@ class Joins:
         segment has all ids.
         """
         live = len(self.table)
-        changed, gone = self.table.changed(), self.table.removed
-        listed = sum(self.segments.values()) + changed.size + len(gone)
+        changed, removed = self.table.changed(), self.table.removed
+        listed = sum(self.segments.values()) + changed.size + len(removed)
         if self._rewrite or self._taken > since or listed > 2 * live + _MIN_REWRITE_ROWS:
             self.segments = {}
-            changed, gone = self.table.used(), []
+            changed, removed = self.table.used(), []
         data = None
-        if changed.size or gone:
-            data = encode_segment(self.table, changed, gone)
-            self.segments[revision] = changed.size + len(gone)
+        if changed.size or removed:
+            data = encode_segment(self.table, changed, removed)
+            self.segments[revision] = changed.size + len(removed)
         self.table.mark_saved()
         self._taken = revision
         self._rewrite = False

@@ -142,8 +142,8 @@ class PaneStore:
             if number != WHOLE:
                 before = part.counts.memory_bytes
                 # Created first: a new part adds to the usage itself.
-                settled = self._slice(number)
-                self._usage.memory_bytes += settled.merge([part])
+                all_time = self._slice(number)
+                self._usage.memory_bytes += all_time.merge([part])
                 # Reading its state has merged it.
                 self._usage.memory_bytes += part.counts.memory_bytes - before
 

@@ -116,8 +116,8 @@ class StreamFile:
         check(self.settings, limits)
         if len(self.sources) > limits.max_merge_sources:
             raise CorruptStateError(
-                f"{len(self.sources)} sources merged into the exported stream, and at most "
-                f"{limits.max_merge_sources} may"
+                f"the exported stream has {len(self.sources)} merge sources, at most "
+                f"{limits.max_merge_sources} are allowed"
             )
         for source in self.sources:
             problem = id_problem("source", source, limits.max_id_bytes)
@@ -129,7 +129,7 @@ class StreamFile:
             raise CorruptStateError(str(error)) from error
         if state.kept_ids != self.ids:
             raise CorruptStateError(
-                f"the exported stream announces {self.ids} ids and has {state.kept_ids}"
+                f"the exported stream's header says {self.ids} ids, its parts have {state.kept_ids}"
             )
 
     def restored(self, name: str, revision: int, limits: Limits) -> StreamState:
@@ -185,11 +185,11 @@ def _check_settings(settings: StreamSettings) -> None:
 
 def _integer(value: Any, maximum: int = _MAX_NUMBER) -> int:
     if type(value) is not int or not 0 <= value <= maximum:
-        raise ValueError(f"{value!r:.60} is not one of its numbers")
+        raise ValueError(f"{value!r:.60} is not a valid number")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is not one of its names")
+        raise TypeError(f"{value!r:.60} is not a valid name")
     return value

@@ -197,9 +197,9 @@ class StreamView:
 
     def segments(self, key: str) -> list[str]:
         """Return the values of a key that have a slice, including `OTHER` and "". O(slices)."""
-        there = self.counts.all_time
+        slices = self.counts.all_time
         return sorted(
             value
             for (name, value), number in self.counts.names.items()
-            if name == key and number in there
+            if name == key and number in slices
         )

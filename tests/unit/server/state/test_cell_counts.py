@@ -373,5 +373,5 @@ def test_damaged_segments_are_refused():
             decode_segment(Joins(SETTINGS).table, bad)
     joins.joiner.retract([b"a"], now_us=NOW)
     gone = joins.take(2, 1)
-    with pytest.raises(CorruptStateError, match="no segment before it has"):
+    with pytest.raises(CorruptStateError, match="no earlier segment has"):
         decode_segment(Joins(SETTINGS).table, gone)
