@@ -53,9 +53,9 @@ class CountsAccumulator:
 
     def view(self) -> State:
         """Return the state that includes everything up to now. O(1) if nothing waits."""
-        # Unlocked: what waits is nowhere missing on its way into the state, for it
-        # is put into the next place before it leaves the last. So who finds
-        # nothing waiting finds the state that has it all.
+        # Lock-free fast path: a row is published to its next container before it leaves
+        # the previous one, so a reader that finds all containers empty has the complete
+        # state.
         if self._adds_wait() or self._removed:
             with self._lock:
                 self._merge()
