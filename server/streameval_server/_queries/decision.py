@@ -85,7 +85,7 @@ def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDeci
         if math.isnan(threshold):
             response.undefined_reason = _reason(window, request.kind)
         else:
-            _judge(response, window, threshold)
+            _add_counts(response, window, threshold)
     except InvalidInputError as error:
         field = error.field or request.kind
         raise invalid(_FIELDS.get(field, field), str(error)) from error
@@ -117,7 +117,8 @@ def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
     return reason_value(window)
 
 
-def _judge(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+    """Put the threshold's counts and rates into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
     response.tp, response.fp, response.fn, response.tn = found.tp, found.fp, found.fn, found.tn

@@ -39,7 +39,7 @@ MAX_SNAPSHOT_BYTES = 64 << 20
 """Maximum memory of cached snapshots: some 25,000 small ones."""
 
 _ENTRY_BYTES = 1_024
-_BYTES_A_BYTE = 6
+_BYTES_PER_ENCODED_BYTE = 6
 """Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
 MAX_COVERAGES = 4096
@@ -210,7 +210,7 @@ class QueryEngine:
     ) -> list[str]:
         """Return the warnings about metrics that were computed at a resolution."""
         typical_us = None
-        if coverage is not None and _many_wait(coverage):
+        if coverage is not None and _many_pending(coverage):
             typical_us = self._typical_delays.get(
                 (resolved.selection.stream, resolved.selection.segment),
                 [resolved.slice.coverage],
@@ -221,10 +221,10 @@ class QueryEngine:
 
 def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
     """Return its approximate memory."""
-    return _ENTRY_BYTES + _BYTES_A_BYTE * snapshot.ByteSize()
+    return _ENTRY_BYTES + _BYTES_PER_ENCODED_BYTE * snapshot.ByteSize()
 
 
-def _many_wait(coverage: types_pb2.Coverage) -> bool:
+def _many_pending(coverage: types_pb2.Coverage) -> bool:
     """Whether more than a tenth of the predictions have no label yet."""
     return 10 * coverage.pending > coverage.predictions - coverage.retracted
 

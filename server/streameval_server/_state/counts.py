@@ -22,7 +22,7 @@ from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import NO_DELAYS, delays_by_group
 from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.pending_cases import TimedCases, UnsortedCases
-from streameval_server._state.segments import WHOLE, segment_codes, slice_id, slices_by_key
+from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
 from streameval_server._state.slice_sort import slices_of, sort_by_cell
 from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
 
@@ -169,17 +169,8 @@ class StreamCounts:
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
         """Return the parts that count a reference of this time and these segments."""
         self._frozen = None
-        store = self.store
-        content: PaneContent | None = None
-        parts = [store.whole]
-        if event_us >= store.oldest_us:
-            content = store.pane(store.panes.grid.start_of(event_us))
-            parts.append(content.part(WHOLE))
-        elif event_us:
-            self.beyond_retention += 1
-        for key, code in enumerate(codes):
-            parts += store.parts(content, slice_id(key, code))
-        return parts
+        self.beyond_retention += 0 < event_us < self.store.oldest_us
+        return self.store.parts_at(event_us, codes)
 
     def _count_cases(self, timed: TimedCases) -> None:
         self._frozen = None

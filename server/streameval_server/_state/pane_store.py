@@ -17,7 +17,7 @@ from streameval._time import Panes, tiers_of
 from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator
 from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.pane_content import PaneContent, Part
-from streameval_server._state.segments import WHOLE, key_of
+from streameval_server._state.segments import WHOLE, key_of, slice_id
 from streameval_server._state.views import FrozenStream, LazyCounts
 
 if TYPE_CHECKING:
@@ -123,6 +123,17 @@ class PaneStore:
     def in_pane(content: PaneContent | None, number: int) -> list[Part]:
         """Return the part in a pane, for rows that are in the all-time counts already."""
         return [] if content is None else [content.part(number)]
+
+    def parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
+        """Return the parts that count one reference, by its time and its code of each key."""
+        content: PaneContent | None = None
+        parts = [self.whole]
+        if event_us >= self.oldest_us:
+            content = self.pane(self.panes.grid.start_of(event_us))
+            parts.append(content.part(WHOLE))
+        for key, code in enumerate(codes):
+            parts += self.parts(content, slice_id(key, code))
+        return parts
 
     def _slice(self, number: int) -> Part:
         part = self.slices.get(number)
