@@ -180,7 +180,7 @@ def test_status_warns() -> None:
         state_hash(wire, revision)
         status = wire.admin.GetServerStatus(admin_pb2.GetServerStatusRequest(), timeout=20)
         assert list(status.warnings) == [
-            "nothing is kept on disk: everything goes with the process (--memory)",
+            "nothing is kept on disk: all data is lost when the process ends (--memory)",
             "waiting ids: 50 of at most 50 (limits.max_pending_total)",
             "streams: 2 of at most 2 (limits.max_streams)",
         ]

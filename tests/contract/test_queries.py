@@ -276,7 +276,7 @@ def test_many_streams_at_a_glance(wire: Wire, history: tuple, fresh: str) -> Non
         ({"streams": ["a", "b c"]}, "b c"),
         ({"last": Duration(seconds=-1)}, "last must be positive, got -1 s"),
         ({"last": Duration(seconds=60), "steps": 101}, "steps must be at most 100, got 101"),
-        ({"steps": 10}, "a series is: set last"),
+        ({"steps": 10}, "all time does not: set last"),
         ({"metrics": ["auc"]}, "no figure is called 'auc'"),
     ],
 )
