@@ -27,7 +27,7 @@ class Certificates:
 
     @classmethod
     def made(cls, directory: Path) -> Certificates:
-        """Make an authority and a server's certificate for this machine."""
+        """Create an authority and a server certificate for this machine."""
         directory.mkdir(exist_ok=True)
         made = cls(directory, trustme.CA())
         made.ca.cert_pem.write_to_path(made.root)
@@ -92,5 +92,5 @@ def bearer(token: str) -> tuple[tuple[str, str]]:
 
 
 def tokens_for(path: Path, **wanted: tuple[str, ...]) -> dict[str, str]:
-    """Make one token for each name, with its scopes."""
+    """Create one token for each name, with its scopes."""
     return {name: create_token(path, name, scopes) for name, scopes in wanted.items()}
