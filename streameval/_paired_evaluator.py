@@ -33,7 +33,7 @@ from streameval._uncertainty.intervals import check_level, check_prevalence, unc
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 from streameval._uncertainty.pair_difference import Difference, variance_of_difference
 
-_MODEL_CELLS = 65_536
+_MAX_MODEL_CELLS = 65_536
 METRICS = ("auc_pr", "auc_roc", "average_precision")
 
 
@@ -100,8 +100,8 @@ class PairedEvaluator:
         self._seed = seed
         self._cells = (PairCells(), PairCells())  # negatives, positives
         self._models = (
-            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
-            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
         )
 
     # -- mutations ---------------------------------------------------------

@@ -9,9 +9,10 @@
 
 # What the server may use; the library imports the modules themselves.
 from streameval._joining.codec import encode_joiner
+from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-from streameval._joining.table import FREE_SLOT, LAST_BUCKET, UNLISTED_BUCKET, JoinTable, SlotArray
+from streameval._joining.table import FREE_SLOT, JoinTable
 
 __all__ = [
     "EARLY_POSITIVE",

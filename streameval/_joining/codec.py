@@ -17,16 +17,17 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.ids import LONGEST
+from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-from streameval._joining.table import LAST_BUCKET
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.frame import Reader
-    from streameval._joining.table import JoinTable, SlotArray
+    from streameval._joining.expiry_index import SlotArray
+    from streameval._joining.table import JoinTable
 
 FRAME = Frame(b"SEVJ", 1, "a joiner")
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")

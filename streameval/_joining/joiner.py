@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._joining.operations import Operations, in_rounds
+from streameval._joining.expiry_index import LAST_BUCKET
+from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
     JOIN_COUNTERS,
     NO_EFFECT,
@@ -25,21 +26,21 @@ from streameval._joining.rules import (
     Op,
     Rules,
 )
-from streameval._joining.table import LAST_BUCKET, JoinTable
+from streameval._joining.table import JoinTable
 from streameval._time.effects import NO_EFFECTS, Effects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._joining.table import SlotArray
+    from streameval._joining.expiry_index import SlotArray
     from streameval._time.effects import CodeArray, KindArray
 
 _EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
 _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
 
-class Happened(NamedTuple):
+class EffectRow(NamedTuple):
     """One row of `Effects`, without segment codes."""
 
     kind: int
@@ -159,9 +160,9 @@ class Joiner:
             return NO_EFFECTS
         return self._expire(self.table.pop_due(due))
 
-    def one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[Happened]:
+    def join_one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[EffectRow]:
         """Do one operation now, and return its effects; `advance` before and `settle` after it."""
-        return [row[0] for row in self._one(op, id_, score, event_us, 0)]
+        return [row[0] for row in self._join_row(op, id_, score, event_us, 0)]
 
     def settle(self) -> Effects:
         """Return what fell due by what has just come: late predictions, and too many ids."""
@@ -183,13 +184,13 @@ class Joiner:
 
     def _join(self, rows: Operations, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
-        rounds, rest = in_rounds(rows)
+        rounds, rest = split_rounds(rows)
         for distinct in rounds:
-            parts += [self._round(distinct), self.advance(self.now_us)]
-        parts += [*self._one_by_one(rest), self.settle()]
+            parts += [self._join_distinct(distinct), self.advance(self.now_us)]
+        parts += [*self._join_in_order(rest), self.settle()]
         return Effects.concat(parts)
 
-    def _round(self, rows: Operations) -> Effects:
+    def _join_distinct(self, rows: Operations) -> Effects:
         """Do one operation on each of distinct ids."""
         ids, ops, scores, event_us, codes = rows
         table, rules = self.table, self._rules
@@ -214,29 +215,28 @@ class Joiner:
             table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
             table.event_us[at] = event_us[stored]
             table.codes[at] = codes[stored]
-        effects = Effects.concat(
-            [self._effects(slots, column[rule]) for column in (rules.first, rules.second)]
-        )
+        kinds = (rules.first_effect[rule], rules.second_effect[rule])
+        effects = Effects.concat([self._effects_at(slots, each) for each in kinds])
         kept = after != UNKNOWN
         table.state[slots[kept]] = after[kept]
         self._schedule(slots, rules.due[rule])
         table.drop(slots[known & ~kept])
         return effects
 
-    def _one_by_one(self, rows: Operations) -> Iterator[Effects]:
+    def _join_in_order(self, rows: Operations) -> Iterator[Effects]:
         """Do operations in order; ids may occur again and again."""
-        happened: list[tuple[Happened, CodeArray]] = []
+        happened: list[tuple[EffectRow, CodeArray]] = []
         ids, ops, scores, event_us, codes = rows
         for row in zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True):
-            happened += self._one(*row)
+            happened += self._join_row(*row)
             late = self.advance(self.now_us)
             if len(late):
-                yield self._table_of(happened)
+                yield self._effects_of_rows(happened)
                 yield late
                 happened = []
-        yield self._table_of(happened)
+        yield self._effects_of_rows(happened)
 
-    def _table_of(self, happened: list[tuple[Happened, CodeArray]]) -> Effects:
+    def _effects_of_rows(self, happened: list[tuple[EffectRow, CodeArray]]) -> Effects:
         if not happened:
             return NO_EFFECTS
         return Effects(
@@ -247,10 +247,10 @@ class Joiner:
             np.array([codes for _, codes in happened], dtype=np.uint16),
         )
 
-    def _one(
+    def _join_row(
         self, op: int, id_: bytes, score: float, event_us: int, codes: CodeArray | int
-    ) -> list[tuple[Happened, CodeArray]]:
-        """Do what `_round` does, without columns: the same rules, the same effects."""
+    ) -> list[tuple[EffectRow, CodeArray]]:
+        """Do what `_join_distinct` does, without columns: the same rules, the same effects."""
         table = self.table
         slot = table.find_one(id_)
         state = UNKNOWN if slot < 0 else int(table.state[slot])
@@ -268,7 +268,7 @@ class Joiner:
             table.codes[slot] = codes
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
         happened = [
-            (Happened(int(kind), event_us, score), table.codes[slot].copy())
+            (EffectRow(int(kind), event_us, score), table.codes[slot].copy())
             for kind in rule.effects
         ]
         if rule.after == UNKNOWN:
@@ -276,10 +276,10 @@ class Joiner:
             return happened
         table.state[slot] = rule.after
         if rule.due != Due.UNCHANGED:
-            table.schedule_one(slot, self._due_one(rule.due, event_us))
+            table.schedule_one(slot, self._due_bucket(rule.due, event_us))
         return happened
 
-    def _effects(self, slots: SlotArray, kinds: KindArray) -> Effects:
+    def _effects_at(self, slots: SlotArray, kinds: KindArray) -> Effects:
         rows = np.flatnonzero(kinds != NO_EFFECT)
         if not rows.size:
             return NO_EFFECTS
@@ -298,10 +298,10 @@ class Joiner:
                 due_us = self.table.event_us[chosen] + self.settings.ttl_us
                 buckets = np.clip(due_us // self._bucket_us, 0, LAST_BUCKET)
             else:
-                buckets = np.full(chosen.size, self._due_one(due, 0))
+                buckets = np.full(chosen.size, self._due_bucket(due, 0))
             self.table.schedule(chosen, buckets.astype(np.uint32))
 
-    def _due_one(self, due: Due, event_us: int) -> int:
+    def _due_bucket(self, due: Due, event_us: int) -> int:
         settings = self.settings
         if due == Due.TTL_AFTER_EVENT:
             due_us = event_us + settings.ttl_us
@@ -312,8 +312,8 @@ class Joiner:
 
     def _expire(self, slots: SlotArray) -> Effects:
         """Take what is due out of the table; return what that means."""
-        kinds = self._rules.first[Op.FALL_DUE * Rules.STATES + self.table.state[slots]]
-        effects = self._effects(slots, kinds)
+        kinds = self._rules.first_effect[Op.FALL_DUE * Rules.STATES + self.table.state[slots]]
+        effects = self._effects_at(slots, kinds)
         self.table.drop(slots)
         return effects
 

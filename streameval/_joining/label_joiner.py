@@ -1,6 +1,6 @@
 """Predictions now, labels later, by id: each case counts when its label comes.
 
-`Joiner` decides what happens to each id, `Joined` counts it. Here is what the two
+`Joiner` decides what happens to each id, `EffectCounter` counts it. Here is what the two
 are told: checked, with time as an argument.
 """
 
@@ -27,7 +27,11 @@ from streameval._counts.columns import (
 )
 from streameval._evaluator import Evaluator
 from streameval._joining import codec
-from streameval._joining.joined import Joined, joined_with, read_joined
+from streameval._joining.effect_counter import (
+    EffectCounter,
+    effect_counter_for,
+    read_effect_counter,
+)
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import PENDING, JoinSettings, Op
 from streameval._time.times import check_none_older, column_us, span_us, to_datetime, to_us, too_old
@@ -123,15 +127,15 @@ class LabelJoiner:
             orphans,
             expired,
         )
-        joined = joined_with(into)
-        if not _fits(settings, joined):
+        counter = effect_counter_for(into)
+        if not _fits(settings, counter):
             message = f"ttl must be at most the evaluator's retention, got {ttl}"
             raise InvalidInputError(message, field="ttl")
-        self._begin(Joiner(settings), joined)
+        self._begin(Joiner(settings), counter)
 
-    def _begin(self, joiner: Joiner, joined: Joined) -> None:
+    def _begin(self, joiner: Joiner, counter: EffectCounter) -> None:
         self._joiner = joiner
-        self._joined = joined
+        self._counter = counter
 
     # -- what came -----------------------------------------------------------
 
@@ -166,8 +170,8 @@ class LabelJoiner:
         1
         """
         key, at_us = check_id(id_), to_us(at)
-        value = check_score(score, scale=self._joined.overall.scale)
-        oldest_us = self._joined.oldest_us(at_us)
+        value = check_score(score, scale=self._counter.overall.scale)
+        oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
             raise too_old(at_us, oldest_us)
         self._one(Op.PREDICT, key, value, at_us)
@@ -201,13 +205,13 @@ class LabelJoiner:
         2
         """
         keys = check_ids(ids)
-        values = check_scores(scores, scale=self._joined.overall.scale)
+        values = check_scores(scores, scale=self._counter.overall.scale)
         check_length("scores", values.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         if keys:
-            check_none_older(times_us, self._joined.oldest_us(int(times_us.max())))
+            check_none_older(times_us, self._counter.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
-            self._joined.take(
+            self._counter.count(
                 self._joiner.predict(
                     keys[rows], scores=values[rows], event_us=times_us[rows], now_us=now_us
                 )
@@ -274,7 +278,7 @@ class LabelJoiner:
         check_length("labels", positives.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         for rows, now_us in self._runs(times_us):
-            self._joined.take(
+            self._counter.count(
                 self._joiner.label(
                     keys[rows], positives=positives[rows], event_us=times_us[rows], now_us=now_us
                 )
@@ -310,7 +314,7 @@ class LabelJoiner:
         """
         keys = check_ids(ids)
         for rows, now_us in self._runs(column_us(at, len(keys))):
-            self._joined.take(self._joiner.retract(keys[rows], now_us=now_us))
+            self._counter.count(self._joiner.retract(keys[rows], now_us=now_us))
 
     def advance(self, now: datetime) -> None:
         """Let time pass: what waited too long expires, panes coarsen. O(what changes).
@@ -326,7 +330,7 @@ class LabelJoiner:
         1
         """
         now_us = to_us(now, field="now")
-        self._joined.check_room(len(self._joiner))
+        self._counter.check_room(len(self._joiner))
         self._pass_time(now_us)
 
     # -- what became of it ---------------------------------------------------
@@ -334,7 +338,7 @@ class LabelJoiner:
     @property
     def evaluator(self) -> WindowedEvaluator | Evaluator:
         """Where cases are counted."""
-        return self._joined.evaluator
+        return self._counter.evaluator
 
     @property
     def now(self) -> datetime:
@@ -349,7 +353,7 @@ class LabelJoiner:
     @property
     def counts(self) -> JoinCounts:
         """What had no effect on any case, and what went early. O(1)."""
-        return replace(self._joiner.counts, beyond_retention=self._joined.beyond_retention)
+        return replace(self._joiner.counts, beyond_retention=self._counter.beyond_retention)
 
     def coverage(self, window: Window | None = None) -> Coverage:
         """Return how much of the truth has been seen.
@@ -413,7 +417,7 @@ class LabelJoiner:
         >>> joiner.copy() == joiner
         True
         """
-        return self._of(self._joiner.copy(), self._joined.copy())
+        return self._of(self._joiner.copy(), self._counter.copy())
 
     def to_bytes(self) -> bytes:
         """Return the ids that are kept, the coverage and the evaluator as bytes.
@@ -431,7 +435,7 @@ class LabelJoiner:
         True
         """
         joiner = codec.encode_joiner(self._joiner)
-        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._joined.parts())
+        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -454,16 +458,16 @@ class LabelJoiner:
         reader = FRAME.reader(data)
         (size,) = reader.fields(_SIZE)
         joiner = codec.decode_joiner(reader.blob(size))
-        joined = read_joined(reader)
+        counter = read_effect_counter(reader)
         reader.end()
-        if not _fits(joiner.settings, joined) or not _agree(joiner, joined):
+        if not _fits(joiner.settings, counter) or not _agree(joiner, counter):
             raise_corrupt("the label joiner's ids, coverage and evaluator contradict one another")
-        return cls._of(joiner, joined)
+        return cls._of(joiner, counter)
 
     @classmethod
-    def _of(cls, joiner: Joiner, joined: Joined) -> Self:
+    def _of(cls, joiner: Joiner, counter: EffectCounter) -> Self:
         self = cls.__new__(cls)
-        self._begin(joiner, joined)
+        self._begin(joiner, counter)
         return self
 
     def __copy__(self) -> Self:
@@ -488,18 +492,18 @@ class LabelJoiner:
     # -- the machinery ---------------------------------------------------------
 
     def _one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
-        self._joined.check_room(len(self._joiner) + 1)
+        self._counter.check_room(len(self._joiner) + 1)
         self._pass_time(at_us)
-        self._joined.take_rows(self._joiner.one(op, key, score=score, event_us=at_us))
-        self._joined.take(self._joiner.settle())
+        self._counter.count_rows(self._joiner.join_one(op, key, score=score, event_us=at_us))
+        self._counter.count(self._joiner.settle())
 
     def _pass_time(self, now_us: int) -> None:
-        self._joined.advance(now_us)
-        self._joined.take(self._joiner.advance(now_us))
+        self._counter.advance(now_us)
+        self._counter.count(self._joiner.advance(now_us))
 
     def _runs(self, times_us: IntArray) -> Iterator[tuple[slice, int]]:
         """Cut rows where time makes a difference to expiry; yield each run with its now."""
-        self._joined.check_room(len(self._joiner) + times_us.size)
+        self._counter.check_room(len(self._joiner) + times_us.size)
         if not times_us.size:
             return
         settings = self._joiner.settings
@@ -512,29 +516,29 @@ class LabelJoiner:
         ends = [*(np.flatnonzero(moved) + 1).tolist(), times_us.size]
         for start, end in pairwise([0, *ends]):
             now_us = int(nows[end - 1])
-            self._joined.advance(now_us)
+            self._counter.advance(now_us)
             yield slice(start, end), now_us
 
     def _cell(self, window: Window | None) -> CoverageCell:
         if window is None:
-            return self._joined.overall
-        return self._joined.between(
+            return self._counter.overall
+        return self._counter.between(
             to_us(window.start, field="window"), to_us(window.end, field="window")
         )
 
     def _check(self) -> None:
         """Assert everything that must hold. O(n)."""
         self._joiner._check()
-        self._joined._check()
-        assert _fits(self._joiner.settings, self._joined)
-        assert _agree(self._joiner, self._joined)
+        self._counter._check()
+        assert _fits(self._joiner.settings, self._counter)
+        assert _agree(self._joiner, self._counter)
 
 
-def _fits(settings: JoinSettings, joined: Joined) -> bool:
+def _fits(settings: JoinSettings, counter: EffectCounter) -> bool:
     """Tell whether no prediction can wait longer than its pane is kept."""
-    return joined.retention_us is None or settings.ttl_us <= joined.retention_us
+    return counter.retention_us is None or settings.ttl_us <= counter.retention_us
 
 
-def _agree(joiner: Joiner, joined: Joined) -> bool:
+def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
     """Tell whether what waits is what coverage says."""
-    return int((joiner.table.state == PENDING).sum()) == joined.overall.coverage.pending
+    return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

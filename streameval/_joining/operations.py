@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._time.effects import CodeArray, KindArray
 
-_FEW = 8
+_MAX_SCALAR_ROWS = 8
 """So few rows are joined one by one: cheaper than any call of numpy."""
 
 
@@ -35,13 +35,13 @@ class Operations(NamedTuple):
         )
 
 
-def in_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
+def split_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
     """Cut a batch into rounds in which no id occurs twice, and a rest in order.
 
     The rows of an id keep their order. Rounds become smaller, and the rest is
     what makes rounds of a few rows only.
     """
-    if len(rows.ids) <= _FEW:
+    if len(rows.ids) <= _MAX_SCALAR_ROWS:
         return [], rows
     if len(set(rows.ids)) == len(rows.ids):
         return [rows], rows.at([])
@@ -53,6 +53,6 @@ def in_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(row)
-    large = sum(len(each) > _FEW for each in rounds)
+    large = sum(len(each) > _MAX_SCALAR_ROWS for each in rounds)
     rest = sorted(row for each in rounds[large:] for row in each)
     return [rows.at(each) for each in rounds[:large]], rows.at(rest)

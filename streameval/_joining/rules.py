@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray
     from streameval._time.effects import KindArray
 
-PENDING, NEGATIVE, POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
+PENDING, LABELLED_NEGATIVE, LABELLED_POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
 """States of an id. The numbers of those that are kept are written to disk."""
 
 NO_EFFECT = 255
@@ -165,9 +165,9 @@ class Rules:
 
     rules: tuple[Rule | None, ...]
     after: KindArray = field(init=False)
-    first: KindArray = field(init=False)
+    first_effect: KindArray = field(init=False)
     """The first effect, or `NO_EFFECT`."""
-    second: KindArray = field(init=False)
+    second_effect: KindArray = field(init=False)
     due: KindArray = field(init=False)
     counter: KindArray = field(init=False)
     """An index into `JOIN_COUNTERS`, or one behind its end."""
@@ -183,8 +183,8 @@ class Rules:
         rows = [rule or Rule(UNKNOWN) for rule in self.rules]
         columns = {
             "after": [rule.after for rule in rows],
-            "first": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
-            "second": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
+            "first_effect": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
+            "second_effect": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
             "due": [rule.due for rule in rows],
             "counter": [(*JOIN_COUNTERS, None).index(rule.counter) for rule in rows],
         }
@@ -207,34 +207,34 @@ def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:
         (Op.FALL_DUE, PENDING): Rule(UNKNOWN, (expired,)),
     }
     for label in (0, 1):
-        other, mine, early = 1 - label, NEGATIVE + label, EARLY_NEGATIVE + label
+        other, same, early = 1 - label, LABELLED_NEGATIVE + label, EARLY_NEGATIVE + label
         bare, full = Op(Op.LABEL_NEGATIVE + label), Op(Op.FULL_NEGATIVE + label)
-        meets = Rule(
-            mine, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
+        joined = Rule(
+            same, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
         )
         orphaned = Effect.ORPHANED if settings.orphans == "drop" else missed[label]
         rules |= {
-            (Op.PREDICT, mine): Rule(mine, counter="duplicate_predictions"),
-            (Op.PREDICT, early): meets,
+            (Op.PREDICT, same): Rule(same, counter="duplicate_predictions"),
+            (Op.PREDICT, early): joined,
             (bare, UNKNOWN): Rule(early, due=Due.TTL_AFTER_NOW, stores=True),
-            (full, UNKNOWN): meets,
-            (Op.RETRACT, mine): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
+            (full, UNKNOWN): joined,
+            (Op.RETRACT, same): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
             (Op.RETRACT, early): Rule(UNKNOWN, counter="retracted_early_labels"),
-            (Op.FALL_DUE, mine): Rule(UNKNOWN),
+            (Op.FALL_DUE, same): Rule(UNKNOWN),
             (Op.FALL_DUE, early): Rule(UNKNOWN, (orphaned,)),
         }
         for op in (bare, full):
             rules |= {
-                (op, PENDING): Rule(mine, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
-                (op, mine): Rule(mine, counter="duplicate_labels"),
-                (op, NEGATIVE + other): Rule(
-                    mine,
+                (op, PENDING): Rule(same, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
+                (op, same): Rule(same, counter="duplicate_labels"),
+                (op, LABELLED_NEGATIVE + other): Rule(
+                    same,
                     (unlabelled[other], labelled[label]),
                     Due.RELABEL_TTL_AFTER_NOW,
                     "relabelled",
                 ),
             }
-        for was in (EARLY_NEGATIVE, EARLY_POSITIVE):
-            rules[bare, was] = Rule(early, counter="duplicate_labels")
-            rules[full, was] = meets._replace(counter="duplicate_labels")
+        for held in (EARLY_NEGATIVE, EARLY_POSITIVE):
+            rules[bare, held] = Rule(early, counter="duplicate_labels")
+            rules[full, held] = joined._replace(counter="duplicate_labels")
     return rules

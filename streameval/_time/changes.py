@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._time.coverage import ASKED, LABELLED, CoverageCell, bands_of
+from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.effects import (
     NEGATIVE_CASES,
     NEGATIVE_MISSES,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._time.effects import Effects
 
-_CASES = POSITIVE_CASES + NEGATIVE_CASES
-_BANDED = (ASKED != 0) | (LABELLED != 0)
+_CASE_WEIGHTS = POSITIVE_CASES + NEGATIVE_CASES
+_IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
-_LABELS = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASES[kind]}
-_ADDS = {kind: label for kind, label in _LABELS.items() if _CASES[kind] > 0}
-_REMOVES = {kind: label for kind, label in _LABELS.items() if _CASES[kind] < 0}
+_LABEL_OF_KIND = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASE_WEIGHTS[kind]}
+_ADDED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] > 0}
+_REMOVED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] < 0}
 
 
 class Cases(NamedTuple):
@@ -71,7 +71,7 @@ class Change:
     coverage: CoverageCell
 
     @property
-    def counts(self) -> bool:
+    def affects_counts(self) -> bool:
         """Whether an evaluator changes by it."""
         return bool(self.added or self.removed or self.missed_positives or self.missed_negatives)
 
@@ -130,7 +130,7 @@ def changes_by_group(
     )
     for key, happened, (positives, negatives), (added, removed), bands in rows:
         cell = CoverageCell(scale)
-        cell.seen += happened
+        cell.effect_counts += happened
         if bands[0].size:
             cell.add_bands(*bands)
         yield key, Change(added, removed, positives, negatives, cell)
@@ -138,10 +138,10 @@ def changes_by_group(
 
 def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
     """Do what one effect does to an evaluator, which is asked for only then. O(log n)."""
-    if kind in _ADDS:
-        evaluator().add_case(_ADDS[kind], score)
-    elif kind in _REMOVES:
-        evaluator().remove_case(_REMOVES[kind], score)
+    if kind in _ADDED_LABEL:
+        evaluator().add_case(_ADDED_LABEL[kind], score)
+    elif kind in _REMOVED_LABEL:
+        evaluator().remove_case(_REMOVED_LABEL[kind], score)
     elif kind == Effect.MISSED_POSITIVE:
         evaluator().add_misses(1)
     elif kind == Effect.MISSED_NEGATIVE:
@@ -161,7 +161,7 @@ def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
     """Yield what each group's evaluator gains and loses."""
-    weights = _CASES[effects.kinds]
+    weights = _CASE_WEIGHTS[effects.kinds]
     rows = np.flatnonzero(weights)
     weights = weights[rows]
     scores, labels = effects.scores[rows], POSITIVE_CASES[effects.kinds[rows]] != 0
@@ -206,14 +206,14 @@ def _bands(
     effects: Effects, index: IntArray, groups: int, scale: Scale
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield each group's bands of score, distinct, with what happened in them."""
-    rows = np.flatnonzero(_BANDED[effects.kinds])
+    rows = np.flatnonzero(_IS_BANDED[effects.kinds])
     kinds = effects.kinds[rows]
     width = np.iinfo(np.uint16).max
     flat, at = np.unique(
         index[rows] * width + bands_of(effects.scores[rows], scale), return_inverse=True
     )
     asked, labelled = np.zeros((2, flat.size), dtype=np.int64)
-    np.add.at(asked, at, ASKED[kinds])
+    np.add.at(asked, at, LABELABLE[kinds])
     np.add.at(labelled, at, LABELLED[kinds])
     cuts = np.searchsorted(flat, np.arange(groups + 1) * width).tolist()
     for start, end in pairwise(cuts):

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 FRAME = Frame(b"SEVC", 1, "a coverage cell")
 _HEADER = struct.Struct(f"<{len(Effect)}qHH")
 
-ASKED = COVERAGE["predictions"] - COVERAGE["retracted"]
+LABELABLE = COVERAGE["predictions"] - COVERAGE["retracted"]
 """What each effect adds to the predictions that could have a label."""
 LABELLED = COVERAGE["labelled"]
-_BANDED = (ASKED != 0) | (LABELLED != 0)
+_IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
 def _edges(scale: Scale) -> FloatArray:
@@ -51,7 +51,7 @@ def _edges(scale: Scale) -> FloatArray:
 
 EDGES: dict[Scale, FloatArray] = {"plain": _edges("plain"), "probability": _edges("probability")}
 """Where each band but the first begins."""
-_LISTED = {scale: edges.tolist() for scale, edges in EDGES.items()}
+_EDGE_LISTS = {scale: edges.tolist() for scale, edges in EDGES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,49 +97,50 @@ class CoverageCell:
         Predictions that could have a label, and those that have it, by band.
     """
 
-    __slots__ = ("bands", "first", "scale", "seen")
+    __slots__ = ("bands", "effect_counts", "first", "scale")
 
     def __init__(self, scale: Scale = "plain") -> None:
         self.scale: Scale = scale
-        self.seen: IntArray = np.zeros(len(Effect), dtype=np.int64)
+        self.effect_counts: IntArray = np.zeros(len(Effect), dtype=np.int64)
         self.first = 0
         self.bands: IntArray = np.zeros((2, 0), dtype=np.int64)
 
     @property
     def coverage(self) -> Coverage:
         """The counts that answers carry."""
-        return Coverage(**{name: int(self.seen @ table) for name, table in COVERAGE.items()})
+        counts = self.effect_counts
+        return Coverage(**{name: int(counts @ table) for name, table in COVERAGE.items()})
 
     def add(self, kinds: KindArray, scores: FloatArray) -> None:
         """Count effects. O(n + bands)."""
-        self.seen += np.bincount(kinds, minlength=len(Effect))
-        rows = np.flatnonzero(_BANDED[kinds])
+        self.effect_counts += np.bincount(kinds, minlength=len(Effect))
+        rows = np.flatnonzero(_IS_BANDED[kinds])
         if rows.size:
             kinds = kinds[rows]
-            self.add_bands(bands_of(scores[rows], self.scale), ASKED[kinds], LABELLED[kinds])
+            self.add_bands(bands_of(scores[rows], self.scale), LABELABLE[kinds], LABELLED[kinds])
 
     def add_one(self, kind: int, score: float) -> None:
         """Count one effect. O(1) amortised."""
-        self.seen[kind] += 1
-        if _BANDED[kind]:
-            band = bisect_right(_LISTED[self.scale], score)
-            self._reach(band, band + 1)
-            self.bands[0, band - self.first] += ASKED[kind]
+        self.effect_counts[kind] += 1
+        if _IS_BANDED[kind]:
+            band = bisect_right(_EDGE_LISTS[self.scale], score)
+            self._make_room(band, band + 1)
+            self.bands[0, band - self.first] += LABELABLE[kind]
             self.bands[1, band - self.first] += LABELLED[kind]
 
     def add_bands(self, bands: IntArray, asked: IntArray, labelled: IntArray) -> None:
         """Add signed counts to bands, which may repeat. O(n + bands)."""
-        self._reach(int(bands.min()), int(bands.max()) + 1)
+        self._make_room(int(bands.min()), int(bands.max()) + 1)
         np.add.at(self.bands[0], bands - self.first, asked)
         np.add.at(self.bands[1], bands - self.first, labelled)
 
     def merge(self, *others: CoverageCell) -> None:
         """Add what others have counted. O(bands) each."""
         for other in others:
-            self.seen += other.seen
+            self.effect_counts += other.effect_counts
             width = other.bands.shape[1]
             if width:
-                self._reach(other.first, other.first + width)
+                self._make_room(other.first, other.first + width)
                 start = other.first - self.first
                 self.bands[:, start : start + width] += other.bands
 
@@ -178,7 +179,7 @@ class CoverageCell:
         used = np.flatnonzero(self.bands.any(axis=0))
         first, end = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
         start = self.first + first if used.size else 0
-        header = _HEADER.pack(*self.seen.tolist(), start, end - first)
+        header = _HEADER.pack(*self.effect_counts.tolist(), start, end - first)
         return FRAME.sealed(header, self.bands[:, first:end].astype("<i8").tobytes())
 
     @classmethod
@@ -199,9 +200,9 @@ class CoverageCell:
         cell = cls(scale)
         if first + width > EDGES[scale].size + 1 or (width == 0 and first):
             raise_corrupt(f"the coverage cell has bands {first} to {first + width}")
-        cell.seen[:] = seen
+        cell.effect_counts[:] = seen
         cell.first, cell.bands = first, bands.astype(np.int64)
-        if not cell.holds():
+        if not cell.is_consistent():
             raise_corrupt("the coverage cell's counts contradict one another")
         if cell.to_bytes() != bytes(data):
             raise_corrupt("the coverage cell has bands that count nothing")
@@ -217,7 +218,7 @@ class CoverageCell:
     def __repr__(self) -> str:
         return f"<CoverageCell: {self.coverage}>"
 
-    def _reach(self, first: int, end: int) -> None:
+    def _make_room(self, first: int, end: int) -> None:
         """Make room for bands [first, end)."""
         width = self.bands.shape[1]
         if not width:
@@ -229,11 +230,11 @@ class CoverageCell:
             self.bands = wider
             self.first -= before
 
-    def holds(self) -> bool:
+    def is_consistent(self) -> bool:
         """Tell whether the counts agree with one another. O(bands)."""
         coverage = self.coverage
         return bool(
-            self.seen.min() >= 0
+            self.effect_counts.min() >= 0
             and coverage.pending >= 0
             and (self.bands[1] >= 0).all()
             and (self.bands[1] <= self.bands[0]).all()
@@ -243,7 +244,7 @@ class CoverageCell:
 
     def _check(self) -> None:
         """Assert everything that must hold. O(bands)."""
-        assert self.holds(), (self.seen, self.bands)
+        assert self.is_consistent(), (self.effect_counts, self.bands)
 
 
 def bands_of(scores: FloatArray, scale: Scale) -> IntArray:

@@ -19,7 +19,7 @@ from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._snapshot import Snapshot, take_snapshot
-from streameval._time.window import Counted, Window, not_alike
+from streameval._time.window import Window, WindowCounts, mixed_decay
 from streameval._uncertainty.estimates import influence_of, value_of
 from streameval._uncertainty.influence import Influence, negatives_between
 from streameval._uncertainty.limits import Figure
@@ -46,12 +46,12 @@ class DecayedWindow(Window):
         Counts times weights.
     squares : State
         Counts times squared weights, over `WEIGHT_ONE`.
-    counted : Counted
+    counted : WindowCounts
         What it holds, undecayed.
     """
 
     def __init__(
-        self, state: State, squares: State, counted: Counted, *, start_us: int, end_us: int
+        self, state: State, squares: State, counted: WindowCounts, *, start_us: int, end_us: int
     ) -> None:
         super().__init__(state, start_us, end_us)
         self.squares = squares
@@ -71,7 +71,7 @@ class DecayedWindow(Window):
     def without(self, part: Window) -> DecayedWindow:
         """Return what is left without a part that is decayed alike, from the same moment."""
         if not isinstance(part, DecayedWindow):
-            raise not_alike()
+            raise mixed_decay()
         return DecayedWindow(
             subtract_states(self._state, part._view()),
             subtract_states(self.squares, part.squares),
@@ -104,11 +104,11 @@ def decayed_window(
     squares = [
         _scaled(state, max(1, round(weight * weight / WEIGHT_ONE))) for state, weight in kept
     ]
-    each = [Counted.of(state) for state, _ in kept] or [Counted.of(empty)]
+    each = [WindowCounts.of(state) for state, _ in kept] or [WindowCounts.of(empty)]
     return DecayedWindow(
         merge_states([_scaled(state, weight) for state, weight in kept] or [empty], revision=0),
         merge_states(squares or [empty], revision=0),
-        Counted(*map(sum, zip(*each, strict=True))),
+        WindowCounts(*map(sum, zip(*each, strict=True))),
         start_us=panes[0].start_us if panes else now_us,
         end_us=panes[-1].end_us if panes else now_us,
     )

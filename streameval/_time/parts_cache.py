@@ -87,7 +87,7 @@ class PartsCache(Generic[K, V]):
                 self._sweep()
         return value
 
-    def kept(self, key: K, parts: Iterable[P]) -> list[P]:
+    def unchanged_parts(self, key: K, parts: Iterable[P]) -> list[P]:
         """Return those of the parts that the last value of a name was made of. O(parts).
 
         Examples
@@ -96,7 +96,7 @@ class PartsCache(Generic[K, V]):
         ...     pass
         >>> cache, old, new = PartsCache(100, len), Pane(), Pane()
         >>> _ = cache.get("a", [old], lambda: "computed")
-        >>> cache.kept("a", [new, old]) == [old]
+        >>> cache.unchanged_parts("a", [new, old]) == [old]
         True
         """
         with self._lock:

@@ -31,7 +31,7 @@ class PaneState(NamedTuple):
     state: State
 
 
-class Counted(NamedTuple):
+class WindowCounts(NamedTuple):
     """What a window holds, undecayed."""
 
     num_cases: int
@@ -41,15 +41,15 @@ class Counted(NamedTuple):
     num_negative_misses: int
 
     @classmethod
-    def of(cls, state: State) -> Counted:
+    def of(cls, state: State) -> WindowCounts:
         """Return what a state counts. O(1)."""
         return cls(
             state.counts.total, state.P, state.N, state.missed_positives, state.missed_negatives
         )
 
-    def without(self, part: Counted) -> Counted:
+    def without(self, part: WindowCounts) -> WindowCounts:
         """Return the difference."""
-        return Counted(*(mine - its for mine, its in zip(self, part, strict=True)))
+        return WindowCounts(*(mine - its for mine, its in zip(self, part, strict=True)))
 
 
 class Window(EvaluatorQueries):
@@ -60,7 +60,7 @@ class Window(EvaluatorQueries):
 
     Attributes
     ----------
-    counted : Counted
+    counted : WindowCounts
         What it holds, undecayed.
 
     Examples
@@ -78,7 +78,7 @@ class Window(EvaluatorQueries):
     def __init__(self, state: State, start_us: int, end_us: int) -> None:
         self._state = state
         self._span_us = (start_us, end_us)
-        self.counted = Counted.of(state)
+        self.counted = WindowCounts.of(state)
 
     @property
     def start(self) -> datetime:
@@ -191,7 +191,7 @@ class Window(EvaluatorQueries):
         (3, 0.5, 0.0)
         """
         if type(part) is not Window:
-            raise not_alike()
+            raise mixed_decay()
         return Window(subtract_states(self._state, part._view()), *self._span_us)
 
     def __repr__(self) -> str:
@@ -201,7 +201,7 @@ class Window(EvaluatorQueries):
         )
 
 
-def not_alike() -> InvalidInputError:
+def mixed_decay() -> InvalidInputError:
     """Return the refusal of windows that are weighted differently."""
     message = "a decayed window has no part, and is no part, of one that is not"
     return InvalidInputError(message, field="part")

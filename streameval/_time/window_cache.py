@@ -33,7 +33,9 @@ class WindowCache(PartsCache[K, Window]):
 
     def __init__(self, max_cells: int) -> None:
         super().__init__(max_cells, lambda window: len(window._view().counts))
-        self._rests: PartsCache[K, _Rest] = PartsCache(max_cells, lambda rest: rest.most_cells)
+        self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
+            max_cells, lambda partial: partial.max_cells
+        )
 
     def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
         """Return the sum of some states as a window; the same one until a state changes.
@@ -44,19 +46,19 @@ class WindowCache(PartsCache[K, Window]):
         return self.get(key, states, lambda: Window(self._sum(key, states), start_us, end_us))
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
-        same = self.kept(key, states)
+        same = self.unchanged_parts(key, states)
         if len(same) > 1:
-            rest = self._rests.get(key, same, lambda: _Rest(same))
-            rest.asked += 1
-            # Where other panes change each time, nobody asks twice for the same rest.
-            if rest.asked > 1:
+            partial = self._partial_sums.get(key, same, lambda: _PartialSum(same))
+            partial.num_uses += 1
+            # Where other panes change each time, nobody asks twice for the same partial.
+            if partial.num_uses > 1:
                 known = set(map(id, same))
                 changed = [state for state in states if id(state) not in known]
-                return merge_states([rest.sum(same), *changed], revision=0)
+                return merge_states([partial.sum(same), *changed], revision=0)
         return merge_states(states, revision=0)
 
 
-class _Rest:
+class _PartialSum:
     """What stays the same of a window.
 
     Attributes
@@ -71,8 +73,8 @@ class _Rest:
         cells = sum(len(state.counts) for state in states)
         # A cap is on distinct scores, which both classes may have.
         caps = [2 * state.max_cells for state in states if state.max_cells is not None]
-        self.most_cells = min([cells, *caps])
-        self.asked = 0
+        self.max_cells = min([cells, *caps])
+        self.num_uses = 0
         self._sum: State | None = None
 
     def sum(self, states: Sequence[State]) -> State:

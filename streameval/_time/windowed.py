@@ -16,7 +16,7 @@ from streameval._counts.columns import check_columns, check_count, check_label, 
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
 from streameval._time.decay import DecayedWindow, decayed_window
-from streameval._time.pane_evaluators import EvaluatorPanes
+from streameval._time.evaluator_panes import EvaluatorPanes
 from streameval._time.times import (
     check_none_older,
     checked_us,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._time.panes import Pane
 
-_CACHED_CELLS = 1 << 18
+_MAX_CACHED_CELLS = 1 << 18
 
 
 class _TimedCases(NamedTuple):
@@ -111,7 +111,7 @@ class WindowedEvaluator:
     def _begin(self, panes: EvaluatorPanes) -> None:
         self._panes = panes
         self._empty = panes.empty
-        self._windows: WindowCache[tuple[int, int]] = WindowCache(_CACHED_CELLS)
+        self._windows: WindowCache[tuple[int, int]] = WindowCache(_MAX_CACHED_CELLS)
 
     @property
     def now(self) -> datetime:
@@ -192,7 +192,7 @@ class WindowedEvaluator:
             added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
             self._panes.check_room(added)
             self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
-            self._each_pane(rows, Evaluator.add_cases)
+            self._change_panes(rows, Evaluator.add_cases)
 
     def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
         """Take one case back.
@@ -214,7 +214,7 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
-        at_us = self._kept_us(to_us(at))
+        at_us = self._retained_us(to_us(at))
         pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
         pane.remove_case(checked_label, checked_score)
 
@@ -236,7 +236,7 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
-        self._each_pane(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
+        self._change_panes(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
 
     def add_misses(self, count: int, *, at: datetime) -> None:
         """Add positive references that were never scored.
@@ -337,7 +337,7 @@ class WindowedEvaluator:
         1
         """
         wanted = check_count(count)
-        panes = newest_panes([_held(pane) for pane in self._panes], wanted)
+        panes = newest_panes([_pane_state(pane) for pane in self._panes], wanted)
         return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
 
     def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
@@ -366,7 +366,7 @@ class WindowedEvaluator:
         half_life_us = span_us(half_life, field="half_life")
         now_us = self._panes.now_us if now is None else to_us(now, field="now")
         return decayed_window(
-            [_held(pane) for pane in self._panes],
+            [_pane_state(pane) for pane in self._panes],
             half_life_us,
             now_us=now_us,
             empty=self._empty._view(),
@@ -491,12 +491,12 @@ class WindowedEvaluator:
 
     def _pane(self, at_us: int, *, added: int) -> Evaluator:
         """Return the pane of a time, to which references are added; time passes if it must."""
-        self._kept_us(at_us)
+        self._retained_us(at_us)
         self._panes.check_room(added)
         self._panes.advance(at_us)
         return self._panes.at(self._panes.grid.start_of(at_us))
 
-    def _kept_us(self, at_us: int) -> int:
+    def _retained_us(self, at_us: int) -> int:
         """Return a time, unless it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
@@ -514,7 +514,7 @@ class WindowedEvaluator:
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
         return _TimedCases(positives, values, weights, times_us)
 
-    def _each_pane(self, rows: _TimedCases, change: Callable[..., None]) -> None:
+    def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
         changed: list[tuple[int, Evaluator]] = []
         for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
             # A copy shares its state, and takes its place only when all rows went well.
@@ -533,7 +533,7 @@ class WindowedEvaluator:
         start_us, end_us = self._panes.grid.snapped(
             checked_us(start_us, field="start"), checked_us(end_us, field="end")
         )
-        panes = [_held(pane) for pane in self._panes.between(start_us, end_us)]
+        panes = [_pane_state(pane) for pane in self._panes.between(start_us, end_us)]
         return self._window(panes, start_us, end_us)
 
     def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
@@ -550,5 +550,5 @@ class WindowedEvaluator:
             pane.content._check()
 
 
-def _held(pane: Pane[Evaluator]) -> PaneState:
+def _pane_state(pane: Pane[Evaluator]) -> PaneState:
     return PaneState(pane.start_us, pane.end_us, pane.content._view())

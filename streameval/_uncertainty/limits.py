@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Pseudo-cases by which the seen variance is drawn to the expected one.
-_PRIOR = 2.0
+_PRIOR_CASES = 2.0
 # No confidence sequence is claimed from fewer positives.
-ANYTIME_FROM = 50
+MIN_ANYTIME_POSITIVES = 50
 
 Limits = tuple[float, float]
 UNDEFINED: Limits = (math.nan, math.nan)
@@ -58,7 +58,7 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
     seen = figure.variance / expected if expected > 0 else 0.0
     effective = smaller * 4 * estimate * (1 - estimate)
-    ratio: float = max(seen, (effective * seen + _PRIOR) / (effective + _PRIOR))
+    ratio: float = max(seen, (effective * seen + _PRIOR_CASES) / (effective + _PRIOR_CASES))
 
     def outside(t: float) -> bool:
         variance = newcombe_variance(t, figure.positives, figure.negatives)
@@ -89,7 +89,8 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
     binomial = estimate * (1 - estimate)
     effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
-    shrunk = (effective * figure.variance + _PRIOR * binomial / P) / (effective + _PRIOR)
+    expected = _PRIOR_CASES * binomial / P
+    shrunk = (effective * figure.variance + expected) / (effective + _PRIOR_CASES)
     variance = max(figure.variance, shrunk)
     centre = math.log(estimate / (1 - estimate))
     half = quantile * math.sqrt(variance) / binomial

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
 LevelArray = npt.NDArray[np.int8]
-_WORD = 2**64
+_WORDS = 2**64
 
 
 def _no_scores() -> FloatArray:
@@ -148,15 +148,15 @@ def levels_of(ids: Any, seed: int, *, field: str = "ids") -> LevelArray:
             )
         values = column.tolist() if column is not None else ids
         words = np.array([_word(value, i, field) for i, value in enumerate(values)], np.uint64)
-    return _levels(_mixed(words ^ np.uint64(seed % _WORD)))
+    return _levels(_mixed(words ^ np.uint64(seed % _WORDS)))
 
 
 def _word(value: Any, index: int, field: str) -> int:
     if isinstance(value, str):
         return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if -(2**63) <= value < _WORD:
-            return int(value) % _WORD
+        if -(2**63) <= value < _WORDS:
+            return int(value) % _WORDS
         raise InvalidInputError(
             f"an integer id must fit 64 bits, got {value} at index {index}",
             field=field,

@@ -18,12 +18,12 @@ from statistics import NormalDist
 
 # The confidence sequence is tightest, relative to a fixed interval, near this
 # many cases; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
-_TIGHTEST_AT = 200
+_TIGHTEST_AT_CASES = 200
 # Of the expansion's fourth term, relative to the sum: what follows is at least ten
 # times smaller wherever it is used.
-_EXPANSION_ENDS = 1e-10
-_EXPANSION_HELPS = 0.01
-_TINY = 1e-300
+_MAX_EXPANSION_ERROR = 1e-10
+_MAX_START_ERROR = 0.01
+_MIN_DENOMINATOR = 1e-300
 
 
 def normal_quantile(tail: float) -> float:
@@ -46,9 +46,9 @@ def student_quantile(tail: float, df: float) -> float:
         return 0.0
     t = z = normal_quantile(tail)
     expanded, last = _expansion(z, df)
-    if last < _EXPANSION_ENDS:
+    if last < _MAX_EXPANSION_ERROR:
         return expanded
-    if last < _EXPANSION_HELPS:
+    if last < _MAX_START_ERROR:
         t = expanded
     target = math.log(tail)
     for _ in range(100):
@@ -94,7 +94,7 @@ def anytime_quantile(alpha: float, count: float) -> float:
     """
     spread = -2 * math.log(alpha)
     # At levels below a quarter the tightest mixture has no width; any is valid.
-    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT
+    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT_CASES
     x = count * rho_squared
     return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
 
@@ -139,4 +139,4 @@ def _continued_fraction(a: float, b: float, x: float) -> float:
 
 
 def _away_from_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+    return value if abs(value) > _MIN_DENOMINATOR else _MIN_DENOMINATOR

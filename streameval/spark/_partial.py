@@ -30,14 +30,14 @@ PARTIAL_COLUMNS = ", ".join(
 )
 """What follows the groups' columns, as Spark declares it."""
 
-_CHUNK_ROWS = 1 << 18
+_MIN_CHUNK_ROWS = 1 << 18
 _MAX_CELLS = 1 << 22
 """About 64 MB of exact state."""
-_EMITTED_BYTES = 32 << 20
+_MAX_EMITTED_BYTES = 32 << 20
 """A batch with more bytes of states than this is ended: Arrow's columns stay below 2 GB."""
 
 
-class Counted:
+class GroupCounts:
     """One group's cases, and the values that cannot be counted."""
 
     __slots__ = ("bad", "evaluator", "total")
@@ -77,14 +77,14 @@ def partial_states(
     make
         Returns an empty evaluator.
     """
-    held: dict[Key, Counted] = {}
+    held: dict[Key, GroupCounts] = {}
     schema: pa.Schema | None = None
     fresh = 0
     for table in _chunks(batches):
         schema = table.schema
         for key, rows in grouped(table, by):
             if key not in held:
-                held[key] = Counted(make())
+                held[key] = GroupCounts(make())
             held[key].add(rows)
         fresh += table.num_rows
         if fresh > _MAX_CELLS:
@@ -130,7 +130,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
-        if rows >= _CHUNK_ROWS:
+        if rows >= _MIN_CHUNK_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting, rows = [], 0
     if waiting:
@@ -138,7 +138,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _emitted(
-    held: dict[Key, Counted], schema: pa.Schema, by: tuple[str, ...]
+    held: dict[Key, GroupCounts], schema: pa.Schema, by: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield everything that was counted, in batches of bounded size."""
     fields = [schema.field(name) for name in by]
@@ -152,7 +152,7 @@ def _emitted(
         row = dict(zip(by, key)) | {STATE: state, TOTAL: counted.total}
         rows.append(row | {name: counted.bad[kind] for kind, name in BAD.items()})
         size += len(state)
-        if size > _EMITTED_BYTES:
+        if size > _MAX_EMITTED_BYTES:
             yield pa.RecordBatch.from_pylist(rows, schema=shape)
             rows, size = [], 0
     if rows:

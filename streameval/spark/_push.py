@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from streameval.client import MergeState
     from streameval.client._wire.credentials import Pem
 
-    OfStream = tuple[str, list[tuple[int, MergeState]]]
+    StreamStates = tuple[str, list[tuple[int, MergeState]]]
     """A stream's name, and its states with their lengths."""
 
 _STREAM = "__stream"
-_MERGE_BYTES = 32 << 20
+_MAX_MERGE_BYTES = 32 << 20
 """Half of what a server takes by default; longer merges are sent in parts."""
 _PART_BITS = 16
 """An epoch on the wire is that of the push, then the number of the part."""
@@ -220,7 +220,7 @@ def _sender(
     token: str | None,
     tls: Pem | None,
     timeout_s: float,
-) -> Callable[[Iterator[OfStream]], Iterator[tuple[str, int]]]:
+) -> Callable[[Iterator[StreamStates]], Iterator[tuple[str, int]]]:
     """Return what sends, after its settings were found good."""
     from streameval.client import Client  # noqa: PLC0415 - only who pushes needs grpc
 
@@ -233,7 +233,7 @@ def _sender(
 
 
 def _send(
-    of_streams: Iterator[OfStream],
+    of_streams: Iterator[StreamStates],
     *,
     connect: Callable[[], Any],
     source: str,
@@ -259,7 +259,7 @@ def _parts(found: Iterable[tuple[int, MergeState]]) -> Iterator[list[MergeState]
     part: list[MergeState] = []
     size = 0
     for length, state in found:
-        if part and size + length > _MERGE_BYTES:
+        if part and size + length > _MAX_MERGE_BYTES:
             yield part
             part, size = [], 0
         part.append(state)

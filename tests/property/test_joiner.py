@@ -160,7 +160,7 @@ def absolute(operation: tuple, now: int) -> tuple:
 
 def apply(joiner: Joiner, now: int, operations: list[tuple], few: int = 8):
     """Apply operations of one kind as one batch; more rows than `few` as columns."""
-    with patch("streameval._joining.operations._FEW", few):
+    with patch("streameval._joining.operations._MAX_SCALAR_ROWS", few):
         return applied(joiner, now, operations)
 
 

@@ -187,7 +187,7 @@ class TimeMachine(RuleBasedStateMachine):
         self, ttl: timedelta, relabel_ttl: timedelta, policies: tuple[str, str], few: int
     ) -> None:
         # With fewer rows than this nothing is joined in columns.
-        self.few = patch("streameval._joining.operations._FEW", few)
+        self.few = patch("streameval._joining.operations._MAX_SCALAR_ROWS", few)
         self.few.start()
         self.policy = {
             "ttl": ttl,
@@ -355,7 +355,7 @@ OPERATIONS = st.lists(
 @given(operations=OPERATIONS, windowed=st.booleans(), few=st.sampled_from([0, 8]))
 def test_columns_equal_single_calls(operations: list[tuple], windowed: bool, few: int) -> None:
     """Rows of any times, ids and number do what a call for each row would do."""
-    with patch("streameval._joining.operations._FEW", few):
+    with patch("streameval._joining.operations._MAX_SCALAR_ROWS", few):
         columns_equal_single_calls(operations, windowed)
 
 

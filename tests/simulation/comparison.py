@@ -6,7 +6,13 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, NEGATIVE, PENDING, POSITIVE
+from streameval._joining.rules import (
+    EARLY_NEGATIVE,
+    EARLY_POSITIVE,
+    LABELLED_NEGATIVE,
+    LABELLED_POSITIVE,
+    PENDING,
+)
 from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
@@ -29,8 +35,8 @@ Found = Counter[tuple[str, float | None]]
 ALL_TIME = -1
 _STATES = {
     PENDING: ("pending", None),
-    NEGATIVE: ("labelled", False),
-    POSITIVE: ("labelled", True),
+    LABELLED_NEGATIVE: ("labelled", False),
+    LABELLED_POSITIVE: ("labelled", True),
     EARLY_NEGATIVE: ("early", False),
     EARLY_POSITIVE: ("early", True),
 }

@@ -301,7 +301,7 @@ def test_partitions_are_counted_in_bounded_memory(
     pa = require("pyarrow")
     from streameval.spark import _partial
 
-    monkeypatch.setattr(_partial, "_CHUNK_ROWS", 500)
+    monkeypatch.setattr(_partial, "_MIN_CHUNK_ROWS", 500)
     monkeypatch.setattr(_partial, "_MAX_CELLS", 800)
     columns = fraud(5_000, seed=3)
     table = pa.table(

@@ -86,7 +86,7 @@ def test_long_merges_are_sent_in_parts(
     from streameval.spark import _push
 
     del spark
-    monkeypatch.setattr(_push, "_MERGE_BYTES", 5_000)
+    monkeypatch.setattr(_push, "_MAX_MERGE_BYTES", 5_000)
     columns = fraud(4_000)
     found = []
     for minute in range(3):

@@ -166,7 +166,7 @@ def test_whole_buckets_are_taken_until_there_are_so_many() -> None:
     due = np.arange(300, dtype=np.uint32) // 3
     table.schedule(slots, due)
     table.schedule(slots[::3], np.full(100, 1_000, dtype=np.uint32))
-    popped = table.pop_due(10**6, most=5)
+    popped = table.pop_due(10**6, max_slots=5)
     assert table.ids(popped) == [b"1", b"2", b"4", b"5", b"7", b"8"]
     table.drop(popped)
     table._check()

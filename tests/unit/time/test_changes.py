@@ -63,7 +63,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) ->
         for group, change in changes_by_group(effects, groups):
             change.apply_to(evaluators[group])
             cells[group].merge(change.coverage)
-            if not change.counts:
+            if not change.affects_counts:
                 assert change.added is change.removed is None
         for group, rows in rows_by_group(groups):
             plain[group].add(effects.kinds[rows], effects.scores[rows])

@@ -38,10 +38,10 @@ def test_kept_parts_are_those_that_are_the_same_objects() -> None:
     """In the order that is asked for; none of a name without a value, or of parts that went."""
     cache: PartsCache[str, int] = PartsCache(10, lambda _: 1)
     a, b, c = Part(), Part(), Part()
-    assert cache.kept("x", [a, b]) == []
+    assert cache.unchanged_parts("x", [a, b]) == []
     cache.get("x", [a, b, Part()], lambda: 0)
-    assert cache.kept("x", [c, b, a]) == [b, a]
-    assert cache.kept("y", [a, b]) == []
+    assert cache.unchanged_parts("x", [c, b, a]) == [b, a]
+    assert cache.unchanged_parts("y", [a, b]) == []
 
 
 def test_what_is_made_of_nothing_is_not_kept() -> None:

@@ -18,7 +18,7 @@ from streameval._joining.joiner import Joiner
 from streameval._joining.label_joiner import LabelJoiner
 from streameval._joining.rules import JoinSettings
 from streameval._time.coverage import CoverageCell
-from streameval._time.pane_evaluators import EvaluatorPanes
+from streameval._time.evaluator_panes import EvaluatorPanes
 from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -19,7 +19,7 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._evaluator import Evaluator
 from streameval._time.changes import apply_one, changes_by_group
 from streameval._time.coverage import CoverageCell
-from streameval._time.pane_evaluators import references_of
+from streameval._time.evaluator_panes import num_references
 from streameval._time.panes import Panes
 from streameval._time.times import to_datetime
 from streameval._time.windowed import WindowedEvaluator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.frame import Reader
-    from streameval._joining.joiner import Happened
+    from streameval._joining.joiner import EffectRow
     from streameval._time.effects import Effects
 
 _HEADER = struct.Struct("<Bqq")
@@ -36,7 +36,7 @@ _TIMED = struct.Struct("<qq")
 _CELL = struct.Struct("<qq")
 
 
-class Joined:
+class EffectCounter:
     """A plain evaluator with the coverage of its cases.
 
     Parameters
@@ -60,11 +60,11 @@ class Joined:
         self.evaluator: Evaluator | WindowedEvaluator = evaluator
         self.overall = CoverageCell(evaluator.scale)
         self.beyond_retention = 0
-        self._counter = evaluator
+        self._plain = evaluator
 
     def check_room(self, added: int) -> None:
         """Refuse what could take all counts together beyond what can be counted. O(1)."""
-        if references_of(self._counter) + added >= MAX_TOTAL:
+        if num_references(self._plain) + added >= MAX_TOTAL:
             raise too_many()
 
     def oldest_us(self, now_us: int) -> int:
@@ -74,18 +74,18 @@ class Joined:
     def advance(self, now_us: int) -> None:
         """Let time pass in the panes."""
 
-    def take(self, effects: Effects) -> None:
+    def count(self, effects: Effects) -> None:
         """Count effects. O(n log n + panes touched)."""
         groups = np.zeros(len(effects), dtype=np.int64)
         for _, change in changes_by_group(effects, groups, scale=self.overall.scale):
             self.overall.merge(change.coverage)
-            change.apply_to(self._counter)
+            change.apply_to(self._plain)
 
-    def take_rows(self, rows: Sequence[Happened]) -> None:
+    def count_rows(self, rows: Sequence[EffectRow]) -> None:
         """Count a few effects, one by one. O(n log panes)."""
         for kind, _, score in rows:
             self.overall.add_one(kind, score)
-            apply_one(kind, score, lambda: self._counter)
+            apply_one(kind, score, lambda: self._plain)
 
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         """Return the coverage of the panes that overlap [start, end). O(panes)."""
@@ -93,9 +93,9 @@ class Joined:
         message = f"a plain Evaluator has no panes: nothing is known of {span}"
         raise InvalidInputError(message, field="window")
 
-    def copy(self) -> Joined:
+    def copy(self) -> EffectCounter:
         """Return the same with an evaluator of its own. O(panes)."""
-        other = Joined(self._counter.copy())
+        other = EffectCounter(self._plain.copy())
         other.overall.merge(self.overall)
         return other
 
@@ -112,7 +112,7 @@ class Joined:
         self.overall._check()
 
 
-class JoinedPanes(Joined):
+class PaneEffectCounter(EffectCounter):
     """A windowed evaluator with the coverage of its panes.
 
     Parameters
@@ -140,7 +140,7 @@ class JoinedPanes(Joined):
         # Others may have told the evaluator a later time.
         self._cells.advance(self._panes.now_us)
 
-    def take(self, effects: Effects) -> None:
+    def count(self, effects: Effects) -> None:
         if not len(effects):
             return
         grid = self._panes.grid
@@ -153,10 +153,10 @@ class JoinedPanes(Joined):
         for start_us, change in changes_by_group(effects, starts, scale=self.overall.scale):
             self.overall.merge(change.coverage)
             self._cells.at(start_us).merge(change.coverage)
-            if change.counts:
+            if change.affects_counts:
                 change.apply_to(self._panes.at(start_us))
 
-    def take_rows(self, rows: Sequence[Happened]) -> None:
+    def count_rows(self, rows: Sequence[EffectRow]) -> None:
         grid = self._panes.grid
         for kind, event_us, score in rows:
             self.overall.add_one(kind, score)
@@ -173,9 +173,9 @@ class JoinedPanes(Joined):
         cell.merge(*(pane.content for pane in self._cells.between(start_us, end_us)))
         return cell
 
-    def copy(self) -> JoinedPanes:
+    def copy(self) -> PaneEffectCounter:
         assert isinstance(self.evaluator, WindowedEvaluator)
-        other = JoinedPanes(self.evaluator.copy())
+        other = PaneEffectCounter(self.evaluator.copy())
         other.overall.merge(self.overall)
         other.beyond_retention = self.beyond_retention
         other._cells.advance(self._cells.now_us)
@@ -203,7 +203,7 @@ class JoinedPanes(Joined):
             start_us, size = reader.fields(_CELL)
             cell = CoverageCell.from_bytes(reader.blob(size), self.overall.scale)
             placed = start_us > last_us and self._cells.grid.start_of(start_us) == start_us
-            if not placed or not cell.seen.any():
+            if not placed or not cell.effect_counts.any():
                 raise_corrupt(f"the label joiner has the coverage of a pane at {start_us} us")
             last_us = start_us
             self._cells.put(start_us, cell)
@@ -215,24 +215,24 @@ class JoinedPanes(Joined):
         for pane in self._cells:
             pane.content._check()
             total.merge(pane.content)
-        assert (total.seen <= self.overall.seen).all(), (total.seen, self.overall.seen)
+        assert (total.effect_counts <= self.overall.effect_counts).all(), (total, self.overall)
 
 
-def joined_with(evaluator: Evaluator | WindowedEvaluator) -> Joined:
+def effect_counter_for(evaluator: Evaluator | WindowedEvaluator) -> EffectCounter:
     """Return where effects are counted, without any coverage yet."""
     if isinstance(evaluator, WindowedEvaluator):
-        return JoinedPanes(evaluator)
-    return Joined(evaluator)
+        return PaneEffectCounter(evaluator)
+    return EffectCounter(evaluator)
 
 
-def read_joined(reader: Reader) -> Joined:
-    """Return what `Joined.parts` wrote, or refuse it. O(cells)."""
+def read_effect_counter(reader: Reader) -> EffectCounter:
+    """Return what `EffectCounter.parts` wrote, or refuse it. O(cells)."""
     timed, evaluator_size, overall_size = reader.fields(_HEADER)
     if timed > 1:
         raise_corrupt(f"the label joiner counts into an evaluator of unknown kind {timed}")
     kind = WindowedEvaluator if timed else Evaluator
-    joined = joined_with(kind.from_bytes(reader.blob(evaluator_size)))
-    joined.overall.merge(CoverageCell.from_bytes(reader.blob(overall_size), joined.overall.scale))
-    if isinstance(joined, JoinedPanes):
-        joined.read_cells(reader)
-    return joined
+    counter = effect_counter_for(kind.from_bytes(reader.blob(evaluator_size)))
+    counter.overall.merge(CoverageCell.from_bytes(reader.blob(overall_size), counter.overall.scale))
+    if isinstance(counter, PaneEffectCounter):
+        counter.read_cells(reader)
+    return counter
