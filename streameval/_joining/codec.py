@@ -1,9 +1,9 @@
 """Joiners as bytes: the ids that are kept, in the order of their bytes.
 
-Layout, little-endian: settings, now, segment keys, what was counted, how many
-ids; then columns: lengths of ids (u8), ids one behind the other, states (u8),
-scores (f8), event times (i8), due buckets (u4), segment codes (u2). Equal joiners
-have equal bytes, whatever the slots that their ids stand in.
+Layout, little-endian: settings, now, number of segment keys, number of ids, counters;
+then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
+event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
+ids, so equal joiners have equal bytes whatever slots their ids are in.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     data
         The bytes.
     keys
-        How many segment keys it has: each takes memory for ids that are not there yet.
+        The expected number of segment keys. Each takes memory for the table's whole
+        capacity, so another number is refused before there is a table.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Where a joiner's effects are counted: an evaluator or its panes, and the coverage.
+"""Counts a joiner's effects: in an evaluator or its panes, and in the coverage.
 
-An effect counts in the pane of its prediction's event time, wherever that pane is
-by now. A pane past retention is gone: what happens to its predictions then is in
-the overall coverage, in no window, and is counted as `beyond_retention`.
+An effect counts in the pane that now holds its prediction's event time. If that pane
+is past retention, the effect counts in the overall coverage and as
+`beyond_retention`, and in no window.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CELL = struct.Struct("<qq")
 
 
 class EffectCounter:
-    """A plain evaluator with the coverage of its cases.
+    """Counts effects in a plain evaluator, with the coverage of its cases.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ class EffectCounter:
     ----------
     evaluator : Evaluator or WindowedEvaluator
     overall : CoverageCell
-        Of all time.
+        The coverage of all time.
     beyond_retention : int
-        Effects that no pane has.
+        Effects whose pane was past retention.
     retention_us : int or None
-        How long cases are kept; None is forever.
+        How long cases are kept; None is without end.
     """
 
     retention_us: int | None = None
@@ -63,16 +63,16 @@ class EffectCounter:
         self._plain = evaluator
 
     def check_room(self, added: int) -> None:
-        """Refuse what could take all counts together beyond what can be counted. O(1)."""
+        """Raise InvalidInputError if `added` more references could exceed the count limit. O(1)."""
         if num_references(self._plain) + added >= MAX_TOTAL:
             raise too_many()
 
     def oldest_us(self, now_us: int) -> int:
-        """Return the earliest time that is kept at this time or a later one. O(1)."""
-        return min(now_us, 0)  # times begin in 1970: all are kept
+        """Return the earliest time that is still kept at `now_us`. O(1)."""
+        return min(now_us, 0)  # no retention: every time from 1970 on is kept
 
     def advance(self, now_us: int) -> None:
-        """Let time pass in the panes."""
+        """Advance the panes to a time."""
 
     def count(self, effects: Effects) -> None:
         """Count effects. O(n log n + panes touched)."""
@@ -82,7 +82,7 @@ class EffectCounter:
             change.apply_to(self._plain)
 
     def count_rows(self, rows: Sequence[EffectRow]) -> None:
-        """Count a few effects, one by one. O(n log panes)."""
+        """Count a few effects, row by row. O(n log panes)."""
         for kind, _, score in rows:
             self.overall.add_one(kind, score)
             apply_one(kind, score, lambda: self._plain)
@@ -90,17 +90,17 @@ class EffectCounter:
     def between(self, start_us: int, end_us: int) -> CoverageCell:
         """Return the coverage of the panes that overlap [start, end). O(panes)."""
         span = f"{to_datetime(start_us).isoformat()} to {to_datetime(end_us).isoformat()}"
-        message = f"a plain Evaluator has no panes: nothing is known of {span}"
+        message = f"a plain Evaluator has no panes, so there is no coverage of {span}"
         raise InvalidInputError(message, field="window")
 
     def copy(self) -> EffectCounter:
-        """Return the same with an evaluator of its own. O(panes)."""
+        """Return an independent counter, with an evaluator of its own. O(panes)."""
         other = EffectCounter(self._plain.copy())
         other.overall.merge(self.overall)
         return other
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the content as bytes; those of equal content are equal. O(cells)."""
+        """Yield the content as bytes; equal contents have equal bytes. O(cells)."""
         evaluator, overall = self.evaluator.to_bytes(), self.overall.to_bytes()
         yield _HEADER.pack(self.retention_us is not None, len(evaluator), len(overall))
         yield evaluator
@@ -113,7 +113,7 @@ class EffectCounter:
 
 
 class PaneEffectCounter(EffectCounter):
-    """A windowed evaluator with the coverage of its panes.
+    """Counts effects in a windowed evaluator, with the coverage of each pane.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class PaneEffectCounter(EffectCounter):
 
     def advance(self, now_us: int) -> None:
         self._panes.advance(now_us)
-        # Others may have told the evaluator a later time.
+        # The caller may have advanced the evaluator to a later time.
         self._cells.advance(self._panes.now_us)
 
     def count(self, effects: Effects) -> None:
@@ -193,10 +193,10 @@ class PaneEffectCounter(EffectCounter):
             yield data
 
     def read_cells(self, reader: Reader) -> None:
-        """Take what `parts` wrote behind evaluator and overall coverage, or refuse it."""
+        """Read the panes' coverage that `parts` wrote; raise CorruptStateError if it is unsound."""
         self.beyond_retention, count = reader.fields(_TIMED)
         if min(self.beyond_retention, count) < 0:
-            raise_corrupt("the label joiner announces less than nothing")
+            raise_corrupt("the label joiner announces negative numbers")
         self._cells.advance(self._panes.now_us)
         last_us = self._cells.grid.oldest_us - 1
         for _ in range(count):
@@ -219,14 +219,20 @@ class PaneEffectCounter(EffectCounter):
 
 
 def effect_counter_for(evaluator: Evaluator | WindowedEvaluator) -> EffectCounter:
-    """Return where effects are counted, without any coverage yet."""
+    """Return a counter into an evaluator, with empty coverage."""
     if isinstance(evaluator, WindowedEvaluator):
         return PaneEffectCounter(evaluator)
     return EffectCounter(evaluator)
 
 
 def read_effect_counter(reader: Reader) -> EffectCounter:
-    """Return what `EffectCounter.parts` wrote, or refuse it. O(cells)."""
+    """Return the counter that `EffectCounter.parts` wrote. O(cells).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not exactly that.
+    """
     timed, evaluator_size, overall_size = reader.fields(_HEADER)
     if timed > 1:
         raise_corrupt(f"the label joiner counts into an evaluator of unknown kind {timed}")

@@ -1,7 +1,7 @@
 """Predictions now, labels later, by id: each case counts when its label comes.
 
-`Joiner` decides what happens to each id, `EffectCounter` counts it. Here is what the two
-are told: checked, with time as an argument.
+`Joiner` decides the outcome of each operation, `EffectCounter` counts it. `LabelJoiner`
+checks the arguments and cuts columns where the passing of time matters.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ _SIZE = struct.Struct("<q")
 class LabelJoiner:
     """Joins predictions and labels by id, in either order, into an evaluator.
 
-    A prediction waits for its label, a label for its prediction; when they meet, a
-    case is counted in the pane of the prediction's time. Nothing is lost in
-    silence: `coverage` and `counts` say what became of everything.
+    A prediction waits for its label, a label for its prediction; when both are there, a
+    case is counted in the pane of the prediction's time. Nothing is dropped silently:
+    `coverage` and `counts` have the outcome of every prediction and label.
 
     Parameters
     ----------
     into : WindowedEvaluator or Evaluator
-        Where cases are counted. Others may be added to it; those that are joined
-        must not be taken away from it.
+        The evaluator that counts the cases. The caller may add other cases to it, but
+        must not remove joined ones.
     ttl : timedelta
         How long after its time a prediction waits for its label, and a label for
         its prediction. At most the retention of a `WindowedEvaluator`.
     relabel_ttl : timedelta
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        The most ids that are kept, about 150 B each; above it those that fall due
-        first go early.
+        The most ids that are kept, about 150 B each; above it the ids that fall due
+        first expire early.
     orphans : {"drop", "miss"}
-        What becomes of a label whose prediction never came: nothing, or a
+        Whether a label whose prediction never arrived is dropped, or counts as a
         reference that was never scored.
     expired : {"drop", "negative"}
-        What becomes of a prediction whose label never came: nothing, or a negative
-        case. The latter is biased wherever labels are missing for a reason.
+        Whether a prediction whose label never arrived is dropped, or counts as a
+        negative case. The latter is biased unless labels are missing at random.
 
     Raises
     ------
@@ -85,12 +85,12 @@ class LabelJoiner:
 
     Notes
     -----
-    Ids are text or bytes, 1 to 128 bytes of UTF-8; an id may come back once it is
-    forgotten. Time never runs backwards: an event may come late, but now is the
-    latest time that was told. Expiry is late by up to 1/128 of the shorter ttl, or
+    Ids are text or bytes, 1 to 128 bytes of UTF-8; an id can be used again once the
+    joiner has dropped it. Time never runs backwards: an event may be late, but `now` is
+    the latest time of any call. Expiry is late by up to 1/128 of the shorter ttl, or
     a second. A call that raises has changed nothing. With `max_cells` a relabelled
     or retracted case may leave its pane with fewer bits than it would have had
-    without it. One thread may change it.
+    without it. Only one thread at a time may change it.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class LabelJoiner:
         self._joiner = joiner
         self._counter = counter
 
-    # -- what came -----------------------------------------------------------
+    # -- predictions and labels ----------------------------------------------
 
     def predict(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
         """Take a prediction.
@@ -145,7 +145,7 @@ class LabelJoiner:
         Parameters
         ----------
         id_ : str or bytes
-            Unique while its label is awaited; the first prediction of an id counts.
+            Unique while it waits for its label; the first prediction of an id counts.
         score : float
             As for `Evaluator.add_case`.
         at : datetime
@@ -154,7 +154,7 @@ class LabelJoiner:
         Raises
         ------
         InvalidInputError
-            When a value is not such, or `at` is older than retention.
+            When a value is invalid, or `at` is older than retention.
 
         Notes
         -----
@@ -193,7 +193,7 @@ class LabelJoiner:
 
         Notes
         -----
-        O(n), about 1 us a row. Rows count one after the other.
+        O(n), about 1 us a row. Rows are applied in order.
 
         Examples
         --------
@@ -218,21 +218,21 @@ class LabelJoiner:
             )
 
     def label(self, id_: str | bytes, /, positive: bool, *, at: datetime) -> None:
-        """Take a label. It may come before its prediction, or replace an earlier one.
+        """Take a label. It may arrive before its prediction, or replace an earlier label.
 
         Parameters
         ----------
         id_ : str or bytes
-            That of the prediction.
+            The id of the prediction.
         positive : bool
             Whether the reference is positive.
         at : datetime
-            When the label came; the case counts at the time of its prediction.
+            When the label arrived; the case counts at the time of its prediction.
 
         Raises
         ------
         InvalidInputError
-            When a value is not such.
+            When a value is invalid.
 
         Examples
         --------
@@ -256,7 +256,7 @@ class LabelJoiner:
         ids : column of str or bytes
         labels : column of bool or of 0 and 1
         at : datetime, sequence of datetime, or datetime64[n]
-            When each came: one time for all rows, or one per row.
+            When each arrived: one time for all rows, or one per row.
 
         Raises
         ------
@@ -285,7 +285,7 @@ class LabelJoiner:
             )
 
     def retract(self, id_: str | bytes, /, *, at: datetime) -> None:
-        """Take a prediction back, labelled or not; one that is unknown is counted.
+        """Retract a prediction, labelled or not; `counts` counts unknown ids.
 
         Examples
         --------
@@ -300,7 +300,7 @@ class LabelJoiner:
         self._one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
     def retract_cases(self, *, ids: Any, at: Any) -> None:
-        """Take a column of predictions back, all or none; as `retract`.
+        """Retract a column of predictions, all or none; as `retract`.
 
         Examples
         --------
@@ -317,7 +317,7 @@ class LabelJoiner:
             self._counter.count(self._joiner.retract(keys[rows], now_us=now_us))
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: what waited too long expires, panes coarsen. O(what changes).
+        """Advance to a time: ids past their ttl expire, panes coarsen. O(what changes).
 
         Examples
         --------
@@ -333,41 +333,41 @@ class LabelJoiner:
         self._counter.check_room(len(self._joiner))
         self._pass_time(now_us)
 
-    # -- what became of it ---------------------------------------------------
+    # -- outcomes ------------------------------------------------------------
 
     @property
     def evaluator(self) -> WindowedEvaluator | Evaluator:
-        """Where cases are counted."""
+        """The evaluator that counts the cases."""
         return self._counter.evaluator
 
     @property
     def now(self) -> datetime:
-        """The latest time that was told; 1970 before any."""
+        """The latest time of any call; 1970 before any."""
         return to_datetime(self._joiner.now_us)
 
     @property
     def num_ids(self) -> int:
-        """How many ids are kept: they wait for the other half, or can be relabelled."""
+        """How many ids are kept: they wait for their other half, or can be relabelled."""
         return len(self._joiner)
 
     @property
     def counts(self) -> JoinCounts:
-        """What had no effect on any case, and what went early. O(1)."""
+        """Operations without an effect on any case, and ids that expired early. O(1)."""
         return replace(self._joiner.counts, beyond_retention=self._counter.beyond_retention)
 
     def coverage(self, window: Window | None = None) -> Coverage:
-        """Return how much of the truth has been seen.
+        """Return how many predictions have their label, and the outcome of the others.
 
         Parameters
         ----------
         window : Window, optional
-            One that the evaluator gave: predictions by their time, orphans by that
-            of the label. All time by default.
+            A window of the evaluator: it selects predictions by their time, orphans by
+            the time of the label. All time by default.
 
         Raises
         ------
         InvalidInputError
-            When a window is asked for, and cases go into a plain `Evaluator`.
+            When a window is given, and cases are counted in a plain `Evaluator`.
 
         Notes
         -----
@@ -388,9 +388,9 @@ class LabelJoiner:
     def coverage_by_score(self, window: Window | None = None) -> tuple[ScoreBand, ...]:
         """Return the coverage in up to ten bands of score, lowest first.
 
-        Labels are rarely missing at random: a figure of the labelled cases says
-        less about bands with a low labelled share. Bands hold about as many
-        predictions each, as far as a quarter of a doubling of the score allows.
+        Labels are rarely missing at random: a figure of the labelled cases represents
+        bands with a low labelled share less well. Bands have about equally many
+        predictions, as far as edges at quarters of a doubling of the score allow.
 
         Examples
         --------
@@ -420,7 +420,7 @@ class LabelJoiner:
         return self._of(self._joiner.copy(), self._counter.copy())
 
     def to_bytes(self) -> bytes:
-        """Return the ids that are kept, the coverage and the evaluator as bytes.
+        """Return the joiner as bytes: its ids, the coverage and the evaluator.
 
         Versioned, checksummed, the same on every machine; equal joiners have equal
         bytes. O(n log n) for n ids.
@@ -439,7 +439,7 @@ class LabelJoiner:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
-        """Return the joiner that `to_bytes` wrote; `evaluator` has what it counts into.
+        """Return the joiner that `to_bytes` wrote; its `evaluator` is restored too.
 
         Raises
         ------
@@ -489,7 +489,7 @@ class LabelJoiner:
     def __repr__(self) -> str:
         return f"<LabelJoiner: {self.num_ids} ids, {self.coverage()}>"
 
-    # -- the machinery ---------------------------------------------------------
+    # -- internals -------------------------------------------------------------
 
     def _one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
         self._counter.check_room(len(self._joiner) + 1)
@@ -502,7 +502,11 @@ class LabelJoiner:
         self._counter.count(self._joiner.advance(now_us))
 
     def _runs(self, times_us: IntArray) -> Iterator[tuple[slice, int]]:
-        """Cut rows where time makes a difference to expiry; yield each run with its now."""
+        """Yield runs of rows, each with its `now`, cut where a new bucket begins.
+
+        Within a run all rows expire, and make ids due, in the same buckets, so it can
+        be joined as one batch.
+        """
         self._counter.check_room(len(self._joiner) + times_us.size)
         if not times_us.size:
             return
@@ -535,10 +539,10 @@ class LabelJoiner:
 
 
 def _fits(settings: JoinSettings, counter: EffectCounter) -> bool:
-    """Tell whether no prediction can wait longer than its pane is kept."""
+    """Return whether no prediction can wait longer than its pane is kept."""
     return counter.retention_us is None or settings.ttl_us <= counter.retention_us
 
 
 def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
-    """Tell whether what waits is what coverage says."""
+    """Return whether as many ids are pending as the coverage says."""
     return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

@@ -1,9 +1,9 @@
-"""Effects, put together for each pane or slice that they touch, in one pass.
+"""Effects summed for each pane or slice that they touch, in one pass.
 
 A table of effects touches many panes, and with segments many slices of each. Its
-rows are sorted by group once; cases that come and go within the table cancel.
-What is left for a group is a `Change`: columns to add, columns to take away,
-misses, and the coverage. An evaluator, a pane and a slice take it alike.
+rows are sorted by group once; cases that are added and removed within the table
+cancel. The rest is one `Change` for each group: columns to add, columns to remove,
+misses, and the coverage. Evaluators, panes and slices all apply the same `Change`.
 
 Cost: O(n log n), and about 20 us a group.
 """
@@ -37,6 +37,7 @@ _CASE_WEIGHTS = POSITIVE_CASES + NEGATIVE_CASES
 _IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
+# The label of the case that each kind of effect adds or removes.
 _LABEL_OF_KIND = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASE_WEIGHTS[kind]}
 _ADDED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] > 0}
 _REMOVED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] < 0}
@@ -61,7 +62,7 @@ class Change:
     missed_positives, missed_negatives : int
         References that were never scored, added.
     coverage : CoverageCell
-        What happened, to be merged into the group's.
+        Counts of the effects, to be merged into the group's coverage.
     """
 
     added: Cases | None
@@ -72,11 +73,11 @@ class Change:
 
     @property
     def affects_counts(self) -> bool:
-        """Whether an evaluator changes by it."""
+        """Whether it changes an evaluator, and not the coverage alone."""
         return bool(self.added or self.removed or self.missed_positives or self.missed_negatives)
 
     def apply_to(self, evaluator: Evaluator) -> None:
-        """Change an evaluator. O(n), and O(n + cells) where cases are taken away."""
+        """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
         if self.added:
             labels, scores, counts = self.added
             evaluator.add_cases(labels=labels, scores=scores, counts=counts)
@@ -96,10 +97,10 @@ def changes_by_group(
     ----------
     effects : Effects
     groups : int64[n]
-        The group of each effect: the start of its pane (`Panes.starts_of`), a
+        The group of each effect: the start of its pane (`Grid.starts_of`), a
         number made of pane and slice, or 0 for all.
     scale : {"plain", "probability"}
-        Which bands of score the coverage has.
+        Selects the bands of score of the coverage.
 
     Examples
     --------
@@ -137,7 +138,11 @@ def changes_by_group(
 
 
 def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
-    """Do what one effect does to an evaluator, which is asked for only then. O(log n)."""
+    """Apply one effect to an evaluator. O(log n).
+
+    `evaluator` is called only if the effect changes counts, so that no pane is made
+    for one that does not.
+    """
     if kind in _ADDED_LABEL:
         evaluator().add_case(_ADDED_LABEL[kind], score)
     elif kind in _REMOVED_LABEL:
@@ -160,7 +165,7 @@ def rows_by_group(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
 def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
-    """Yield what each group's evaluator gains and loses."""
+    """Yield the cases that each group's evaluator gains, and those that it loses."""
     weights = _CASE_WEIGHTS[effects.kinds]
     rows = np.flatnonzero(weights)
     weights = weights[rows]
@@ -205,7 +210,7 @@ def _signed(
 def _bands(
     effects: Effects, index: IntArray, groups: int, scale: Scale
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yield each group's bands of score, distinct, with what happened in them."""
+    """Yield each group's distinct bands, with their labelable and labelled predictions."""
     rows = np.flatnonzero(_IS_BANDED[effects.kinds])
     kinds = effects.kinds[rows]
     width = np.iinfo(np.uint16).max

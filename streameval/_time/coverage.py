@@ -1,12 +1,12 @@
-"""How much of the truth a pane has seen: counts that add, overall and by score.
+"""How many predictions of a pane have their label: additive counts, overall and by score.
 
-A cell counts how often each `Effect` happened to the predictions of one pane, and
-in bands of score how many were made and how many have their label: labels are
-rarely missing at random. Everything in it is a sum, so cells merge in any order,
-and taking a label back is exact. Bands are the same everywhere: one to each
-doubling of the score's size from 2^-16 to 2^-4, then four to each up to 2^16 (on
-the probability scale up to 1/2, and mirrored); a cell keeps those between its
-lowest and its highest.
+A cell counts how often each `Effect` happened to the predictions of one pane. Labels
+are rarely missing at random, so it also counts, by band of score, the predictions
+that could have a label and those that have one. All counts are sums, so cells merge
+in any order and retracting a label is exact. Band edges are fixed: one band for each
+doubling of the score's magnitude from 2^-16 to 2^-4, then four for each up to 2^16
+(on the probability scale up to 1/2, mirrored above it). A cell stores the bands from
+its lowest used one to its highest.
 
 Cost: 0.7 KB a cell of probabilities, 1.5 KB of scores from -8 to 8; O(rows) to
 add, O(bands) to merge.
@@ -34,8 +34,9 @@ FRAME = Frame(b"SEVC", 1, "a coverage cell")
 _HEADER = struct.Struct(f"<{len(Effect)}qHH")
 
 LABELABLE = COVERAGE["predictions"] - COVERAGE["retracted"]
-"""What each effect adds to the predictions that could have a label."""
+"""What each effect adds to the predictions that could have a label: all but retracted ones."""
 LABELLED = COVERAGE["labelled"]
+"""What each effect adds to the predictions that have a label."""
 _IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
@@ -50,7 +51,7 @@ def _edges(scale: Scale) -> FloatArray:
 
 
 EDGES: dict[Scale, FloatArray] = {"plain": _edges("plain"), "probability": _edges("probability")}
-"""Where each band but the first begins."""
+"""The lower edge of each band but the first, which has none."""
 _EDGE_LISTS = {scale: edges.tolist() for scale, edges in EDGES.items()}
 
 
@@ -63,9 +64,9 @@ class ScoreBand:
     lower, upper : float
         Scores in [lower, upper); -inf and inf at the ends.
     predictions : int
-        Predictions in the band, those retracted left out.
+        Predictions in the band, without retracted ones.
     labelled : int
-        Those of them whose label counts now.
+        Predictions among them that have a label now.
     """
 
     lower: float
@@ -75,26 +76,26 @@ class ScoreBand:
 
     @property
     def labelled_share(self) -> float:
-        """Labelled predictions among all; nan without any."""
+        """Labelled predictions divided by predictions; nan without predictions."""
         return self.labelled / self.predictions if self.predictions else float("nan")
 
 
 class CoverageCell:
-    """What happened to the predictions of one pane.
+    """Counts of the effects on the predictions of one pane.
 
     Parameters
     ----------
     scale : {"plain", "probability"}
-        Which bands of score it has.
+        Selects its bands of score.
 
     Attributes
     ----------
     seen : int64[len(Effect)]
         How often each effect happened.
     first : int
-        The lowest band that is kept.
+        The lowest band that is stored.
     bands : int64[2, n]
-        Predictions that could have a label, and those that have it, by band.
+        By band, predictions that could have a label, and those that have one.
     """
 
     __slots__ = ("bands", "effect_counts", "first", "scale")
@@ -107,7 +108,7 @@ class CoverageCell:
 
     @property
     def coverage(self) -> Coverage:
-        """The counts that answers carry."""
+        """The counts as a public `Coverage`."""
         counts = self.effect_counts
         return Coverage(**{name: int(counts @ table) for name, table in COVERAGE.items()})
 
@@ -135,7 +136,7 @@ class CoverageCell:
         np.add.at(self.bands[1], bands - self.first, labelled)
 
     def merge(self, *others: CoverageCell) -> None:
-        """Add what others have counted. O(bands) each."""
+        """Add the counts of other cells. O(bands) each."""
         for other in others:
             self.effect_counts += other.effect_counts
             width = other.bands.shape[1]
@@ -145,13 +146,13 @@ class CoverageCell:
                 self.bands[:, start : start + width] += other.bands
 
     def by_score(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
-        """Return bands with about as many predictions each, lowest scores first. O(bands)."""
+        """Return up to `at_most` bands of about equal size, lowest scores first. O(bands)."""
         used = np.flatnonzero(self.bands[0])
         if not used.size:
             return ()
         asked, labelled = self.bands[:, used]
         total = int(asked.sum())
-        # By the middle of each fine band, in integers: the same everywhere.
+        # A fine band joins the group of its middle rank; integers, so exact on any machine.
         middles = 2 * np.cumsum(asked) - asked
         groups = middles * at_most // (2 * total)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -175,7 +176,7 @@ class CoverageCell:
         return other
 
     def to_bytes(self) -> bytes:
-        """Return the content as bytes; those of equal cells are equal. O(bands)."""
+        """Return the content as bytes; equal cells have equal bytes. O(bands)."""
         used = np.flatnonzero(self.bands.any(axis=0))
         first, end = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
         start = self.first + first if used.size else 0
@@ -231,7 +232,7 @@ class CoverageCell:
             self.first -= before
 
     def is_consistent(self) -> bool:
-        """Tell whether the counts agree with one another. O(bands)."""
+        """Return whether the counts agree with one another. O(bands)."""
         coverage = self.coverage
         return bool(
             self.effect_counts.min() >= 0

@@ -1,8 +1,8 @@
 """What joining does to the counts: signed effects, each in the pane of its prediction.
 
-The joiner decides, an evaluator counts. Between them stands a table of effects,
-one row for each thing that happened to one prediction. Panes, slices and
-coverage are sums over its rows, so they cannot disagree.
+The joiner decides, an evaluator counts. `Effects`, the table between them, has one
+row for each event of one prediction. Panes, slices and coverage are sums over these
+rows, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KindArray = npt.NDArray[np.uint8]
 
 
 class Effect(enum.IntEnum):
-    """What happened to one prediction. Numbers are never reused."""
+    """An event of one prediction. Numbers are stored, so they are never reused."""
 
     PREDICTED = 0
     """A prediction arrived."""

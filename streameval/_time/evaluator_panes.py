@@ -1,12 +1,11 @@
 """Panes of evaluators: the state of a `WindowedEvaluator`, with its bytes.
 
-All panes have the same settings, those of an empty evaluator. All counts together
-stay below 2**62, also in panes that have yet to be merged, so that coarsening and
-windows cannot fail.
+All panes have the settings of one empty evaluator. The counts of all panes together
+stay below 2**62, so that coarsening panes and summing windows cannot overflow.
 
-Layout, little-endian: pane, retention and now in microseconds, how many panes;
+Layout, little-endian: pane, retention and now in microseconds, number of panes;
 the empty evaluator; then for each pane that is not empty its start and its
-evaluator. Evaluators are framed as `codec` frames them, after their length.
+evaluator. Each evaluator is its length, then the bytes of `Evaluator.to_bytes`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class EvaluatorPanes(Panes[Evaluator]):
     pane_us, retention_us : int
         As for `tiers_of`.
     empty : Evaluator
-        Counts nothing; a pane begins as its copy.
+        Has no counts; a new pane is a copy of it.
 
     Attributes
     ----------
@@ -54,9 +53,10 @@ class EvaluatorPanes(Panes[Evaluator]):
         self._total_bound = 0
 
     def check_room(self, added: int) -> None:
-        """Refuse what takes all counts together beyond what can be counted. O(1) amortised.
+        """Reserve room for `added` references; raise InvalidInputError if there is none.
 
-        What passes is taken as added.
+        O(1) amortised: `_total_bound` is an upper bound, recomputed only when it reaches
+        the limit.
         """
         if self._total_bound + added >= MAX_TOTAL:
             self._total_bound = sum(num_references(pane.content) for pane in self)
@@ -65,12 +65,12 @@ class EvaluatorPanes(Panes[Evaluator]):
         self._total_bound += added
 
     def merge(self, other: EvaluatorPanes) -> None:
-        """Add everything that another has counted, pane by pane. O(S log S).
+        """Add the counts of another, pane by pane. O(S log S).
 
         Raises
         ------
         InvalidInputError
-            When the two have other settings. Nothing has changed then.
+            When their settings differ. Nothing has changed then.
         """
         if other.tiers != self.tiers:
             raise InvalidInputError("pane and retention must be the same to merge", field="pane")
@@ -94,11 +94,11 @@ class EvaluatorPanes(Panes[Evaluator]):
         return twin
 
     def non_empty(self) -> list[tuple[int, Evaluator]]:
-        """Return the panes that are not as they began, by their start. O(cells)."""
+        """Return the starts and evaluators of the panes that are not empty. O(cells)."""
         return [(pane.start_us, pane.content) for pane in self if pane.content != self.empty]
 
     def same_content(self, other: EvaluatorPanes) -> bool:
-        """Tell whether both have the same settings, time and counts. O(cells)."""
+        """Return whether both have the same settings, time and counts. O(cells)."""
         return (
             self.pane_us == other.pane_us
             and self.retention_us == other.retention_us
@@ -108,7 +108,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         )
 
     def to_bytes(self) -> bytes:
-        """Return the content as bytes; those of equal panes are equal. O(cells)."""
+        """Return the content as bytes; equal panes have equal bytes. O(cells)."""
         counted = self.non_empty()
         header = _HEADER.pack(self.pane_us, self.retention_us, self.now_us, len(counted))
         parts = [header, *_with_length(self.empty)]
@@ -172,7 +172,7 @@ def _read_evaluator(reader: Reader) -> Evaluator:
 
 
 def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
-    """Return a pane that can have begun as the empty one, or refuse it."""
+    """Return a pane that can have started as a copy of `empty`; raise CorruptStateError if not."""
     bits, most = evaluator.resolution, empty.resolution
     if (
         evaluator.scale != empty.scale

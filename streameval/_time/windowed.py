@@ -1,9 +1,9 @@
-"""An evaluator for each slice of time: any window is a sum of them.
+"""An evaluator for each pane of time; any window is a sum of panes.
 
 Time is an argument, never a clock: the same calls give the same answers. Cases
-may come in any order; each counts in the pane of its own time. Panes are
-bounded evaluators, so a window is exact in its counts and bounded in what it
-hides (`bounds`), and merging sixty of them takes milliseconds.
+may come in any order; each counts in the pane of its own time. Panes are bounded
+evaluators, so a window has exact counts and hard limits on what rounding of scores
+hides (`bounds`), and merging sixty panes takes milliseconds.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from streameval._time.panes import Pane
 
 _MAX_CACHED_CELLS = 1 << 18
+"""Distinct scores in all cached windows of one evaluator, and in all partial sums."""
 
 
 class _TimedCases(NamedTuple):
@@ -74,8 +75,8 @@ class WindowedEvaluator:
 
     Notes
     -----
-    A pane takes up to 16 B for each distinct score that it keeps. One thread may
-    change it; windows are immutable and may be read by any.
+    A pane takes up to 16 B for each distinct score that it keeps. Only one thread at
+    a time may change it; windows are immutable, so any thread may read them.
 
     Examples
     --------
@@ -115,16 +116,16 @@ class WindowedEvaluator:
 
     @property
     def now(self) -> datetime:
-        """The latest time that was seen or told; 1970 before any."""
+        """The latest time of a case or of `advance`; 1970 before any."""
         return to_datetime(self._panes.now_us)
 
     @property
     def scale(self) -> Scale:
-        """What the bits of a score are counted of: "plain" or "probability"."""
+        """The scale that significant bits are counted on: "plain" or "probability"."""
         return self._empty.scale
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: panes coarsen, and those past retention go. O(panes that change).
+        """Advance to a time: coarsen panes and drop those past retention. O(panes that change).
 
         Examples
         --------
@@ -195,12 +196,12 @@ class WindowedEvaluator:
             self._change_panes(rows, Evaluator.add_cases)
 
     def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
-        """Take one case back.
+        """Remove one case.
 
         Raises
         ------
         InvalidInputError
-            When no such case is there.
+            When its pane has no such case.
 
         Examples
         --------
@@ -219,12 +220,12 @@ class WindowedEvaluator:
         pane.remove_case(checked_label, checked_score)
 
     def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
-        """Take columns of cases back, all or none; as `add_cases`.
+        """Remove columns of cases, all or none; arguments as of `add_cases`.
 
         Raises
         ------
         InvalidInputError
-            When one is not there.
+            When the pane of a case has no such case.
 
         Examples
         --------
@@ -281,7 +282,7 @@ class WindowedEvaluator:
 
         Notes
         -----
-        Cold O(S log S) for S distinct scores in its panes; free while none changed.
+        O(S log S) for S distinct scores in its panes; O(panes) while no pane changed.
 
         Examples
         --------
@@ -301,7 +302,7 @@ class WindowedEvaluator:
         Raises
         ------
         InvalidInputError
-            When it is empty.
+            When `start` is not before `end`.
 
         Examples
         --------
@@ -322,10 +323,10 @@ class WindowedEvaluator:
         return self._between_us(start_us, end_us)
 
     def last_cases(self, count: int) -> Window:
-        """Return the newest panes that hold `count` cases together, or all there are.
+        """Return the newest panes with `count` cases or more together, or all panes.
 
-        The oldest of them is taken whole: there may be more cases, never fewer
-        where there are enough. O(panes + S log S).
+        Panes are taken whole, so there may be more cases than `count`; there are fewer
+        only if the evaluator has fewer. O(panes + S log S).
 
         Examples
         --------
@@ -336,19 +337,19 @@ class WindowedEvaluator:
         >>> ev.last_cases(1).num_cases
         1
         """
-        wanted = check_count(count)
-        panes = newest_panes([_pane_state(pane) for pane in self._panes], wanted)
+        states = [_pane_state(pane) for pane in self._panes]
+        panes = newest_panes(states, check_count(count))
         return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
 
     def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
-        """Return all that is kept, each pane weighted by 2^(-age / half_life).
+        """Return all panes, each weighted by 2^(-age / half_life).
 
         Parameters
         ----------
         half_life : timedelta
         now : datetime, optional
-            The time from which ages count; the latest time by default. A pane's
-            age is that of its end.
+            The time that ages are counted to; the latest time by default. A pane's age
+            is counted from its end.
 
         Notes
         -----
@@ -373,7 +374,7 @@ class WindowedEvaluator:
         )
 
     def panes(self) -> Iterator[Window]:
-        """Yield each pane as a window, oldest first: the time series at its finest.
+        """Yield each pane as a window, oldest first: the finest time series there is.
 
         Examples
         --------
@@ -388,12 +389,12 @@ class WindowedEvaluator:
             yield Window(pane.content._view(), pane.start_us, pane.end_us)
 
     def merge(self, other: WindowedEvaluator) -> None:
-        """Add everything that another has counted, pane by pane.
+        """Add the counts of another evaluator, pane by pane.
 
         Raises
         ------
         InvalidInputError
-            When the two cut time differently. Nothing has changed then.
+            When their settings differ. Nothing has changed then.
 
         Examples
         --------
@@ -424,8 +425,8 @@ class WindowedEvaluator:
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
 
-        Equal evaluators have equal bytes, whatever the order in which their
-        cases came. O(cells).
+        Equal evaluators have equal bytes, in whatever order their cases were added.
+        O(cells).
 
         Examples
         --------
@@ -459,7 +460,7 @@ class WindowedEvaluator:
 
     @classmethod
     def _of(cls, panes: EvaluatorPanes) -> Self:
-        """Return an evaluator that begins with these panes."""
+        """Return an evaluator with these panes."""
         self = cls.__new__(cls)
         self._begin(panes)
         return self
@@ -483,28 +484,31 @@ class WindowedEvaluator:
     def __repr__(self) -> str:
         return f"<WindowedEvaluator: {len(self._panes)} panes, now {self.now.isoformat()}>"
 
-    # -- the machinery -----------------------------------------------------
+    # -- internals ----------------------------------------------------------
 
     def _view(self) -> EvaluatorPanes:
-        """Return the panes, for a joiner that counts in them."""
+        """Return the panes, for a joiner that counts into them."""
         return self._panes
 
     def _pane(self, at_us: int, *, added: int) -> Evaluator:
-        """Return the pane of a time, to which references are added; time passes if it must."""
+        """Return the pane of a time, to add references to; advance to it if it is later."""
         self._retained_us(at_us)
         self._panes.check_room(added)
         self._panes.advance(at_us)
         return self._panes.at(self._panes.grid.start_of(at_us))
 
     def _retained_us(self, at_us: int) -> int:
-        """Return a time, unless it is older than retention."""
+        """Return a time; raise InvalidInputError if it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
             raise too_old(at_us, oldest_us)
         return at_us
 
     def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _TimedCases:
-        """Return checked columns; refuse what retention has passed, or will have then."""
+        """Return checked columns; raise InvalidInputError for times past retention.
+
+        Retention is that after the newest of the rows has advanced the time.
+        """
         positives, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._empty.scale
         )
@@ -515,9 +519,10 @@ class WindowedEvaluator:
         return _TimedCases(positives, values, weights, times_us)
 
     def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
+        """Apply `change` to the rows of each pane, all or none."""
         changed: list[tuple[int, Evaluator]] = []
         for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
-            # A copy shares its state, and takes its place only when all rows went well.
+            # A copy shares the state; it replaces the pane once all rows have succeeded.
             pane = (self._panes.get(start) or self._empty).copy()
             change(
                 pane,
@@ -537,7 +542,7 @@ class WindowedEvaluator:
         return self._window(panes, start_us, end_us)
 
     def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
-        """Return the sum of panes; the same object while none of them changed."""
+        """Return the sum of panes; the same object while none of them has changed."""
         if panes:
             start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
         states = [pane.state for pane in panes] or [self._empty._view()]

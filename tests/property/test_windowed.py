@@ -326,7 +326,7 @@ def test_without_refuses_what_is_no_part() -> None:
         windowed.last(HOUR).without(other.last(HOUR))
     decayed = windowed.decayed(HOUR)
     for whole, part in ((windowed.last(HOUR), decayed), (decayed, windowed.last(HOUR))):
-        with pytest.raises(InvalidInputError, match="a decayed window has no part"):
+        with pytest.raises(InvalidInputError, match="both windows must be decayed, or neither"):
             whole.without(part)
 
 
