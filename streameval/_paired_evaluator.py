@@ -309,7 +309,7 @@ class PairedEvaluator:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
+        """Assert all invariants. O(n log n)."""
         for cells in self._cells:
             cells._check(self._max_cells)
         for model in self._models:

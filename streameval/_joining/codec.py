@@ -90,7 +90,7 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     joiner.now_us = now_us
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
-        _fill(joiner, reader, count)
+        _read_rows(joiner, reader, count)
     reader.end()
     return joiner
 
@@ -108,9 +108,9 @@ def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
     ]
 
 
-def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
+def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     lengths = reader.column("u1", count)
-    ids = _cut(reader.blob(int(lengths.sum(dtype=np.int64))).tobytes(), lengths.tolist())
+    ids = _split(reader.blob(int(lengths.sum(dtype=np.int64))).tobytes(), lengths.tolist())
     states = reader.column("u1", count)
     scores = reader.column("<f8", count)
     event_us = reader.column("<i8", count)
@@ -134,6 +134,6 @@ def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
     table.schedule(slots, due.astype(np.uint32))
 
 
-def _cut(joined: bytes, lengths: Sequence[int]) -> list[bytes]:
+def _split(joined: bytes, lengths: Sequence[int]) -> list[bytes]:
     ends = accumulate(lengths, initial=0)
     return [joined[start:end] for start, end in pairwise(ends)]

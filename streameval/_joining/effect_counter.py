@@ -107,7 +107,7 @@ class EffectCounter:
         yield overall
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(cells)."""
+        """Assert all invariants. O(cells)."""
         self.evaluator._check()
         self.overall._check()
 
@@ -144,11 +144,11 @@ class PaneEffectCounter(EffectCounter):
         if not len(effects):
             return
         grid = self._panes.grid
-        gone = effects.event_us < grid.oldest_us
-        if gone.any():
-            self.overall.add(effects.kinds[gone], effects.scores[gone])
-            self.beyond_retention += int(gone.sum())
-            effects = effects[~gone]
+        expired = effects.event_us < grid.oldest_us
+        if expired.any():
+            self.overall.add(effects.kinds[expired], effects.scores[expired])
+            self.beyond_retention += int(expired.sum())
+            effects = effects[~expired]
         starts = grid.starts_of(effects.event_us)
         for start_us, change in changes_by_group(effects, starts, scale=self.overall.scale):
             self.overall.merge(change.coverage)

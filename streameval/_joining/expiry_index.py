@@ -230,7 +230,7 @@ class ExpiryIndex(ABC):
             other._bucket_bytes += twin.memory_bytes
 
     def _check_buckets(self, used: set[int]) -> None:
-        """Assert everything that must hold, for these slots in use. O(n)."""
+        """Assert all invariants, for these slots in use. O(n)."""
         assert ((self.due != UNLISTED_BUCKET).nonzero()[0] == sorted(used)).all()
         listed = {due: set(bucket.slots) for due, bucket in self._buckets.items()}
         for slot in used:

@@ -331,7 +331,7 @@ class Joiner:
         return self._expire(slots)
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         self.table._check()
         assert len(self.table) <= self.settings.max_pending
         oldest = self.table.oldest_bucket()

@@ -1,4 +1,4 @@
-"""Predictions now, labels later, by id: each case counts when its label comes.
+"""Predictions now, labels later, by id: each case counts when its label arrives.
 
 `Joiner` decides the outcome of each operation, `EffectCounter` counts it. `LabelJoiner`
 checks the arguments and cuts columns where the passing of time matters.
@@ -34,7 +34,14 @@ from streameval._joining.effect_counter import (
 )
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import PENDING, JoinSettings, Op
-from streameval._time.times import check_none_older, column_us, span_us, to_datetime, to_us, too_old
+from streameval._time.times import (
+    check_none_older,
+    column_us,
+    span_us,
+    to_datetime,
+    to_us,
+    too_old_error,
+)
 from streameval._time.windowed import WindowedEvaluator
 
 if TYPE_CHECKING:
@@ -173,8 +180,8 @@ class LabelJoiner:
         value = check_score(score, scale=self._counter.overall.scale)
         oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
-            raise too_old(at_us, oldest_us)
-        self._one(Op.PREDICT, key, value, at_us)
+            raise too_old_error(at_us, oldest_us)
+        self._apply_one(Op.PREDICT, key, value, at_us)
 
     def predict_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
         """Take columns of predictions, all or none.
@@ -246,7 +253,7 @@ class LabelJoiner:
         """
         key, is_positive = check_id(id_), check_label(positive)
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
-        self._one(op, key, math.nan, to_us(at))
+        self._apply_one(op, key, math.nan, to_us(at))
 
     def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
         """Take columns of labels, all or none.
@@ -297,7 +304,7 @@ class LabelJoiner:
         >>> joiner.coverage().retracted
         1
         """
-        self._one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
+        self._apply_one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
     def retract_cases(self, *, ids: Any, at: Any) -> None:
         """Retract a column of predictions, all or none; as `retract`.
@@ -383,7 +390,7 @@ class LabelJoiner:
         >>> joiner.coverage().labelled_share
         0.5
         """
-        return self._cell(window).coverage
+        return self._coverage_cell(window).coverage
 
     def coverage_by_score(self, window: Window | None = None) -> tuple[ScoreBand, ...]:
         """Return the coverage in up to ten bands of score, lowest first.
@@ -402,7 +409,7 @@ class LabelJoiner:
         >>> [(band.predictions, band.labelled) for band in joiner.coverage_by_score()]
         [(1, 0), (1, 0), (1, 1)]
         """
-        return self._cell(window).by_score()
+        return self._coverage_cell(window).by_score()
 
     # -- copies and bytes ------------------------------------------------------
 
@@ -491,7 +498,7 @@ class LabelJoiner:
 
     # -- internals -------------------------------------------------------------
 
-    def _one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
+    def _apply_one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
         self._counter.check_room(len(self._joiner) + 1)
         self._pass_time(at_us)
         self._counter.count_rows(self._joiner.join_one(op, key, score=score, event_us=at_us))
@@ -523,7 +530,7 @@ class LabelJoiner:
             self._counter.advance(now_us)
             yield slice(start, end), now_us
 
-    def _cell(self, window: Window | None) -> CoverageCell:
+    def _coverage_cell(self, window: Window | None) -> CoverageCell:
         if window is None:
             return self._counter.overall
         return self._counter.between(
@@ -531,7 +538,7 @@ class LabelJoiner:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         self._joiner._check()
         self._counter._check()
         assert _fits(self._joiner.settings, self._counter)

@@ -45,11 +45,11 @@ def split_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
         return [], rows
     if len(set(rows.ids)) == len(rows.ids):
         return [rows], rows.at([])
-    seen: dict[bytes, int] = {}
+    num_rounds: dict[bytes, int] = {}
     rounds: list[list[int]] = []
     for row, id_ in enumerate(rows.ids):
-        number = seen.get(id_, 0)
-        seen[id_] = number + 1
+        number = num_rounds.get(id_, 0)
+        num_rounds[id_] = number + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(row)

@@ -210,7 +210,7 @@ class JoinTable(ExpiryIndex):
         self.due[before:] = UNLISTED_BUCKET
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         dropped = set(self._dropped)
         assert len(dropped) == len(self._dropped)
         kept = {slot for slot, id_ in enumerate(self._ids) if id_ is not None}

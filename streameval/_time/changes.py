@@ -119,11 +119,11 @@ def changes_by_group(
     keys, index = np.unique(groups, return_inverse=True)
     kinds = effects.kinds
     flat = np.bincount(index * len(Effect) + kinds, minlength=keys.size * len(Effect))
-    seen = flat.reshape(keys.size, len(Effect))
-    missed = np.stack((seen @ POSITIVE_MISSES, seen @ NEGATIVE_MISSES), axis=1)
+    effect_counts = flat.reshape(keys.size, len(Effect))
+    missed = np.stack((effect_counts @ POSITIVE_MISSES, effect_counts @ NEGATIVE_MISSES), axis=1)
     rows = zip(
         keys.tolist(),
-        seen,
+        effect_counts,
         missed.tolist(),
         _cases(effects, index, keys.size),
         _bands(effects, index, keys.size, scale),
@@ -217,10 +217,10 @@ def _bands(
     flat, at = np.unique(
         index[rows] * width + bands_of(effects.scores[rows], scale), return_inverse=True
     )
-    asked, labelled = np.zeros((2, flat.size), dtype=np.int64)
-    np.add.at(asked, at, LABELABLE[kinds])
+    labelable, labelled = np.zeros((2, flat.size), dtype=np.int64)
+    np.add.at(labelable, at, LABELABLE[kinds])
     np.add.at(labelled, at, LABELLED[kinds])
     cuts = np.searchsorted(flat, np.arange(groups + 1) * width).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)
-        yield flat[part] % width, asked[part], labelled[part]
+        yield flat[part] % width, labelable[part], labelled[part]

@@ -90,7 +90,7 @@ class CoverageCell:
 
     Attributes
     ----------
-    seen : int64[len(Effect)]
+    effect_counts : int64[len(Effect)]
         How often each effect happened.
     first : int
         The lowest band that is stored.
@@ -129,10 +129,10 @@ class CoverageCell:
             self.bands[0, band - self.first] += LABELABLE[kind]
             self.bands[1, band - self.first] += LABELLED[kind]
 
-    def add_bands(self, bands: IntArray, asked: IntArray, labelled: IntArray) -> None:
+    def add_bands(self, bands: IntArray, labelable: IntArray, labelled: IntArray) -> None:
         """Add signed counts to bands, which may repeat. O(n + bands)."""
         self._make_room(int(bands.min()), int(bands.max()) + 1)
-        np.add.at(self.bands[0], bands - self.first, asked)
+        np.add.at(self.bands[0], bands - self.first, labelable)
         np.add.at(self.bands[1], bands - self.first, labelled)
 
     def merge(self, *others: CoverageCell) -> None:
@@ -150,10 +150,10 @@ class CoverageCell:
         used = np.flatnonzero(self.bands[0])
         if not used.size:
             return ()
-        asked, labelled = self.bands[:, used]
-        total = int(asked.sum())
+        labelable, labelled = self.bands[:, used]
+        total = int(labelable.sum())
         # A fine band joins the group of its middle rank; integers, so exact on any machine.
-        middles = 2 * np.cumsum(asked) - asked
+        middles = 2 * np.cumsum(labelable) - labelable
         groups = middles * at_most // (2 * total)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         edges = EDGES[self.scale]
@@ -163,7 +163,7 @@ class CoverageCell:
             for row in zip(
                 [-np.inf, *inner],
                 [*inner, np.inf],
-                np.add.reduceat(asked, starts).tolist(),
+                np.add.reduceat(labelable, starts).tolist(),
                 np.add.reduceat(labelled, starts).tolist(),
                 strict=True,
             )
@@ -195,13 +195,13 @@ class CoverageCell:
             When the bytes are not exactly that.
         """
         reader = FRAME.reader(data)
-        *seen, first, width = reader.fields(_HEADER)
+        *counts, first, width = reader.fields(_HEADER)
         bands = reader.column("<i8", 2 * width).reshape(2, width)
         reader.end()
         cell = cls(scale)
         if first + width > EDGES[scale].size + 1 or (width == 0 and first):
             raise_corrupt(f"the coverage cell has bands {first} to {first + width}")
-        cell.effect_counts[:] = seen
+        cell.effect_counts[:] = counts
         cell.first, cell.bands = first, bands.astype(np.int64)
         if not cell.is_consistent():
             raise_corrupt("the coverage cell's counts contradict one another")
@@ -244,7 +244,7 @@ class CoverageCell:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(bands)."""
+        """Assert all invariants. O(bands)."""
         assert self.is_consistent(), (self.effect_counts, self.bands)
 
 

@@ -1,4 +1,4 @@
-"""Time cut into panes: fine while young, coarser with age, gone after retention.
+"""Time cut into panes: narrow at first, wider with age, dropped after retention.
 
 A pane is half-open, [start, start + width), and starts at a multiple of its
 width since 1970. The content of a pane can be anything that merges. The pane of a
@@ -254,7 +254,7 @@ class Panes(Generic[T]):
         return changed
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(panes)."""
+        """Assert all invariants. O(panes)."""
         assert self.grid == Grid.at(self.tiers, self.now_us), self.now_us
         assert self.now_us < self.until_us == self.grid.until_us
         end = self.grid.oldest_us

@@ -101,7 +101,7 @@ def column_us(at: Any, rows: int, *, field: str = "at") -> IntArray:
     return times
 
 
-def too_old(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
+def too_old_error(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
     """Return the error for a time that is older than retention."""
     where = "" if index is None else f" at index {index}"
     got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
@@ -114,7 +114,7 @@ def check_none_older(times_us: IntArray, oldest_us: int) -> None:
     older = times_us < oldest_us
     if older.any():
         index = int(older.argmax())
-        raise too_old(int(times_us[index]), oldest_us, index=index)
+        raise too_old_error(int(times_us[index]), oldest_us, index=index)
 
 
 def to_datetime(time_us: int) -> datetime:

@@ -24,7 +24,7 @@ from streameval._time.times import (
     span_us,
     to_datetime,
     to_us,
-    too_old,
+    too_old_error,
 )
 from streameval._time.window import PaneState, Window, newest_panes
 from streameval._time.window_cache import WindowCache
@@ -501,7 +501,7 @@ class WindowedEvaluator:
         """Return a time; raise InvalidInputError if it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
-            raise too_old(at_us, oldest_us)
+            raise too_old_error(at_us, oldest_us)
         return at_us
 
     def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _TimedCases:
@@ -549,7 +549,7 @@ class WindowedEvaluator:
         return self._windows.sum((start_us, end_us), states, start_us, end_us)
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(S log S)."""
+        """Assert all invariants. O(S log S)."""
         self._panes._check()
         for pane in self._panes:
             pane.content._check()

@@ -56,9 +56,9 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     quantile = _quantile(smaller, alpha, anytime=anytime)
     estimate = figure.estimate
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
-    seen = figure.variance / expected if expected > 0 else 0.0
+    observed = figure.variance / expected if expected > 0 else 0.0
     effective = smaller * 4 * estimate * (1 - estimate)
-    ratio: float = max(seen, (effective * seen + _PRIOR_CASES) / (effective + _PRIOR_CASES))
+    ratio: float = max(observed, (effective * observed + _PRIOR_CASES) / (effective + _PRIOR_CASES))
 
     def outside(t: float) -> bool:
         variance = newcombe_variance(t, figure.positives, figure.negatives)

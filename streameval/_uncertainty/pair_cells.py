@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
 LevelArray = npt.NDArray[np.int8]
-_WORDS = 2**64
+_WORD_RANGE = 2**64
 
 
 def _no_scores() -> FloatArray:
@@ -118,7 +118,7 @@ class PairCells:
         )
 
     def _check(self, max_cells: int) -> None:
-        """Assert everything that must hold."""
+        """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.levels) == len(self.counts)
         assert len(self) <= max_cells, (len(self), max_cells)
         assert (self.counts > 0).all()
@@ -148,15 +148,15 @@ def levels_of(ids: Any, seed: int, *, field: str = "ids") -> LevelArray:
             )
         values = column.tolist() if column is not None else ids
         words = np.array([_word(value, i, field) for i, value in enumerate(values)], np.uint64)
-    return _levels(_mixed(words ^ np.uint64(seed % _WORDS)))
+    return _levels(_mixed(words ^ np.uint64(seed % _WORD_RANGE)))
 
 
 def _word(value: Any, index: int, field: str) -> int:
     if isinstance(value, str):
         return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if -(2**63) <= value < _WORDS:
-            return int(value) % _WORDS
+        if -(2**63) <= value < _WORD_RANGE:
+            return int(value) % _WORD_RANGE
         raise InvalidInputError(
             f"an integer id must fit 64 bits, got {value} at index {index}",
             field=field,

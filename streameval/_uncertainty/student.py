@@ -83,7 +83,7 @@ def student_tail(t: float, df: float) -> float:
 
 
 def anytime_quantile(alpha: float, count: float) -> float:
-    """Return the factor that replaces z in an interval that holds at all times at once.
+    """Return the factor that replaces z in an interval that is valid at all times at once.
 
     The normal mixture boundary of Robbins, as an asymptotic confidence
     sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of

@@ -120,7 +120,7 @@ def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidIn
 
 
 def _named(name: str) -> Column:
-    """Return the column of a name, whatever is in it."""
+    """Return the column of a name, with any characters in the name."""
     return sf.col("`" + name.replace("`", "``") + "`")
 
 

@@ -108,7 +108,7 @@ def evaluate(
         figures.select("model", "country", "auc_pr", "intervals.auc_pr.lower").show()
     """
     rows = rows_of(df, score=score, label=label, by=by, count=count)
-    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
+    make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
     asked = wanted(metrics, level, known=METRICS if shards is None else SHARDED_FIGURES)
     if shards is not None:
         check_shards(shards, bounded=resolution is not None or max_cells is not None)
@@ -162,7 +162,7 @@ def states(
     One lazy pass.
     """
     rows = rows_of(df, score=score, label=label, by=by, count=count, at=at, pane=pane)
-    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
+    make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
 
     def state_of(table: pa.Table) -> dict[str, Any]:
         whole = merged(table, make)
@@ -171,7 +171,7 @@ def states(
     return _merged_by_group(rows, make, state_of, columns(f"num_cases long, {STATE} binary"))
 
 
-def _maker(**settings: Any) -> Callable[[], Evaluator]:
+def _evaluator_factory(**settings: Any) -> Callable[[], Evaluator]:
     """Return a factory of empty evaluators; raise InvalidInputError for invalid settings."""
     Evaluator(**settings)
     return partial(Evaluator, **settings)
@@ -190,11 +190,11 @@ def _merged_by_group(
     )
     fields = arrow_fields(answered)
 
-    def of_group(table: pa.Table) -> pa.Table:
+    def row_of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
         bad = {kind: sum(table[name].to_pylist()) for kind, name in BAD.items()}
         if any(bad.values()):
             raise refusal(group, bad, sum(table[TOTAL].to_pylist()))
         return pa.Table.from_pylist([group | answer(table)], schema=shape_of(table, by, fields))
 
-    return partials.groupBy(*by).applyInArrow(of_group, rows.with_groups(answered))
+    return partials.groupBy(*by).applyInArrow(row_of_group, rows.with_groups(answered))

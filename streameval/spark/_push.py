@@ -107,7 +107,7 @@ def push(
     """
     send = _sender(to, source=source, epoch=epoch, token=token, tls=root_certificates,
                    timeout_s=timeout_s)  # fmt: skip
-    keys, name = _named(states, stream, by)
+    keys, name = _segments_and_names(states, stream, by)
     paned = PANE in states.columns and PANE not in by
     columns = [sf.col(f"`{key}`").cast("string").alias(key) for key in keys]
     columns += [sf.col(PANE)] if paned else []
@@ -190,13 +190,13 @@ def push_stream(
         timeout_s=timeout_s,
     )  # fmt: skip
     # Both check their arguments without rows, so that mistakes are raised by this call.
-    _named(count_states(streaming_df), stream, by)
+    _segments_and_names(count_states(streaming_df), stream, by)
     _sender(to, source="none", epoch=1, token=token, tls=root_certificates, timeout_s=timeout_s)
 
-    def of_batch(batch: DataFrame, batch_id: int) -> None:
+    def push_batch(batch: DataFrame, batch_id: int) -> None:
         push_states(count_states(batch), source=f"spark-{_query_id(batch)}", epoch=batch_id + 1)
 
-    writer = streaming_df.writeStream.foreachBatch(of_batch)
+    writer = streaming_df.writeStream.foreachBatch(push_batch)
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", checkpoint).start()
@@ -231,7 +231,7 @@ def _sender(
 
 
 def _send(
-    of_streams: Iterator[StreamStates],
+    streams: Iterator[StreamStates],
     *,
     connect: Callable[[], Any],
     source: str,
@@ -240,7 +240,7 @@ def _send(
 ) -> Iterator[tuple[str, int]]:
     """Merge the states of each stream; yield its name and the log revision."""
     with connect() as client:
-        for name, found in of_streams:
+        for name, found in streams:
             revision = 0
             for number, part in enumerate(_parts(found)):
                 revision = client.stream(name).merge(
@@ -270,10 +270,10 @@ def _push_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Send the states of a partition, which has all states of each of its streams."""
     rows = (row for batch in batches for row in batch.to_pylist())
-    of_streams = (
+    streams = (
         (name, _ordered(list(found), keys)) for name, found in groupby(rows, lambda r: r[_STREAM])
     )
-    for name, revision in send(of_streams):
+    for name, revision in send(streams):
         yield pa.RecordBatch.from_pylist([{"stream": name, "revision": revision}])
 
 
@@ -297,7 +297,9 @@ def _ordered(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[tuple[in
     ]
 
 
-def _named(states: DataFrame, stream: object, by: object) -> tuple[tuple[str, ...], Column]:
+def _segments_and_names(
+    states: DataFrame, stream: object, by: object
+) -> tuple[tuple[str, ...], Column]:
     """Return the names of the segment columns, and the streams' names as a column."""
     if isinstance(by, str) or not isinstance(by, Sequence):
         raise InvalidInputError(f"by must be a list of columns, got {shown(by)}", field="by")

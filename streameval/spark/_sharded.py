@@ -68,8 +68,8 @@ def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
     cuts = _cuts(rows, _sizes(rows), shards)
     cut = _with_shards(rows, cuts)
     placed = _places(cut, rows.by)
-    parts = _parts(_gathered(cut, rows, cuts), rows, placed)
-    return _together(parts, rows, asked)
+    parts = _parts(_gather_ties(cut, rows, cuts), rows, placed)
+    return _merge_parts(parts, rows, asked)
 
 
 def _sizes(rows: Rows) -> dict[Key, int]:
@@ -99,7 +99,7 @@ def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[floa
     quantiles = sf.percentile_approx(sf.col(SCORE), shares, max(10_000, 10 * finest)).alias(_CUTS)
     large = rows.frame
     if rows.by:
-        large = _joined(large, rows, dict.fromkeys(wanted, 0), "__large long")
+        large = _join_group_value(large, rows, dict.fromkeys(wanted, 0), "__large long")
         large = large.where(sf.col("__large").isNotNull())
     cuts = {}
     for row in _aggregated(large, rows.by, quantiles):
@@ -115,7 +115,7 @@ def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     if not cuts:
         return frame.withColumn(_SHARD, sf.lit(0))
     if rows.by:
-        frame = _joined(frame, rows, cuts, f"{_CUTS} array<double>")
+        frame = _join_group_value(frame, rows, cuts, f"{_CUTS} array<double>")
     else:
         frame = frame.withColumn(_CUTS, sf.array(*map(sf.lit, cuts[()])))
     below = sf.size(sf.filter(_CUTS, lambda cut: cut <= sf.col(SCORE)))
@@ -123,7 +123,7 @@ def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     return frame.withColumn(_SHARD, numbered).drop(_CUTS)
 
 
-def _gathered(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+def _gather_ties(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     """Return the rows, aggregated by score if a single score fills several ranges.
 
     A tie is never split, so one task would read it row by row. Otherwise rows are
@@ -135,7 +135,9 @@ def _gathered(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataF
     return alike.agg(sf.sum(COUNT).alias(COUNT))
 
 
-def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -> DataFrame:
+def _join_group_value(
+    frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str
+) -> DataFrame:
     """Return the rows with the value of their group; null for groups without one."""
     names = [f"__of_{name}" for name in rows.by]
     groups = [st.StructField(n, frame.schema[by].dataType) for n, by in zip(names, rows.by)]
@@ -168,7 +170,7 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, Above]) -> DataFrame:
     part_columns = columns(_PART)
     fields = arrow_fields(part_columns)
 
-    def of_shard(table: pa.Table) -> pa.Table:
+    def part_of_shard(table: pa.Table) -> pa.Table:
         shape = shape_of(table, by, fields)
         key = tuple(table[name][0].as_py() for name in (*by, _SHARD))
         ev = Evaluator()
@@ -188,15 +190,15 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, Above]) -> DataFrame:
         row = _part_row(ev, placed[key])
         return pa.Table.from_pylist([dict(zip(by, key)) | row], schema=shape)
 
-    return cut.groupBy(*by, _SHARD).applyInArrow(of_shard, rows.with_groups(part_columns))
+    return cut.groupBy(*by, _SHARD).applyInArrow(part_of_shard, rows.with_groups(part_columns))
 
 
-def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
+def _merge_parts(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
     """Merge the parts of each group into its figures."""
     by = rows.by
     fields = arrow_fields(asked.columns)
 
-    def of_group(table: pa.Table) -> pa.Table:
+    def figures_of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
         parts = [_read_part(part) for part in table.drop_columns(list(by)).to_pylist()]
         parts.sort(key=lambda part: -part[0].high)
@@ -207,7 +209,7 @@ def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
         row = group | _group_row(whole, variances, asked)
         return pa.Table.from_pylist([row], schema=shape_of(table, by, fields))
 
-    return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(asked.columns))
+    return parts.groupBy(*by).applyInArrow(figures_of_group, rows.with_groups(asked.columns))
 
 
 def _part_row(ev: Evaluator, above: Above) -> dict[str, Any]:
