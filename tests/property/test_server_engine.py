@@ -383,7 +383,7 @@ def test_whatever_happens_equals_a_recount(
     bounds = sorted({0, len(entries), *(cut for cut in cuts if cut < len(entries))})
     for start, end in pairwise(bounds):
         while start < end and pieces.pass_time(entries_of(stream)[start].received_us, 1):
-            pieces.view("s")  # a view in between makes no difference
+            pieces.view("s")  # looking in between does not matter
         with mock.patch.object(counts, "_MUCH", 1 if early else counts._MUCH):
             pieces.apply(entries_of(stream)[start:end])
             pieces.count()

@@ -1,4 +1,4 @@
-"""A table of cells has the evaluator's counts, with any reads and changes in between."""
+"""Counts in a table are the counts, whoever looks at them, and whatever comes between."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0,
 
 @pytest.fixture(autouse=True)
 def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use tables from three cases on."""
+    """Tables are used from three cases on."""
     monkeypatch.setattr(cells, "_LEAST", 2)
 
 
@@ -61,7 +61,7 @@ def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
 
 @given(scores=st.lists(SCORES, min_size=1), bits=st.integers(1, MAX_BITS))
 def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
-    """Places ascend with cells and lie in the table; a place maps back to its cell's edge."""
+    """Places ascend with cells, none is out of the table, and a cell's edge is found again."""
     column = np.array(scores)
     keys = cell_keys(column, "plain")
     table = Layout.of(Span.of(keys), bits, "plain")
@@ -78,7 +78,7 @@ def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
     bits=st.integers(1, 20),
 )
 def test_a_wider_table_has_the_places_of_a_narrower(parts: list[list[float]], bits: int) -> None:
-    """So a table may grow at either end."""
+    """Whatever ends it grows at."""
     span = Span(None, None)
     for part in parts:
         keys = cell_keys(np.array(part), "plain")
@@ -115,7 +115,7 @@ def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
     caps: tuple[int, int],
     data: st.DataObject,
 ) -> None:
-    """Bit by bit, at the same resolution, with counts that no reader has merged yet."""
+    """To the bit, at the same resolution, also of what nobody has asked for yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
     ours = Accumulator(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
@@ -171,8 +171,22 @@ def _then(
         ours.frozen().merge()
 
 
+def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
+    """Who froze it may read it at any time; who did not costs no copy."""
+    ours = Accumulator(empty_state(resolution=8, scale=None, max_cells=100))
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    table = ours._tally
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    assert ours._tally is table
+    frozen = ours.frozen()
+    ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
+    assert ours._tally is not table
+    assert frozen.evaluator.num_cases == 6
+    assert ours.frozen().evaluator.num_cases == 9
+
+
 def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More cases than that stay pending."""
+    """What is too much waits instead."""
     monkeypatch.setattr("streameval_server._state.cell_table._MOST_CASES", 5)
     tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
     three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
@@ -185,7 +199,7 @@ def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.Monk
 def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The check costs O(pending cases), so it is repeated only when they have doubled."""
+    """To find out takes as long as what waits is long: it is tried when there is twice as much."""
     asked: list[int] = []
     layout_for = CellTable.layout_for
 
@@ -194,7 +208,7 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
         return layout_for(tally, cases)
 
     monkeypatch.setattr(CellTable, "layout_for", noted)
-    # 0.0 is a thousand octaves below any other score, so the table would be sparse.
+    # 0.0 lies a thousand octaves below any other score.
     ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     for _ in range(1_000):
         ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
@@ -209,7 +223,7 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
 
 
 def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
-    """A pending row of one pane is a copy, not a view of the columns of all panes."""
+    """One row of a pane that is seldom filled is not a view of the columns of all panes."""
     stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits())
     ids = [str(number).encode() for number in range(500)]
     rng = np.random.default_rng(4)
@@ -232,7 +246,7 @@ def minutes(number: int) -> int:
 
 @pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
 def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
-    """For any number of panes that are filled in turn, with due tables merged outside."""
+    """However many panes are filled in turn, and whoever merges what is due."""
     ledger = StreamUsage(revision=1)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), ledger)
     counts.advance(NOW)
@@ -257,7 +271,7 @@ def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
 
 
 def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its table is merged without the lock, and released the next time."""
+    """Its table is merged without the lock, and gone the time after."""
     monkeypatch.setattr(tables, "_IDLE", 10)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), StreamUsage(revision=1))
     counts.advance(NOW)

@@ -1,4 +1,4 @@
-"""A window is the sum of its panes, with or without a cached partial sum."""
+"""A window of panes of which some change is their sum, however it was put together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = st.sampled_from(
 
 
 def added(state: State, cases: list[tuple[bool, float]]) -> State:
-    """Return a new state with more cases."""
+    """Return a new state with cases more."""
     evaluator = Evaluator._of(state)
     for positive, score in cases:
         evaluator.add_case(positive, score)
@@ -38,7 +38,7 @@ def test_every_window_is_the_sum_of_its_panes(
     first: list[list[tuple[bool, float]]],
     changes: list[tuple[int, list[tuple[bool, float]]]],
 ) -> None:
-    """Bit by bit, at the same resolution, whichever panes change and how often."""
+    """To the bit, and at the same resolution, whichever panes change and how often."""
     states = [added(Evaluator(**settings)._view(), cases) for cases in first]
     cache: WindowCache[str] = WindowCache(1_000)
     for pane, cases in [(0, []), *changes]:
@@ -51,7 +51,7 @@ def test_every_window_is_the_sum_of_its_panes(
 
 @pytest.fixture
 def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the list that records how many states each merge has."""
+    """How many states each merge had."""
     sizes: list[int] = []
 
     def counted(states: list[State], *, revision: int) -> State:
@@ -63,7 +63,7 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_stays_the_same_is_added_up_once(merges: list[int]) -> None:
-    """From the third sum on a window is the partial sum plus the changed pane."""
+    """From the third time on a window is that rest and the pane that changes."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
     cache: WindowCache[str] = WindowCache(1_000)
     for _ in range(5):
@@ -73,7 +73,7 @@ def test_what_stays_the_same_is_added_up_once(merges: list[int]) -> None:
 
 
 def test_nothing_is_added_up_for_panes_that_change_in_turn(merges: list[int]) -> None:
-    """A partial sum would be used only once."""
+    """It would be used once."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
     cache: WindowCache[str] = WindowCache(1_000)
     for pane in range(6):
@@ -83,7 +83,7 @@ def test_nothing_is_added_up_for_panes_that_change_in_turn(merges: list[int]) ->
 
 
 def test_what_was_added_up_keeps_no_pane() -> None:
-    """The cache does not keep the panes of a partial sum in memory."""
+    """A pane that nobody else has is gone."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(4)]
     cache: WindowCache[str] = WindowCache(1_000)
     for _ in range(4):

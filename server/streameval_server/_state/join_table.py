@@ -93,22 +93,22 @@ class TrackedTable(JoinTable):
         self._kept[slots] = self._touched[slots] = False
         super().drop(slots)
 
-    def pop_due(self, before: int, max_slots: int = sys.maxsize) -> SlotArray:
+    def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
         """As the table's, but no more than `budget` ids: the last bucket may be cut.
 
         That is sorted when it is cut first, and once; then a call is O(budget).
         """
-        return super().pop_due(before, max_slots if self.budget is None else self.budget)
+        return super().pop_due(before, most if self.budget is None else self.budget)
 
-    def _take_listed(self, max_slots: int) -> array[int]:
+    def _take_listed(self, most: int) -> array[int]:
         due, bucket = self._buckets.peekitem(0)
-        if self.budget is None or len(bucket.slots) <= max_slots:
-            return super()._take_listed(max_slots)
+        if self.budget is None or len(bucket.slots) <= most:
+            return super()._take_listed(most)
         if len(bucket.slots) != bucket.descending:
             slots = bucket.distinct()
             self._relist(bucket, slots[self.due[slots] == due][::-1])
         # From its end: what is left need not be moved.
-        left = bucket.descending = max(0, len(bucket.slots) - max_slots)
+        left = bucket.descending = max(0, len(bucket.slots) - most)
         taken = bucket.slots[left:]
         self._bucket_bytes -= bucket.memory_bytes
         del bucket.slots[left:]
