@@ -120,7 +120,7 @@ def test_a_score_that_fills_ranges_comes_as_one_row(spark: Any, tied: float) -> 
     df = frame(spark, columns, "model string, score double, label boolean")
     rows = rows_of(df, score="score", label="label", by=["model"])
     cuts = _sharded._cuts(rows, _sharded._sizes(rows), 8)
-    gathered = _sharded._gathered(_sharded._with_shards(rows, cuts), rows, cuts)
+    gathered = _sharded._gather_ties(_sharded._with_shards(rows, cuts), rows, cuts)
     distinct = set(zip(*(column.tolist() for column in columns.values()), strict=True))
     assert gathered.count() == len(distinct)
 
