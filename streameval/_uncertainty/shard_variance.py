@@ -30,7 +30,7 @@ from streameval._uncertainty.influence import (
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
-    from streameval._metrics.shards import Above
+    from streameval._metrics.shards import ShardPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ class ShardVariance:
         return cases + (1 / P + 1 / N) * (self.slope / P) ** 2
 
 
-def shard_variance(groups: Groups, above: Above, name: str) -> ShardVariance:
+def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVariance:
     """Return the contribution of a shard to the variance of a figure. O(G).
 
     Parameters
     ----------
     groups : Groups
         The groups of the shard alone, without misses.
-    above : Above
+    above : ShardPosition
         Its place among all shards, which together have both classes.
     name : {"auc_roc", "auc_pr", "average_precision"}
         The figure.
