@@ -22,7 +22,7 @@ from streameval._uncertainty.influence import (
     sampling_variance,
 )
 from streameval._uncertainty.limits import (
-    ANYTIME_FROM,
+    MIN_ANYTIME_POSITIVES,
     UNDEFINED,
     Figure,
     Limits,
@@ -86,7 +86,7 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
         too_few = figure.positives + figure.negatives < 2
     else:
         too_few = min(figure.positives, figure.negatives) < 2
-    if too_few or (anytime and figure.positives < ANYTIME_FROM):
+    if too_few or (anytime and figure.positives < MIN_ANYTIME_POSITIVES):
         return UNDEFINED
     if name == "prevalence":
         return proportion_limits(figure, alpha, anytime=anytime)

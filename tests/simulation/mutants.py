@@ -1,7 +1,7 @@
-"""Known bugs, to be put in on purpose: a simulator that misses them is worth nothing.
+"""Known bugs, injected on purpose: the simulator must find each of them.
 
-A mutant is a snippet of the product's source and what takes its place. The
-snippet must be there, once: who changes that code changes the mutant with it.
+A mutant is a snippet of the product's source and its replacement. The snippet must
+occur exactly once, so a change to that code must change the mutant too.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Mutant:
     ----------
     name : str
     place : object
-        The class or module whose function it is in.
+        The class or module of the function.
     function : str
     snippet, instead : str
-        What is there, and what takes its place.
+        The source to replace, and its replacement.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Mutant:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Let the product have the bug, for a while."""
+        """Inject the bug for the duration of the context."""
         with mock.patch.object(self.place, self.function, self._mutated()):
             yield
 
@@ -70,7 +70,7 @@ class Mutant:
         found = source.count(self.snippet)
         assert found == 1, f"{self.name}: {self.function} has its snippet {found} times"
         source = source.replace(self.snippet, self.instead)
-        # Within a function of its own, so that super() finds its class.
+        # Inside another function, so that super() finds the class.
         source = f"def make(__class__):\n{textwrap.indent(source, '    ')}"
         source += f"\n    return {self.function}\n"
         flags = __future__.annotations.compiler_flag
@@ -81,12 +81,12 @@ class Mutant:
         return wraps(mutated) if wraps else mutated
 
     def found_at(self, seeds: range) -> tuple[int, str] | None:
-        """Return the first of some seeds that finds it, and how; None when none does."""
+        """Return the first seed that fails, with its error; None if no seed does."""
         with self.alive():
             for seed in seeds:
                 try:
                     run(seed)
-                except Exception as error:  # noqa: BLE001 - however it shows
+                except Exception as error:  # noqa: BLE001 - any error finds it
                     return seed, f"{type(error).__name__}: {error}".splitlines()[0]
         return None
 

@@ -52,7 +52,7 @@ class PaneCoverage:
     @property
     def is_empty(self) -> bool:
         """Whether no prediction and no label by id was counted."""
-        return not self.cell.seen.any()
+        return not self.cell.effect_counts.any()
 
     def bands(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
         """Return the labelled share by score, in bands with about as many predictions each."""

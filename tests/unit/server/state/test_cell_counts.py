@@ -13,7 +13,7 @@ from streameval._common.errors import CorruptStateError
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
-from streameval._joining.table import _Bucket
+from streameval._joining.expiry_index import _Bucket
 from streameval._time.effects import Effect, Effects
 from streameval_server._model.rows import SegmentCodes
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
