@@ -126,16 +126,16 @@ MUTANTS = [
     Mutant(
         "older epochs are not fenced",
         draft,
-        "judge",
-        "if epoch < mark.epoch:\n            return Verdict.FENCED",
-        "if epoch < mark.epoch:\n            return Verdict.NEXT",
+        "sequence_status",
+        "if epoch < mark.epoch:\n            return SequenceStatus.FENCED",
+        "if epoch < mark.epoch:\n            return SequenceStatus.NEXT",
     ),
     Mutant(
         "duplicates count",
         draft.Transaction,
         "add",
-        "if verdict is not Verdict.NEXT:",
-        "if verdict not in (Verdict.NEXT, Verdict.DUPLICATE):",
+        "if status is not SequenceStatus.NEXT:",
+        "if status not in (SequenceStatus.NEXT, SequenceStatus.DUPLICATE):",
     ),
     Mutant(
         "duplicates within one commit count",
@@ -155,7 +155,7 @@ MUTANTS = [
     Mutant(
         "a merge's epoch is not noted by the committer",
         catalog,
-        "counted",
+        "add_rows",
         "MappingProxyType({**sources, rows.source: rows.epoch})",
         "sources",
     ),
@@ -234,7 +234,7 @@ MUTANTS = [
     Mutant(
         "a deleted stream's successor inherits it",
         Engine,
-        "_made",
+        "_create_stream",
         "StreamState(info, self._limits)",
         "self.__dict__.setdefault('graves', {}).setdefault(\n"
         "        entry.stream, StreamState(info, self._limits))",

@@ -28,7 +28,7 @@ from streameval_server._core.capacity import (
 from streameval_server._core.compaction import Compacted, Compaction, read_base
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
-from streameval_server._log.catalog import note
+from streameval_server._log.catalog import record as record_facts
 from streameval_server._log.checkpoint import CheckpointWriter, Manifest
 from streameval_server._log.entries import Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
@@ -310,7 +310,7 @@ class Committer:
                 revision=entry.revision,
                 refused=entry.refused,
             )
-            note(self.catalog, entry)
+            record_facts(self.catalog, entry)
             rows = entry.rows
             if rows is not None and rows.KIND in batch_rows:
                 batch_rows[rows.KIND] += rows.size

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
-from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts, administered
+from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._log.checkpoint import Checkpoint
 from streameval_server._log.entries import Kind
 from streameval_server._log.producer_marks import Marks
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
-from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
 from streameval_server._state.stream_state import NEVER, StreamState, split_part
 from streameval_server._state.views import StreamView
@@ -111,7 +111,7 @@ class Engine:
                 self._settle(touched)
                 while self.pass_time(entry.received_us, _UNLIMITED):
                     pass
-            state = self._applied(entry)
+            state = self._apply_entry(entry)
             if state is not None:
                 touched[entry.stream] = None
                 self._plan(state)
@@ -126,41 +126,37 @@ class Engine:
             self._reached = (entry.revision, entry.received_us)
         self._settle(touched)
 
-    def _applied(self, entry: Entry) -> StreamState | None:
+    def _apply_entry(self, entry: Entry) -> StreamState | None:
         """Apply an entry; return the stream that changed."""
+        change = entry.change
         if entry.rows is not None:
-            state = self._streams.get(entry.stream) or self._made(entry)
+            state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS)
             state.on_time(entry.received_us)
             state.take(entry.rows, entry.revision, entry.received_us)
             return state
-        if entry.kind == Kind.CREATE_STREAM:
-            return self._made(entry)
-        if isinstance(entry.request, StreamFile):
-            state = entry.request.restored(entry.stream, entry.revision, self._limits)
+        if isinstance(change, StreamSettings):
+            return self._create_stream(entry, change)
+        if isinstance(change, StreamFile):
+            state = change.restored(entry.stream, entry.revision, self._limits)
             self._streams[entry.stream] = state
             return state
-        if entry.kind == Kind.UPDATE_STREAM:
+        if isinstance(change, SettingsUpdate):
             state = self._streams[entry.stream]
-            known = administered(StreamFacts(settings=state.info.settings), entry)
-            assert known is not None
             state.on_time(entry.received_us)
-            state.update(known.settings, entry.revision)
-            # A shorter retention holds from now on, not from the next entry on.
+            state.update(change.apply_to(state.info.settings), entry.revision)
+            # A shorter retention takes effect now, not with the next entry.
             state.on_time(entry.received_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
-            state.seen = None  # for whoever has found it just now
+            state.seen = None  # invalidates it for a thread that has just looked it up
             self._due.pop(entry.stream, None)
             memory_bytes, kept_ids = self._sizes.pop(entry.stream, (0, 0))
             self._memory_bytes -= memory_bytes
             self._kept_ids -= kept_ids
         return None
 
-    def _made(self, entry: Entry) -> StreamState:
-        """Return the entry's stream, made now."""
-        known = administered(None, entry) if entry.request is not None else None
-        settings = DEFAULTS if known is None else known.settings
+    def _create_stream(self, entry: Entry, settings: StreamSettings) -> StreamState:
         info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
         state = self._streams[entry.stream] = StreamState(info, self._limits)
         return state

@@ -13,13 +13,14 @@ from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
 from streameval_server._log.entries import Entry, Format, Kind
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
+from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._core.applier import Applier
-    from streameval_server._log.entries import Administered, LogRow
+    from streameval_server._log.entries import LogRow, StreamChange
     from streameval_server._model.rows import Rows
 
 _FORMATS = {
@@ -53,7 +54,7 @@ def entry_of(row: LogRow) -> Entry:
             "which this version does not know: start the release that wrote it, or a newer one"
         )
     rows: Rows | None = None
-    request: Administered | None = None
+    change: StreamChange | None = None
     refused: Refused | None = None
     try:
         if row.kind == Kind.BATCH:
@@ -63,11 +64,12 @@ def entry_of(row: LogRow) -> Entry:
         elif row.kind == Kind.REFUSED:
             refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
         elif row.kind == Kind.CREATE_STREAM:
-            request = stream_pb2.CreateStreamRequest.FromString(row.payload)
+            created = stream_pb2.CreateStreamRequest.FromString(row.payload)
+            change = settings_of(created.stream.settings)
         elif row.kind == Kind.UPDATE_STREAM:
-            request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+            change = update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
         elif row.kind == Kind.IMPORT_STREAM:
-            request = StreamFile.from_bytes(row.payload)
+            change = StreamFile.from_bytes(row.payload)
     except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
@@ -79,7 +81,7 @@ def entry_of(row: LogRow) -> Entry:
         row.epoch,
         row.sequence,
         rows,
-        request,
+        change,
         refused,
     )
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from streameval.v1 import stream_pb2
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
-    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
     from streameval_server._state.stream_file import StreamFile
 
-    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest | StreamFile
+    StreamChange = StreamSettings | SettingsUpdate | StreamFile
+    """What creates a stream, updates it, or imports it."""
 
 
 class Kind(enum.IntEnum):
@@ -128,8 +128,8 @@ class Entry:
     rows : Rows or None
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
-    request : message, StreamFile or None
-        What makes a stream, or changes its settings.
+    change : StreamSettings, SettingsUpdate, StreamFile or None
+        The parsed request to create, update or import a stream; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     """
@@ -142,7 +142,7 @@ class Entry:
     epoch: int
     sequence: int
     rows: Rows | None
-    request: Administered | None = None
+    change: StreamChange | None = None
     refused: Refused | None = None
 
 
@@ -163,7 +163,7 @@ class Item:
         Who is told the outcome.
     refused : Refused or None
         Why a batch consumes its sequence without being counted.
-    rows, request
+    rows, change
         As in `Entry`.
     settings : StreamSettings or None
         The settings of the stream under which the rows were found good.
@@ -182,7 +182,7 @@ class Item:
     rows: Rows | None = None
     refused: Refused | None = None
     nbytes: int = 0
-    request: Administered | None = None
+    change: StreamChange | None = None
     settings: StreamSettings | None = None
 
 

@@ -70,7 +70,7 @@ class Mark(NamedTuple):
         return next((each for each in self.refusals if each.sequence == sequence), None)
 
 
-def advanced(
+def advance(
     mark: Mark | None,
     epoch: int,
     sequence: int,
@@ -96,7 +96,7 @@ def _short(refused: Refused) -> Refused:
     )
 
 
-class Verdict(enum.IntEnum):
+class SequenceStatus(enum.IntEnum):
     """What a sequence is, seen from a mark."""
 
     NEXT = 0
@@ -105,24 +105,26 @@ class Verdict(enum.IntEnum):
     FENCED = 3
 
 
-def judge(mark: Mark | None, epoch: int, sequence: int) -> Verdict:
+def sequence_status(mark: Mark | None, epoch: int, sequence: int) -> SequenceStatus:
     """Say what (epoch, sequence) is to a producer at `mark`.
 
     Examples
     --------
     >>> mark = Mark(epoch=5, last_sequence=7, seen_us=0)
-    >>> [judge(mark, 5, n).name for n in (7, 8, 9)], judge(mark, 4, 8).name, judge(mark, 6, 1).name
-    (['DUPLICATE', 'NEXT', 'GAP'], 'FENCED', 'NEXT')
+    >>> [sequence_status(mark, 5, n).name for n in (7, 8, 9)]
+    ['DUPLICATE', 'NEXT', 'GAP']
+    >>> sequence_status(mark, 4, 8).name, sequence_status(mark, 6, 1).name
+    ('FENCED', 'NEXT')
     """
     last = 0
     if mark is not None:
         if epoch < mark.epoch:
-            return Verdict.FENCED
+            return SequenceStatus.FENCED
         if epoch == mark.epoch:
             last = mark.last_sequence
     if sequence == last + 1:
-        return Verdict.NEXT
-    return Verdict.DUPLICATE if sequence <= last else Verdict.GAP
+        return SequenceStatus.NEXT
+    return SequenceStatus.DUPLICATE if sequence <= last else SequenceStatus.GAP
 
 
 class Marks:
@@ -177,7 +179,7 @@ class Marks:
         marks = self._marks
         if producer:
             before = marks.get(producer)
-            mark = advanced(before, epoch, sequence, at_us, revision=revision, refused=refused)
+            mark = advance(before, epoch, sequence, at_us, revision=revision, refused=refused)
             # Never deleted and set anew: a reader in between would not find it.
             marks[producer] = mark
             marks.move_to_end(producer)

@@ -89,6 +89,31 @@ def invalid(path: str, problem: str) -> RequestError:
     )
 
 
+def sequence_gap(sequence: int, expected: int) -> RequestError:
+    """Return the error of a batch that does not follow the one before."""
+    return RequestError(
+        Code.OUT_OF_RANGE,
+        f"sequence {sequence} leaves a gap: expected {expected}",
+        reason="SEQUENCE_GAP",
+        metadata={"expected_sequence": str(expected)},
+    )
+
+
+def epoch_fenced(producer: str, epoch: int, current: int) -> RequestError:
+    """Return the error of a producer that has been restarted with a higher epoch."""
+    return RequestError(
+        Code.FAILED_PRECONDITION,
+        f"producer {producer} has epoch {current} by now, and {epoch} may send no more",
+        reason="EPOCH_FENCED",
+        metadata={"current_epoch": str(current)},
+    )
+
+
+def no_stream(name: str) -> RequestError:
+    """Return the error of a call for a stream that does not exist."""
+    return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Why a batch was refused: final, durable, never to be resent.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -33,8 +33,8 @@ DAY_US = 24 * HOUR_US
 
 _LABEL_TTL_US = 14 * DAY_US
 _LONGEST_US = 3_660 * DAY_US
-_MOST_PATHS = 32
-"""Paths of an update's mask: it is logged, and each replay follows all of them."""
+_MAX_MASK_PATHS = 32
+"""Most paths of an update's mask: the log keeps it, and each replay reads all of them."""
 _KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 CHOICES: Mapping[str, Mapping[int, str]] = {
@@ -54,7 +54,11 @@ CHOICES: Mapping[str, Mapping[int, str]] = {
         stream_pb2.EXPIRY_POLICY_NEGATIVE: "negative",
     },
 }
-"""Settings that are one of a few words, by the numbers that messages have for them."""
+"""Settings that are one of a few words, by their enum numbers in messages."""
+_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    name: {word: number for number, word in words.items()} for name, words in CHOICES.items()
+}
+"""The opposite direction; an unspecified number comes first, so the explicit one replaces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,22 +106,12 @@ class StreamSettings:
             pane=_duration(self.pane_us),
             retention=_duration(self.retention_us),
             resolution=self.resolution,
-            scale=(
-                stream_pb2.SCALE_PLAIN if self.scale == "plain" else stream_pb2.SCALE_PROBABILITY
-            ),
+            scale=_NUMBERS["scale"][self.scale],
             label_ttl=_duration(self.label_ttl_us),
             relabel_ttl=_duration(self.relabel_ttl_us),
             max_pending=self.max_pending,
-            orphans=(
-                stream_pb2.ORPHAN_POLICY_DROP
-                if self.orphans == "drop"
-                else stream_pb2.ORPHAN_POLICY_MISS
-            ),
-            expired=(
-                stream_pb2.EXPIRY_POLICY_DROP
-                if self.expired == "drop"
-                else stream_pb2.EXPIRY_POLICY_NEGATIVE
-            ),
+            orphans=_NUMBERS["orphans"][self.orphans],
+            expired=_NUMBERS["expired"][self.expired],
             segment_keys=self.segment_keys,
         )
 
@@ -224,9 +218,9 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
 
 
 def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
-    """Refuse a mask of more paths than there is use for.
+    """Refuse a mask with too many paths.
 
-    Not asked of what is in the log: such masks were once accepted.
+    Requests are checked, log rows are not: older releases accepted longer masks.
 
     Raises
     ------
@@ -234,48 +228,72 @@ def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
         INVALID_ARGUMENT.
     """
     paths = len(request.update_mask.paths)
-    if paths > _MOST_PATHS:
+    if paths > _MAX_MASK_PATHS:
         raise invalid(
-            "update_mask", f"update_mask must have at most {_MOST_PATHS} paths, got {paths}"
+            "update_mask", f"update_mask must have at most {_MAX_MASK_PATHS} paths, got {paths}"
         )
 
 
-def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
-    """Return the settings that an update makes of these.
+@dataclass(frozen=True, slots=True)
+class SettingsUpdate:
+    """The new values of some settings: an UpdateStreamRequest, parsed.
+
+    Attributes
+    ----------
+    changes : mapping of str to value
+        By field of `StreamSettings`.
+    """
+
+    changes: Mapping[str, Any]
+
+    def apply_to(self, settings: StreamSettings) -> StreamSettings:
+        """Return a stream's settings after this update; `check` is still to follow.
+
+        Raises
+        ------
+        RequestError
+            FAILED_PRECONDITION for a setting that cannot change.
+        """
+        after = replace(settings, **self.changes)
+        for name, why in _CANNOT_CHANGE.items():
+            if getattr(after, name) != getattr(settings, name):
+                _refuse_change(name, f"{_shown(name)} cannot change: {why}")
+        removed = [key for key in settings.segment_keys if key not in after.segment_keys]
+        if removed:
+            _refuse_change(
+                "segment_keys",
+                f"segment_keys can only be added: {removed[0]!r} has slices already",
+            )
+        # Slices are numbered by the position of their key, so existing keys keep theirs.
+        added = [key for key in after.segment_keys if key not in settings.segment_keys]
+        return replace(after, segment_keys=(*settings.segment_keys, *added))
+
+
+def update_of(request: stream_pb2.UpdateStreamRequest) -> SettingsUpdate:
+    """Parse an update. A setting that the mask names and the message lacks gets its default.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT when the mask names no setting, FAILED_PRECONDITION
-        for a setting that cannot change.
+        INVALID_ARGUMENT for a value that cannot be read, and for a mask that is
+        empty or names anything but a setting.
     """
-    wanted = settings_of(request.stream.settings)
-    changes: dict[str, object] = {}
+    given = settings_of(request.stream.settings)
+    changes: dict[str, Any] = {}
     if not request.update_mask.paths:
         raise invalid("update_mask", "update_mask must name the settings to change, got none")
     for path in request.update_mask.paths:
         prefix, _, name = path.partition(".")
         if path == "settings":
-            changes |= {each: getattr(wanted, each) for each in FIELDS.values()}
+            changes |= {each: getattr(given, each) for each in FIELDS.values()}
         elif prefix == "settings" and name in FIELDS:
-            changes[FIELDS[name]] = getattr(wanted, FIELDS[name])
+            changes[FIELDS[name]] = getattr(given, FIELDS[name])
         else:
             raise invalid(
                 "update_mask",
                 f"update_mask must name settings, as settings.label_ttl, got {quoted(path)}",
             )
-    after = replace(settings, **changes)  # type: ignore[arg-type]  # each has the type of its field
-    for name, why in _CANNOT_CHANGE.items():
-        if getattr(after, name) != getattr(settings, name):
-            _refuse_change(name, f"{_shown(name)} cannot change: {why}")
-    gone = [key for key in settings.segment_keys if key not in after.segment_keys]
-    if gone:
-        _refuse_change(
-            "segment_keys", f"segment_keys can only be added: {gone[0]!r} has slices already"
-        )
-    # Slices are numbered by key, so those that were there stay where they were.
-    fresh = [key for key in after.segment_keys if key not in settings.segment_keys]
-    return replace(after, segment_keys=(*settings.segment_keys, *fresh))
+    return SettingsUpdate(changes)
 
 
 def _refuse_change(name: str, message: str) -> NoReturn:

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, TypeVar
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
 from streameval_server._core.recovery import Core, open_core
-from streameval_server._core.transaction import no_stream
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.storage import NullStorage
 from streameval_server._log.timed_storage import MeasuredStorage
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError, no_stream
 from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility

@@ -68,7 +68,10 @@ def random_log(seed: int, length: int = 60) -> list[Entry]:
         elif rows is not None or kind is Kind.CREATE_STREAM:
             there.add(stream)
         producer = rng.choice(["", "p", "q"])
-        entries.append(Entry(revision, revision * 1000, kind, stream, producer, 1, revision, rows))
+        change = StreamSettings() if kind is Kind.CREATE_STREAM else None
+        entries.append(
+            Entry(revision, revision * 1000, kind, stream, producer, 1, revision, rows, change)
+        )
     return entries
 
 
@@ -267,7 +270,7 @@ def test_revisions_must_follow():
     """A gap in what is applied is a bug, and stops."""
     engine = Engine(LIMITS)
     with pytest.raises(ValueError, match="revision 2 cannot follow 0"):
-        engine.apply([Entry(2, 5, Kind.CREATE_STREAM, "a", "", 0, 0, None)])
+        engine.apply([Entry(2, 5, Kind.CREATE_STREAM, "a", "", 0, 0, None, StreamSettings())])
 
 
 def test_streams_are_listed_in_pages():
@@ -276,7 +279,7 @@ def test_streams_are_listed_in_pages():
     names = ["a", "a/1", "a/2", "a-b", "b", "c"]
     engine.apply(
         [
-            Entry(revision, 0, Kind.CREATE_STREAM, name, "", 0, 0, None)
+            Entry(revision, 0, Kind.CREATE_STREAM, name, "", 0, 0, None, StreamSettings())
             for revision, name in enumerate(names, 1)
         ]
     )

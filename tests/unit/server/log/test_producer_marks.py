@@ -12,8 +12,8 @@ from streameval_server._log.producer_marks import (
     Mark,
     Marks,
     Refusal,
-    Verdict,
-    judge,
+    SequenceStatus,
+    sequence_status,
 )
 from streameval_server._model.errors import Code, CorruptLogError, Refused
 
@@ -21,23 +21,23 @@ REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),
 
 
 @pytest.mark.parametrize(
-    ("mark", "epoch", "sequence", "verdict"),
+    ("mark", "epoch", "sequence", "status"),
     [
-        (None, 9, 1, Verdict.NEXT),
-        (None, 9, 2, Verdict.GAP),
-        (None, 9, 0, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 3, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 1, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 4, Verdict.NEXT),
-        (Mark(5, 3, 0), 5, 5, Verdict.GAP),
-        (Mark(5, 3, 0), 4, 4, Verdict.FENCED),
-        (Mark(5, 3, 0), 6, 1, Verdict.NEXT),
-        (Mark(5, 3, 0), 6, 4, Verdict.GAP),
+        (None, 9, 1, SequenceStatus.NEXT),
+        (None, 9, 2, SequenceStatus.GAP),
+        (None, 9, 0, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 3, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 1, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 4, SequenceStatus.NEXT),
+        (Mark(5, 3, 0), 5, 5, SequenceStatus.GAP),
+        (Mark(5, 3, 0), 4, 4, SequenceStatus.FENCED),
+        (Mark(5, 3, 0), 6, 1, SequenceStatus.NEXT),
+        (Mark(5, 3, 0), 6, 4, SequenceStatus.GAP),
     ],
 )
-def test_judge(mark, epoch, sequence, verdict):
+def test_sequence_status(mark, epoch, sequence, status):
     """Sequences count from 1 for each epoch; lower epochs are fenced."""
-    assert judge(mark, epoch, sequence) is verdict
+    assert sequence_status(mark, epoch, sequence) is status
 
 
 def test_idle_producers_are_forgotten_in_the_logs_time():

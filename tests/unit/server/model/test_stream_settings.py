@@ -18,9 +18,10 @@ from streameval_server._model.stream_settings import (
     DEFAULTS,
     HOUR_US,
     SECOND_US,
+    StreamSettings,
     check,
     settings_of,
-    updated,
+    update_of,
 )
 
 NOW = 1_800_000_000_000_000
@@ -167,10 +168,15 @@ def update(paths, **fields) -> stream_pb2.UpdateStreamRequest:
     return request
 
 
+def updated(before: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
+    return update_of(request).apply_to(before)
+
+
 def test_only_what_the_mask_names_changes():
     """Unset fields that it names get their defaults."""
     before = replace(DEFAULTS, max_pending=7, relabel_ttl_us=5 * HOUR_US)
-    after = updated(before, update(["settings.retention"], retention=40 * 86400, max_pending=9))
+    request = update(["settings.retention"], retention=40 * 86400, max_pending=9)
+    after = updated(before, request)
     assert after == replace(before, retention_us=40 * DAY_US)
     assert updated(before, update(["settings.max_pending"])) == replace(
         before, max_pending=DEFAULTS.max_pending
@@ -181,7 +187,8 @@ def test_only_what_the_mask_names_changes():
 def test_keys_can_be_added():
     """In any order; those that were there keep their places."""
     before = replace(DEFAULTS, segment_keys=("a", "b"))
-    after = updated(before, update(["settings.segment_keys"], segment_keys=["c", "b", "a"]))
+    request = update(["settings.segment_keys"], segment_keys=["c", "b", "a"])
+    after = updated(before, request)
     assert after.segment_keys == ("a", "b", "c")
 
 
