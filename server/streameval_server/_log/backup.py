@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval_server._log.data_directory import LOG_NAME, log_of
-from streameval_server._log.sqlite import connected_to_read
+from streameval_server._log.schema import connect_read_only
 from streameval_server._model.errors import StorageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def copy_log(
 
     try:
         with (
-            closing(connected_to_read(source)) as log,
+            closing(connect_read_only(source)) as log,
             closing(sqlite3.connect(target, isolation_level=None)) as copy,
         ):
             # One transaction from the first page to the last: no restart when somebody commits.

@@ -26,8 +26,8 @@ from streameval_server._core.recovery import Core, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
-from streameval_server._log.timed_storage import MeasuredStorage
 from streameval_server._model.errors import Code, RequestError, no_stream
 from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
@@ -152,7 +152,7 @@ class Runtime:
 
     def _open(self) -> Core:
         storage = (
-            NullStorage() if self.directory is None else MeasuredStorage(self.directory / LOG_NAME)
+            NullStorage() if self.directory is None else SqliteStorage(self.directory / LOG_NAME)
         )
         return open_core(storage, self._limits, auto_create=self._auto_create)
 

@@ -18,7 +18,8 @@ from streameval_server._core.compaction import engine_at_base, part_keys, read_b
 from streameval_server._core.engine import Engine
 from streameval_server._core.replay import replay
 from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.sqlite import SqliteStorage, connected_to_read
+from streameval_server._log.schema import connect_read_only
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def verify(
 def _verify_file(path: Path, found: Verification) -> None:
     """Let SQLite look through its pages."""
     try:
-        with closing(connected_to_read(path)) as connection:
+        with closing(connect_read_only(path)) as connection:
             problems = [text for (text,) in connection.execute("PRAGMA integrity_check(3)")]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         problems = [str(error)]

@@ -19,7 +19,6 @@ from streameval_server._log.backup import LogCopy
 from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._log.timed_storage import MeasuredStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance.history import replay_until
 from streameval_server.maintenance.offline import backup, compact, state_hash
@@ -318,7 +317,7 @@ def test_no_other_hand_on_a_running_servers_log(directory: Path) -> None:
 
 def test_commits_are_timed(tmp_path: Path) -> None:
     """The last 1,024 of them, and when a checkpoint became current."""
-    storage = MeasuredStorage(tmp_path / LOG_NAME)
+    storage = SqliteStorage(tmp_path / LOG_NAME)
     core = open_core(storage, LIMITS)
     assert storage.commit_times() is None
     for number in range(3):

@@ -84,7 +84,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
 ) -> None:
     """NOT_SERVING while the disk is sick; afterwards a resumed producer loses nothing."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(runtime, "MeasuredStorage", SickDisk)
+    monkeypatch.setattr(runtime, "SqliteStorage", SickDisk)
     monkeypatch.setattr(SickDisk, "sick", False)
 
     async def scenario() -> None:
