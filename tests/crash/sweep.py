@@ -29,10 +29,10 @@ from pathlib import Path
 from workload import LIMITS, Run, Workload, reopened
 
 from streameval_server._core.committer import State
-from streameval_server._core.compaction import read_base
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log import failpoints
 from streameval_server._log import sqlite as sqlite_log
+from streameval_server._log.checkpoint import read_base
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, PartRow, Storage
 from streameval_server._model.errors import StorageError
@@ -158,7 +158,7 @@ class Case:
         assert more <= 1, f"{more} commits that were not acked"
         self._end(core, Run(core, workload, self._ack))
 
-    def _end(self, core: Core, run: Run) -> None:
+    def _end(self, core: ServerCore, run: Run) -> None:
         """Work to the end and stop; start from the checkpoint, and from the log alone."""
         workload = self._workload
         run.to_the_end()

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
@@ -32,7 +32,7 @@ NOW = 1_800_000_000_000_000
 LIMITS = Limits()
 
 
-def produce(core: Core, batches: int, after: int = 0) -> list[str]:
+def produce(core: ServerCore, batches: int, after: int = 0) -> list[str]:
     """Commit batches one by one; return the state's hash after each."""
     session = IngestSession(core.committer, core.limits)
     request = pb.IngestRequest(open=pb.Open(producer="p", epoch=1))

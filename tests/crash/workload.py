@@ -19,7 +19,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log import checkpoint
@@ -139,7 +139,7 @@ class Truth:
             scores.pop(each, None)
             labels.pop(each, None)
 
-    def check(self, core: Core) -> None:
+    def check(self, core: ServerCore) -> None:
         """Compare every stream, score by score."""
         assert [info.name for info in core.engine.streams()] == sorted(self.cases)
         for name, cases in self.cases.items():
@@ -184,7 +184,7 @@ class Workload:
         """Return the first round that a log of this revision lacks."""
         return next((at for at, end in enumerate(self.ends) if end > revision), ROUNDS)
 
-    def check(self, core: Core) -> None:
+    def check(self, core: ServerCore) -> None:
         """Compare a state with that of the rounds that the log has: both counts and bytes."""
         revision = core.committer.revision
         assert core.engine.revision == revision
@@ -213,7 +213,7 @@ class Run:
         Called with a revision that was acked, at the moment of the ack.
     """
 
-    def __init__(self, core: Core, workload: Workload, acked=lambda _revision: None) -> None:
+    def __init__(self, core: ServerCore, workload: Workload, acked=lambda _revision: None) -> None:
         self.core = core
         self._workload = workload
         self._acked = acked
@@ -325,7 +325,7 @@ class Run:
         self._workload.check(self.core)
 
 
-def reopened(storage: Storage) -> Core:
+def reopened(storage: Storage) -> ServerCore:
     """Open a log that somebody left behind."""
     core = open_core(storage, LIMITS)
     assert core.recovery.checkpoint_error is None

@@ -55,8 +55,8 @@ class Applier:
         self._checkpointed_bytes = 0
         self._requested = False
         self._taking = False
-        self._noted: Callable[[], Checkpoint] | None = None
-        self._waiting: Checkpoint | None = None
+        self._copy: Callable[[], Checkpoint] | None = None
+        self.copied_checkpoint: Checkpoint | None = None
 
     @property
     def lag_rows(self) -> int:
@@ -109,11 +109,11 @@ class Applier:
         here `view` may run at the same time.
         """
         self.engine.merge()
-        if self._noted is not None:
-            noted, self._noted = self._noted, None
-            checkpoint = noted()
+        if self._copy is not None:
+            copy, self._copy = self._copy, None
+            checkpoint = copy()
             self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
-            self._waiting = checkpoint
+            self.copied_checkpoint = checkpoint
             failpoint("checkpoint.copied")
 
     @property
@@ -144,7 +144,7 @@ class Applier:
         self._taking = True
         self._requested = False
         self._checkpointed_bytes = self._pushed_bytes
-        self._noted = self.engine.begin_checkpoint(self._checkpoint_revision)
+        self._copy = self.engine.begin_checkpoint(self._checkpoint_revision)
         failpoint("checkpoint.taken")
 
     def request_checkpoint(self) -> None:
@@ -153,15 +153,15 @@ class Applier:
 
     def take_checkpoint(self) -> Checkpoint | None:
         """Return the checkpoint that waits to be written, once."""
-        waiting = self._waiting
-        if waiting is not None:
-            self._waiting = None
-        return waiting
+        checkpoint = self.copied_checkpoint
+        if checkpoint is not None:
+            self.copied_checkpoint = None
+        return checkpoint
 
     def checkpoint_done(self, revision: int) -> None:
         """Note which checkpoint is current now: the one that was taken, or an older one."""
         self._checkpoint_revision = revision
-        self._waiting = None
+        self.copied_checkpoint = None
         self._taking = False
 
 

@@ -21,7 +21,7 @@ from streameval_server._model.errors import CorruptLogError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streameval_server._log.storage import Storage
+    from streameval_server._log.storage import PartKey, Storage
 
 PIECE_BYTES = 1 << 20
 """Longest piece of a part, and about what one step writes."""
@@ -149,6 +149,23 @@ class Manifest:
                 raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
             found[name] = data
         return found
+
+
+def part_keys(manifest: Manifest | None) -> set[PartKey]:
+    """Return the keys of the parts that a manifest names; none without a manifest."""
+    return set() if manifest is None else set(manifest.keys().items())
+
+
+def read_base(storage: Storage) -> Manifest | None:
+    """Return the manifest of the log's base; None when the log is whole.
+
+    Raises
+    ------
+    CorruptLogError
+        When it is not what was written.
+    """
+    data = storage.base()
+    return None if data is None else Manifest.from_bytes(data)
 
 
 def _entry(numbers: list[object]) -> PartEntry:

@@ -23,8 +23,18 @@ from streameval.v1 import status_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval_server._model.limits import Limits
+
 Violation = tuple[str, str]
 """A field's path inside its message, and the rule that it broke."""
+
+RETRY_AFTER_S = 1.0
+"""Delay in seconds that a client is given when the server cannot take more now."""
+
+_PRODUCERS_RETRY_S = 60.0
+"""The same when there are too many producers: it may take days until one is forgotten."""
+
+_DAY_US = 24 * 3600 * 1_000_000
 
 
 class Code(enum.IntEnum):
@@ -112,6 +122,58 @@ def epoch_fenced(producer: str, epoch: int, current: int) -> RequestError:
 def no_stream(name: str) -> RequestError:
     """Return the error of a call for a stream that does not exist."""
     return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
+
+
+def storage_failed() -> RequestError:
+    """Return the error of a call while the storage does not work; its item's fate is unknown."""
+    return RequestError(
+        Code.UNAVAILABLE,
+        "the server's disk failed and what was not acknowledged may be lost: "
+        "connect again and go on from where it says",
+        reason="STORAGE_FAILED",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def queue_full(queued_bytes: int) -> RequestError:
+    """Return the error of an item for which the queue has no room."""
+    return _exhausted(
+        "QUEUE_FULL", f"{queued_bytes} bytes wait for the disk already: send it again later"
+    )
+
+
+def too_many_producers(limits: Limits) -> RequestError:
+    """Return the error of an item from a producer above the limit."""
+    return _exhausted(
+        "TOO_MANY_PRODUCERS",
+        f"there are {limits.max_producers} producers, and no more may be until some have "
+        f"been idle for {limits.marks_ttl_us / _DAY_US:g} days: let clients keep their names",
+        retry_after_s=_PRODUCERS_RETRY_S,
+    )
+
+
+def state_full(limits: Limits) -> RequestError:
+    """Return the error of rows for which there is no memory."""
+    return _exhausted(
+        "STATE_FULL",
+        f"the counts take more than {limits.max_state_bytes} bytes of memory: "
+        "delete streams, or give the server more",
+    )
+
+
+def too_many_ids(kept_ids: int, limits: Limits) -> RequestError:
+    """Return the error of rows by id while all streams together keep too many ids."""
+    return _exhausted(
+        "PENDING_FULL",
+        f"{kept_ids} ids wait for their labels or predictions, and the most is "
+        f"{limits.max_pending_total}: send labels or retractions, or lower label_ttl",
+    )
+
+
+def _exhausted(reason: str, message: str, *, retry_after_s: float = RETRY_AFTER_S) -> RequestError:
+    return RequestError(
+        Code.RESOURCE_EXHAUSTED, message, reason=reason, retry_after_s=retry_after_s
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
+    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._core.committer import StepResult
-    from streameval_server._core.compaction import Compacted
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
@@ -79,7 +79,7 @@ class Runtime:
 
     Attributes
     ----------
-    core : Core
+    core : ServerCore
         Set by `start`.
     directory : Path or None
         Where the log is kept.
@@ -91,7 +91,7 @@ class Runtime:
         Waits for revisions to be applied.
     """
 
-    core: Core
+    core: ServerCore
 
     def __init__(self, directory: Path | None, limits: Limits, *, auto_create: bool = True) -> None:
         self.calls = OpenCalls()
@@ -150,7 +150,7 @@ class Runtime:
             self._threads.append(thread)
             thread.start()
 
-    def _open(self) -> Core:
+    def _open(self) -> ServerCore:
         storage = (
             NullStorage() if self.directory is None else SqliteStorage(self.directory / LOG_NAME)
         )

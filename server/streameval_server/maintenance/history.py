@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
-from streameval_server._core.compaction import engine_at_base, read_base
-from streameval_server._core.recovery import from_checkpoint
-from streameval_server._core.replay import replay
+from streameval_server._core.replay import engine_at_base, engine_at_checkpoint, replay
+from streameval_server._log.checkpoint import read_base
 from streameval_server._log.data_directory import log_of
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
@@ -69,7 +68,7 @@ def _replayed(storage: Storage, revision: int | None, limits: Limits) -> Engine:
             f"the log was compacted and begins at revision {base.revision}: what was known at "
             f"revision {until} is not there any more. A backup from before has it"
         )
-    engine, _, _ = from_checkpoint(storage, base, limits)
+    engine, _, _ = engine_at_checkpoint(storage, base, limits)
     if engine.revision > until:
         engine = engine_at_base(storage, base, limits)
     replay(_until(storage.read(engine.revision), until), Applier(engine, limits, keeps=False))

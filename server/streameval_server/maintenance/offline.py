@@ -18,7 +18,7 @@ from streameval_server.maintenance.history import replay_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval_server._core.compaction import Compacted
+    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._model.limits import Limits
 
 

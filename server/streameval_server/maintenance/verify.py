@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
-from streameval_server._core.compaction import engine_at_base, part_keys, read_base
-from streameval_server._core.engine import Engine
-from streameval_server._core.replay import replay
-from streameval_server._log.checkpoint import Manifest
+from streameval_server._core.replay import engine_at_base, replay, restore
+from streameval_server._log.checkpoint import Manifest, part_keys, read_base
 from streameval_server._log.schema import connect_read_only
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from streameval_server._core.engine import Engine
     from streameval_server._log.entries import LogRow
     from streameval_server._log.storage import PartKey
     from streameval_server._model.limits import Limits
@@ -185,8 +184,7 @@ def _checkpoint(
             found.note("checkpoint", "there is none: a start replays the whole log")
             return None, None
         manifest = Manifest.from_bytes(data)
-        parts = manifest.read(storage)
-        engine = Engine.restore(limits, manifest.revision, manifest.received_us, parts)
+        engine = restore(storage, manifest, limits)
     except CorruptLogError as error:
         found.note("checkpoint", f"{error}: a start replays the whole log", ok=False)
         return manifest, None

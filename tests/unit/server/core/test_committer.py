@@ -7,7 +7,7 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import status_pb2
 from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage
@@ -57,7 +57,7 @@ def frame(sequence, rows=1, stream="s") -> bytes:
     return pb.IngestRequest(batch=batch).SerializeToString()
 
 
-def counted(core: Core, stream="s") -> int:
+def counted(core: ServerCore, stream="s") -> int:
     core.applier.finish()
     view = core.engine.view(stream)
     return 0 if view is None else view.evaluator.num_cases

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import checkpoint
 from streameval_server._log.entries import LogRow, checksum
@@ -53,7 +53,7 @@ def altered(path, statement, *values) -> None:
     connection.close()
 
 
-def produce(core: Core, batches: int, stream="s", rows=50) -> None:
+def produce(core: ServerCore, batches: int, stream="s", rows=50) -> None:
     """Send batches as a producer would, each in a commit of its own."""
     session = IngestSession(core.committer, core.limits)
     request = pb.IngestRequest(open=pb.Open(producer=f"to {stream}", epoch=1))
@@ -70,7 +70,7 @@ def produce(core: Core, batches: int, stream="s", rows=50) -> None:
     core.applier.finish()
 
 
-def take_checkpoint(core: Core) -> None:
+def take_checkpoint(core: ServerCore) -> None:
     core.applier.request_checkpoint()
     core.applier.finish()
     while core.committer.step(NOW).more:

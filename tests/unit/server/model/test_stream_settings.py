@@ -8,7 +8,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
@@ -246,7 +246,7 @@ def test_masks_that_name_nothing(paths, text):
 # -- in the service
 
 
-def called(core: Core, submit) -> object:
+def called(core: ServerCore, submit) -> object:
     call = UnaryCall(core.committer, core.limits)
     submit(call)
     core.committer.step(NOW).deliver()
@@ -254,14 +254,14 @@ def called(core: Core, submit) -> object:
     return call.response()
 
 
-def created(core: Core, **fields) -> None:
+def created(core: ServerCore, **fields) -> None:
     stream = stream_pb2.Stream(name="s", settings=message(**fields))
     frame = stream_pb2.CreateStreamRequest(stream=stream).SerializeToString()
     response = called(core, lambda call: call.create_stream(frame))
     assert settings_of(response.stream.settings) == core.engine.stream("s").settings
 
 
-def sent(core: Core, **rows) -> object:
+def sent(core: ServerCore, **rows) -> object:
     frame = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows)).SerializeToString()
     return called(core, lambda call: call.ingest_batch(frame, NOW))
 
