@@ -8,10 +8,7 @@ from streameval._common.errors import StreamEvalError
 from streameval.cli._output import out, print_backup, print_json, progress_bar
 
 try:
-    from streameval_server import configure
-    from streameval_server.maintenance import LOG_NAME, offline
-    from streameval_server.maintenance import restore as restoring
-    from streameval_server.maintenance import verify as verification
+    from streameval_server import configure, maintenance
 except ModuleNotFoundError as error:
     message = f"{error.name} is missing; pip install 'streameval[server]'"
     raise StreamEvalError(message) from error
@@ -20,13 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server import Limits
-    from streameval_server.maintenance.verify import Verification
+    from streameval_server.maintenance import Verification
 
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
     """Print the hash of a directory's state."""
     directory, limits = server_settings(data, config)
-    revision, digest = offline.state_hash(directory, until, limits)
+    revision, digest = maintenance.state_hash(directory, until, limits)
     out.print(f"revision {revision}  {digest}", soft_wrap=True)
 
 
@@ -34,13 +31,13 @@ def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json
     """Print what is found in a log; return whether all of it is sound."""
     if file is None:
         directory, limits = server_settings(data, config)
-        path = directory / LOG_NAME
+        path = directory / maintenance.LOG_NAME
     elif data is not None:
         raise StreamEvalError("give a FILE or --data, not both")
     else:
         limits, path = _configured(None, config)[1], file
     with progress_bar(f"verifying {path.name}", show=True) as progress:
-        found = verification.verify(path, limits, progress=progress)
+        found = maintenance.verify(path, limits, progress=progress)
     if as_json:
         print_json(
             {
@@ -74,7 +71,7 @@ def _print(path: Path, found: Verification) -> None:
 def backup(file: Path, data: Path | None, config: Path | None) -> None:
     """Copy a directory's log."""
     directory, _ = server_settings(data, config)
-    made = offline.backup(directory, file)
+    made = maintenance.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
@@ -82,7 +79,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
     """Make a data directory of a backup."""
     limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}", show=True) as progress:
-        found = restoring.restore(file, data, limits, progress=progress)
+        found = maintenance.restore(file, data, limits, progress=progress)
     out.print(
         f"{data} is at revision {found.revision}: start a server with --data {data}",
         soft_wrap=True,
@@ -94,7 +91,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
 def compact(data: Path | None, config: Path | None) -> None:
     """Drop the log before a checkpoint, and make the file smaller."""
     directory, limits = server_settings(data, config)
-    done = offline.compact(directory, limits)
+    done = maintenance.compact(directory, limits)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
         f"are gone; {done.before:,} bytes before, {done.after:,} now",

@@ -19,8 +19,7 @@ from streameval._common.frame import Frame
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server import Limits, Settings
 from streameval_server._log.data_directory import LOG_NAME
-from streameval_server.maintenance.history import replay_until
-from streameval_server.maintenance.verify import verify
+from streameval_server.maintenance import replay_until, verify
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection

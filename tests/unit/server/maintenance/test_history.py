@@ -11,7 +11,7 @@ from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.limits import Limits
-from streameval_server.maintenance.history import replay_until
+from streameval_server.maintenance import replay_until
 
 NOW = 1_800_000_000_000_000
 DAY = 24 * 3600 * 1_000_000

@@ -20,10 +20,14 @@ from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
-from streameval_server.maintenance.history import replay_until
-from streameval_server.maintenance.offline import backup, compact, state_hash
-from streameval_server.maintenance.restore import restore
-from streameval_server.maintenance.verify import verify
+from streameval_server.maintenance import (
+    backup,
+    compact,
+    replay_until,
+    restore,
+    state_hash,
+    verify,
+)
 
 NOW = 1_800_000_000_000_000
 LIMITS = Limits()
