@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
 
-_TIME_BUDGET = 4_096
+_MAX_DUE_IDS = 4_096
 """So many ids may fall due in one step: a few milliseconds."""
 
-_STATE_RATIO = 4
+_MIN_GROWTH = 4
 """A checkpoint waits until the log has grown by this many times its own size."""
 
 
@@ -36,16 +36,21 @@ class Applier:
         The server's.
     checkpoint_revision : int
         Revision of the current checkpoint; 0 when there is none.
-    keeps : bool
-        Whether checkpoints are worth taking.
+    checkpoints : bool
+        False when they would never be read.
     """
 
     def __init__(
-        self, engine: Engine, limits: Limits, *, checkpoint_revision: int = 0, keeps: bool = True
+        self,
+        engine: Engine,
+        limits: Limits,
+        *,
+        checkpoint_revision: int = 0,
+        checkpoints: bool = True,
     ) -> None:
         self.engine = engine
         self._limits = limits
-        self._keeps = keeps
+        self._has_checkpoints = checkpoints
         self._queue: deque[Entry] = deque()
         self._pushed_rows = 0
         self._applied_rows = 0
@@ -84,7 +89,7 @@ class Applier:
         """
         queue, engine = self._queue, self.engine
         self.finish_step()
-        if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
+        if queue and engine.pass_time(queue[0].received_us, _MAX_DUE_IDS):
             return True
         chunk: list[Entry] = []
         rows = 0
@@ -133,11 +138,15 @@ class Applier:
             self.finish_step()
 
     def _checkpoint_is_due(self) -> bool:
-        if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:
+        if (
+            not self._has_checkpoints
+            or self._taking
+            or self.engine.revision == self._checkpoint_revision
+        ):
             self._requested = False
             return False
         grown = self._pushed_bytes - self._checkpointed_bytes
-        due = max(self._limits.checkpoint_bytes, _STATE_RATIO * self._checkpoint_size)
+        due = max(self._limits.checkpoint_bytes, _MIN_GROWTH * self._checkpoint_size)
         return self._requested or grown >= due
 
     def _take(self) -> None:

@@ -125,7 +125,12 @@ def _recover(storage: Storage, limits: Limits, *, auto_create: bool) -> ServerCo
         raise CorruptLogError(
             f"the log ends at revision {last}, before its checkpoint at {checkpoint_revision}"
         )
-    applier = Applier(engine, limits, checkpoint_revision=checkpoint_revision, keeps=storage.keeps)
+    applier = Applier(
+        engine,
+        limits,
+        checkpoint_revision=checkpoint_revision,
+        checkpoints=storage.can_restore,
+    )
     replayed = replay(storage.read(checkpoint_revision), applier)
     if engine.revision != last:
         raise CorruptLogError(f"the log ends at revision {engine.revision}, not at {last}")

@@ -21,10 +21,10 @@ from streameval_server._model.errors import StorageError
 if TYPE_CHECKING:
     import threading
 
-_PAGES = 256
+_PAGES_PER_STEP = 256
 """So many pages (2 MiB; of a log that began with pages of 4 KiB, 1 MiB) are copied before
 anybody looks whether it is still wanted."""
-_RESERVE = 256 << 20
+_RESERVED_BYTES = 256 << 20
 """So much is left to the log beside which a copy is made."""
 _PREFIX = "backup-"
 
@@ -48,7 +48,7 @@ def copy_log(
         When `cancelled` was set.
     """
 
-    def look(_status: int, _remaining: int, _total: int) -> None:
+    def check_cancelled(_status: int, _remaining: int, _total: int) -> None:
         if cancelled is not None and cancelled.is_set():
             raise BackupStoppedError("the backup was given up")
 
@@ -69,7 +69,7 @@ def copy_log(
                     f"a copy of {source} takes {size:,} bytes, "
                     f"and {target.parent} has {free:,} left"
                 )
-            log.backup(copy, pages=_PAGES, progress=look)
+            log.backup(copy, pages=_PAGES_PER_STEP, progress=check_cancelled)
             # One file, and nothing beside it, whoever opens it; a server turns that back.
             copy.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
@@ -98,7 +98,7 @@ class LogCopy:
         place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
         try:
             path = place / LOG_NAME
-            self.revision = copy_log(source, path, cancelled, reserve=_RESERVE)
+            self.revision = copy_log(source, path, cancelled, reserve=_RESERVED_BYTES)
             self.size = path.stat().st_size
             self._file = path.open("rb")
             self._read_bytes = 0

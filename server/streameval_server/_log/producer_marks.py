@@ -22,16 +22,16 @@ from google.protobuf.message import DecodeError
 from streameval.v1 import ingest_pb2, status_pb2
 from streameval_server._model.errors import CorruptLogError, Refused
 
-KEPT_REFUSALS = 64
+MAX_PRODUCER_REFUSALS = 64
 """So many refusals are remembered for each producer: the newest."""
 
-KEPT_IN_ALL = 16_384
+MAX_REFUSALS = 16_384
 """So many are remembered for all producers together: the newest."""
 
-_TEXT = 512
+_MAX_TEXT_CHARS = 512
 """So many characters of each text of a refusal are remembered."""
 
-_VIOLATIONS = 4
+_MAX_VIOLATIONS = 4
 """So many violations of each refusal are remembered."""
 
 _FORMAT = struct.Struct("<q")
@@ -82,17 +82,19 @@ def advance(
     """Return the mark after the next sequence, which may have been refused."""
     refusals = mark.refusals if mark is not None and mark.epoch == epoch else ()
     if refused is not None:
-        refusals = (*refusals, Refusal(sequence, revision, _short(refused)))[-KEPT_REFUSALS:]
+        refusals = (*refusals, Refusal(sequence, revision, _truncate(refused)))[
+            -MAX_PRODUCER_REFUSALS:
+        ]
     return Mark(epoch, sequence, seen_us, refusals)
 
 
-def _short(refused: Refused) -> Refused:
+def _truncate(refused: Refused) -> Refused:
     """Return a refusal whose size is bounded, so that any number kept fits in a message."""
-    violations = refused.violations[:_VIOLATIONS]
+    violations = refused.violations[:_MAX_VIOLATIONS]
     return Refused(
         refused.code,
-        refused.message[:_TEXT],
-        tuple((path[:_TEXT], text[:_TEXT]) for path, text in violations),
+        refused.message[:_MAX_TEXT_CHARS],
+        tuple((path[:_MAX_TEXT_CHARS], text[:_MAX_TEXT_CHARS]) for path, text in violations),
     )
 
 
@@ -141,8 +143,9 @@ class Marks:
     0
     """
 
-    def __init__(self, ttl_us: int) -> None:
+    def __init__(self, ttl_us: int, max_refusals: int = MAX_REFUSALS) -> None:
         self._ttl_us = ttl_us
+        self._max_refusals = max_refusals
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         # The producer of each refusal that is remembered, by its revision, oldest first.
         self._refused: OrderedDict[int, str] = OrderedDict()
@@ -184,27 +187,27 @@ class Marks:
             marks[producer] = mark
             marks.move_to_end(producer)
             if before is not None and before.refusals is not mark.refusals:
-                self._forget(before.refusals, mark.refusals)
+                self._drop_refusals(before.refusals, mark.refusals)
             if refused is not None:
                 self._refused[revision] = producer
-                self._limit()
+                self._drop_oldest_refusals()
         idle_since = at_us - self._ttl_us
         while marks:
             oldest = next(iter(marks))
             if marks[oldest].seen_us >= idle_since:
                 break
-            self._forget(marks.pop(oldest).refusals, ())
+            self._drop_refusals(marks.pop(oldest).refusals, ())
 
-    def _forget(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
+    def _drop_refusals(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
         """Note that of a producer's refusals only the newest are remembered. O(forgotten)."""
         for each in refusals:
             if kept and each.revision >= kept[0].revision:
                 break
             del self._refused[each.revision]
 
-    def _limit(self) -> None:
+    def _drop_oldest_refusals(self) -> None:
         """Forget the oldest refusals of all, as long as there are too many."""
-        while len(self._refused) > KEPT_IN_ALL:
+        while len(self._refused) > self._max_refusals:
             _, producer = self._refused.popitem(last=False)
             mark = self._marks[producer]
             # It is the oldest of its producer's too.
@@ -212,7 +215,7 @@ class Marks:
 
     def copy(self) -> Marks:
         """Return marks that go their own way. O(producers)."""
-        other = Marks(self._ttl_us)
+        other = Marks(self._ttl_us, self._max_refusals)
         other._marks = self._marks.copy()
         other._refused = self._refused.copy()
         return other
@@ -229,7 +232,7 @@ class Marks:
         return b"".join(pieces)
 
     @classmethod
-    def from_bytes(cls, data: bytes, ttl_us: int) -> Marks:
+    def from_bytes(cls, data: bytes, ttl_us: int, max_refusals: int = MAX_REFUSALS) -> Marks:
         """Read them back, or what a version wrote that kept no refusals. O(bytes).
 
         Raises
@@ -237,7 +240,7 @@ class Marks:
         CorruptLogError
             When the bytes are not what `to_bytes` wrote.
         """
-        self = cls(ttl_us)
+        self = cls(ttl_us, max_refusals)
         at = 0
         try:
             plain = not data or _FORMAT.unpack_from(data)[0] >= 0
@@ -273,7 +276,7 @@ class Marks:
                 for each in mark.refusals
             )
         )
-        self._limit()
+        self._drop_oldest_refusals()
         return self
 
     def __len__(self) -> int:

@@ -79,7 +79,7 @@ class SqliteStorage:
         When a checkpoint last became current, in seconds since 1970; None before.
     """
 
-    keeps = True
+    can_restore = True
 
     def __init__(
         self,

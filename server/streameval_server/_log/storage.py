@@ -10,7 +10,7 @@ from streameval_server._model.errors import CorruptLogError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-_DROPPED_AT_ONCE = 4
+_MAX_DROP_ROWS = 4
 
 PartKey = tuple[str, int]
 """A part's name, and the revision of the checkpoint that wrote it."""
@@ -43,7 +43,7 @@ class Storage(Protocol):
     """
 
     @property
-    def keeps(self) -> bool:
+    def can_restore(self) -> bool:
         """Whether what is written can be read again, so that checkpoints are worth it."""
 
     def open(self) -> None:
@@ -116,7 +116,7 @@ def verified(row: LogRow, expected: int) -> LogRow:
 class MemoryStorage:
     """`Storage` for tests and simulations: survives `close`, but not the process."""
 
-    keeps = True
+    can_restore = True
 
     def __init__(self) -> None:
         self.rows: list[LogRow] = []
@@ -181,7 +181,7 @@ class MemoryStorage:
 
     def drop(self, before: int) -> int:
         """Drop a few of the oldest rows."""
-        dropped = sum(row.revision < before for row in self.rows[:_DROPPED_AT_ONCE])
+        dropped = sum(row.revision < before for row in self.rows[:_MAX_DROP_ROWS])
         del self.rows[:dropped]
         return dropped
 
@@ -189,7 +189,7 @@ class MemoryStorage:
 class NullStorage:
     """`Storage` that keeps nothing: for a server whose counts may end with it."""
 
-    keeps = False
+    can_restore = False
 
     def __init__(self) -> None:
         self._last_revision = 0

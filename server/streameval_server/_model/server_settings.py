@@ -18,8 +18,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
-_LONGEST_WINDOW_S = 366 * 86_400
-_LONGEST_INTERVAL_S = 86_400
+_MAX_WINDOW_S = 366 * 86_400
+_MAX_INTERVAL_S = 86_400
 
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
@@ -116,8 +116,8 @@ class Settings:
         if not 0 <= self.stop_grace_s < math.inf:
             raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
         for name, value, least, most in (
-            ("metrics_window_s", self.metrics_window_s, 1, _LONGEST_WINDOW_S),
-            ("metrics_interval_s", self.metrics_interval_s, 0, _LONGEST_INTERVAL_S),
+            ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
+            ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
         ):
             if not least <= value <= most:
                 raise SettingsError(f"{name} must be from {least} to {most}, got {value}")

@@ -31,8 +31,8 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 
-_LABEL_TTL_US = 14 * DAY_US
-_LONGEST_US = 3_660 * DAY_US
+_DEFAULT_LABEL_TTL_US = 14 * DAY_US
+_MAX_DURATION_US = 3_660 * DAY_US
 _MAX_MASK_PATHS = 32
 """Most paths of an update's mask: the log keeps it, and each replay reads all of them."""
 _KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
@@ -93,7 +93,7 @@ class StreamSettings:
     retention_us: int = 30 * DAY_US
     resolution: int = 12
     scale: Scale = "plain"
-    label_ttl_us: int = _LABEL_TTL_US
+    label_ttl_us: int = _DEFAULT_LABEL_TTL_US
     relabel_ttl_us: int = HOUR_US
     max_pending: int = 2_000_000
     orphans: Literal["drop", "miss"] = "drop"
@@ -119,7 +119,7 @@ class StreamSettings:
 DEFAULTS = StreamSettings()
 """The settings of a stream that is made on first use."""
 
-_CANNOT_CHANGE = {
+_FIXED = {
     "pane_us": "panes cannot be cut anew",
     "resolution": "panes have forgotten the other bits",
     "scale": "panes have forgotten the scores",
@@ -145,7 +145,7 @@ def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
         given[name] = _value(name, value)
     retention_us = given.get("retention_us", DEFAULTS.retention_us)
     assert isinstance(retention_us, int)
-    given.setdefault("label_ttl_us", min(_LABEL_TTL_US, retention_us))
+    given.setdefault("label_ttl_us", min(_DEFAULT_LABEL_TTL_US, retention_us))
     return replace(DEFAULTS, **given)  # type: ignore[arg-type]  # each has the type of its field
 
 
@@ -171,7 +171,7 @@ def check(settings: StreamSettings, limits: Limits) -> None:
     """
     for name in sorted(_TIMES):
         value: int = getattr(settings, name)
-        if not SECOND_US <= value <= _LONGEST_US:
+        if not SECOND_US <= value <= _MAX_DURATION_US:
             _refuse(name, f"{_shown(name)} must be from 1 s to 3660 d, got {value / SECOND_US:g} s")
     try:
         tiers_of(settings.pane_us, settings.retention_us)
@@ -255,7 +255,7 @@ class SettingsUpdate:
             FAILED_PRECONDITION for a setting that cannot change.
         """
         after = replace(settings, **self.changes)
-        for name, why in _CANNOT_CHANGE.items():
+        for name, why in _FIXED.items():
             if getattr(after, name) != getattr(settings, name):
                 _refuse_change(name, f"{_shown(name)} cannot change: {why}")
         removed = [key for key in settings.segment_keys if key not in after.segment_keys]

@@ -29,7 +29,7 @@ from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
 from streameval_server._model.errors import Code, RequestError, no_stream
-from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
+from streameval_server._model.threads import Doorbell, FairLock, linger, lower_priority
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
 
@@ -282,10 +282,10 @@ class Runtime:
     def _commit(self) -> None:
         """Commit whatever is queued, until told to close."""
         committer = self.core.committer
-        stand_back()
+        lower_priority()
         while not self._closing.is_set():
             # A transaction costs what writing several batches does.
-            gather(lambda: committer.queued)
+            linger(lambda: committer.queued)
             result = committer.step(now_us())
             self._hand_over(result)
             if result.pushed:
@@ -337,7 +337,7 @@ class Runtime:
     def _apply(self) -> None:
         """Apply what is durable, until told to close."""
         applier = self.core.applier
-        stand_back()
+        lower_priority()
         while not self._closing.is_set():
             with self._engine_turn:
                 more = applier.step()

@@ -90,7 +90,10 @@ def _replay_until(storage: Storage, revision: int | None, limits: Limits) -> Eng
     engine, _, _ = engine_at_checkpoint(storage, base, limits)
     if engine.revision > until:
         engine = engine_at_base(storage, base, limits)
-    replay(_rows_until(storage.read(engine.revision), until), Applier(engine, limits, keeps=False))
+    replay(
+        _rows_until(storage.read(engine.revision), until),
+        Applier(engine, limits, checkpoints=False),
+    )
     return engine
 
 

@@ -143,7 +143,7 @@ def _verify_content(
     start = engine.revision
     if base is not None:
         found.add("base", f"the log was compacted and begins at revision {start}: readable")
-    applier = Applier(engine, limits, keeps=False)
+    applier = Applier(engine, limits, checkpoints=False)
     checkpoint_hash = None
     rows = _RowReader(storage, start, progress)
     try:

@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from streameval_server._log import producer_marks as module
 from streameval_server._log.producer_marks import (
-    KEPT_REFUSALS,
+    MAX_PRODUCER_REFUSALS,
     Mark,
     Marks,
     Refusal,
@@ -83,7 +82,9 @@ def test_the_newest_refusals_of_an_epoch_are_remembered():
         marks.record("a", 1, sequence, at_us=0, revision=sequence + 7, refused=REFUSED)
     marks.record("a", 1, 101, at_us=0)
     mark = marks.get("a")
-    assert [each.sequence for each in mark.refusals] == list(range(101 - KEPT_REFUSALS, 101))
+    assert [each.sequence for each in mark.refusals] == list(
+        range(101 - MAX_PRODUCER_REFUSALS, 101)
+    )
     assert mark.refusal(100) == Refusal(100, 107, REFUSED)
     assert (mark.refusal(1), mark.refusal(101)) == (None, None)
     marks.record("a", 2, 1, at_us=0)
@@ -97,13 +98,12 @@ def test_a_remembered_refusal_is_bounded():
     marks.record("a", 1, 1, at_us=0, refused=Refused(Code.NOT_FOUND, text, ((text, text),) * 9))
     (refusal,) = marks.get("a").refusals
     assert refusal.refused.message == "ü" * 512
-    assert refusal.to_message().ByteSize() * KEPT_REFUSALS < 1 << 20
+    assert refusal.to_message().ByteSize() * MAX_PRODUCER_REFUSALS < 1 << 20
 
 
-def test_of_all_producers_refusals_the_newest_are_remembered(monkeypatch):
+def test_of_all_producers_refusals_the_newest_are_remembered():
     """Whoever they are of; those of an older epoch, or of who was forgotten, make room."""
-    monkeypatch.setattr(module, "KEPT_IN_ALL", 4)
-    marks = Marks(ttl_us=100)
+    marks = Marks(ttl_us=100, max_refusals=4)
 
     def refuse(producer, epoch, sequence, revision, at_us=0):
         marks.record(producer, epoch, sequence, at_us, revision=revision, refused=REFUSED)
@@ -134,14 +134,13 @@ def test_of_all_producers_refusals_the_newest_are_remembered(monkeypatch):
     assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
 
 
-def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest(monkeypatch):
+def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest():
     """As an older version may have written them."""
     marks = Marks(ttl_us=100)
     for revision, producer in enumerate("abab", start=1):
         marks.record(producer, 1, revision, at_us=0, revision=revision, refused=REFUSED)
     data = marks.to_bytes()
-    monkeypatch.setattr(module, "KEPT_IN_ALL", 1)
-    again = Marks.from_bytes(data, 100)
+    again = Marks.from_bytes(data, 100, max_refusals=1)
     assert again.get("a").refusals == ()
     assert [each.revision for each in again.get("b").refusals] == [4]
 

@@ -100,7 +100,7 @@ def test_no_tick_while_entries_wait_to_be_applied():
 
 def test_much_that_is_due_is_dealt_with_in_slices(monkeypatch):
     """Each step takes a few; a view in between is whole; the outcome is the same."""
-    monkeypatch.setattr(applier, "_TIME_BUDGET", 10)
+    monkeypatch.setattr(applier, "_MAX_DUE_IDS", 10)
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     sent(core, NOW, predictions=predictions([f"id-{n}" for n in range(95)]))
