@@ -1,8 +1,7 @@
-"""Between committer and engine: a bounded backlog of durable entries.
+"""The applier: the queue of durable entries between the committer and the engine.
 
-`push`, `take_checkpoint` and `checkpoint_done` are called by the committing
-thread, `step` and `finish_step` by the applying one; each counter has one writer, so
-no lock is needed.
+The committing thread calls `push`, `take_checkpoint` and `checkpoint_done`, the applying
+thread `step` and `finish_step`. Each counter has a single writer, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 _MAX_DUE_IDS = 4_096
-"""So many ids may fall due in one step: a few milliseconds."""
+"""Most ids that expire in one step, which takes a few milliseconds."""
 
 _MIN_GROWTH = 4
-"""A checkpoint waits until the log has grown by this many times its own size."""
+"""A checkpoint is not due before the log has grown by this many times the size of the last."""
 
 
 class Applier:
-    """Feeds durable entries to the engine in chunks, and says when to checkpoint.
+    """Feeds durable entries to the engine in chunks, and takes checkpoints when they are due.
 
     Parameters
     ----------
@@ -37,7 +36,12 @@ class Applier:
     checkpoint_revision : int
         Revision of the current checkpoint; 0 when there is none.
     checkpoints : bool
-        False when they would never be read.
+        Whether to take checkpoints; False when they could never be read.
+
+    Attributes
+    ----------
+    copied_checkpoint : Checkpoint or None
+        The checkpoint that is to be written next.
     """
 
     def __init__(
@@ -70,21 +74,21 @@ class Applier:
 
     @property
     def checkpoint_pending(self) -> bool:
-        """Whether a checkpoint was asked for, or taken, and is not written yet."""
+        """Whether a checkpoint was requested or taken and is not written yet."""
         return self._requested or self._taking
 
     def push(self, entries: Sequence[Entry], nbytes: int) -> None:
-        """Queue entries that are durable; `nbytes` is their size in the log."""
+        """Queue entries that are durable; `nbytes` is their size in the log. O(entries)."""
         self._pushed_bytes += nbytes
         self._pushed_rows += sum(map(_cost, entries))
         self._queue.extend(entries)
 
     def step(self) -> bool:
-        """Apply at most about `Limits.apply_rows` rows; say whether there are more.
+        """Apply about `Limits.apply_rows` rows at most; return whether entries are left.
 
-        Where much falls due before the next entry, that takes steps of its own.
-        Takes a checkpoint when one is due. Not to be called at the same time
-        as the engine's `view`. An exception means that the log holds what
+        When more ids expire before the next entry than one step may handle, steps of
+        their own do it first. Takes a checkpoint when one is due. Must not run at the
+        same time as the engine's `view`. An exception means that an entry of the log
         cannot be applied: the server must stop.
         """
         queue, engine = self._queue, self.engine
@@ -108,10 +112,10 @@ class Applier:
         return bool(queue)
 
     def finish_step(self) -> None:
-        """Do what `step` has left: merge counts, and copy what a checkpoint needs.
+        """Finish the work that `step` deferred: merge counts, copy a checkpoint's parts.
 
-        In the thread of `step`, which does it first of all if nobody did; but
-        here `view` may run at the same time.
+        Runs in the thread of `step`, but the engine's `view` may run at the same time. If
+        it was not called, the next `step` does this work first.
         """
         self.engine.merge()
         if self._copy is not None:
@@ -123,11 +127,11 @@ class Applier:
 
     @property
     def has_collected(self) -> bool:
-        """Whether much was applied that is yet to be counted."""
+        """Whether many applied rows are not counted yet."""
         return self.engine.has_collected
 
     def count(self) -> None:
-        """Count it now rather than when there is more, as `step`; `finish_step` is to follow."""
+        """Count applied rows now, in idle time. Called like `step`; `finish_step` is to follow."""
         self.engine.count()
 
     def finish(self) -> None:
@@ -157,22 +161,23 @@ class Applier:
         failpoint("checkpoint.taken")
 
     def request_checkpoint(self) -> None:
-        """Make the next `step` take a checkpoint, due or not."""
+        """Make the next `step` take a checkpoint even if none is due."""
         self._requested = True
 
     def take_checkpoint(self) -> Checkpoint | None:
-        """Return the checkpoint that waits to be written, once."""
+        """Return the checkpoint to be written, once; None when there is none."""
         checkpoint = self.copied_checkpoint
         if checkpoint is not None:
             self.copied_checkpoint = None
         return checkpoint
 
     def checkpoint_done(self, revision: int) -> None:
-        """Note which checkpoint is current now: the one that was taken, or an older one."""
+        """Learn which checkpoint is current: the one that was taken, or an older one."""
         self._checkpoint_revision = revision
         self.copied_checkpoint = None
         self._taking = False
 
 
 def _cost(entry: Entry) -> int:
+    """Return the work to apply an entry, in rows."""
     return 1 if entry.rows is None else entry.rows.size

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """The rows, entries and outcomes of one transaction.
+    """The rows, entries and outcomes of one commit.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class Transaction:
             self.outcomes.append(Outcome(item, Status.FAILED, error=refused.to_error()))
 
     def _log(self, item: Item, kind: int, format_: int, payload: bytes) -> None:
-        """Add the item's row, entry and outcome."""
+        """Add the row, the entry and the outcome of an accepted item."""
         revision = self._revision = self._revision + 1
         received_us = self._received_us
         producer, epoch, sequence = item.producer, item.epoch, item.sequence

@@ -1,13 +1,14 @@
 """Producer marks: how far each producer's batches are durable, and which were refused.
 
-One mark for each producer: its highest epoch, the last sequence of that
-epoch, the log's time of it, and that epoch's newest refusals, for a producer
-whose connection broke before it read them. Few are refused much: of all
-producers' refusals only the newest are kept, whoever they are of. A producer
-that has been idle for the time to live is forgotten, when a later entry is
-recorded; so marks are a function of the log alone, and the committer's and the
-engine's copies agree at equal revisions. Every operation is O(1) amortised but
-for refusals, O(those kept of the producer), and if not said otherwise.
+A mark holds a producer's highest epoch, the last sequence of that epoch, the log's time of
+it, and the newest refusals of that epoch, for a producer whose connection broke before it
+read them. The number of refusals is bounded per producer and, as few producers have many,
+for all producers together; the oldest are dropped first. A producer that was idle for the
+time to live is forgotten when a later entry is recorded.
+
+So marks are a function of the log alone, and the committer's and the engine's copies agree at
+equal revisions. Every operation is amortised O(1), plus O(the producer's refusals) when a
+refusal is involved, unless its docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -23,50 +24,61 @@ from streameval.v1 import ingest_pb2, status_pb2
 from streameval_server._model.errors import CorruptLogError, Refused
 
 MAX_PRODUCER_REFUSALS = 64
-"""So many refusals are remembered for each producer: the newest."""
+"""Refusals that are kept of one producer, the newest."""
 
 MAX_REFUSALS = 16_384
-"""So many are remembered for all producers together: the newest."""
+"""Refusals that are kept of all producers together, the newest."""
 
 _MAX_TEXT_CHARS = 512
-"""So many characters of each text of a refusal are remembered."""
+"""Characters that are kept of each text of a refusal."""
 
 _MAX_VIOLATIONS = 4
-"""So many violations of each refusal are remembered."""
+"""Violations that are kept of each refusal."""
 
 _FORMAT = struct.Struct("<q")
 _FORMAT_2 = -2
-"""2 has refusals; 1 began with an epoch, which is never negative."""
+"""Format 2 has refusals. Format 1 begins with an epoch, which is never negative."""
 _MARK_1 = struct.Struct("<qqqI")
 _MARK = struct.Struct("<qqqII")
 _REFUSAL = struct.Struct("<qqI")
 
 
 class Refusal(NamedTuple):
-    """A sequence that was consumed by a refusal, and at which revision."""
+    """A sequence that a refusal consumed, and the revision of that entry."""
 
     sequence: int
     revision: int
     refused: Refused
 
     def to_message(self) -> ingest_pb2.BatchRefused:
-        """Return the same as it is told to the producer."""
+        """Return it as the message for the producer."""
         return ingest_pb2.BatchRefused(
             sequence=self.sequence, refusal=self.refused.to_message(), revision=self.revision
         )
 
 
 class Mark(NamedTuple):
-    """How far a producer has come."""
+    """How far one producer has come.
+
+    Attributes
+    ----------
+    epoch : int
+        Its highest.
+    last_sequence : int
+        The last durable sequence of that epoch.
+    seen_us : int
+        The log's time of it.
+    refusals : tuple of Refusal
+        The newest of this epoch, oldest first, with truncated texts.
+    """
 
     epoch: int
     last_sequence: int
     seen_us: int
     refusals: tuple[Refusal, ...] = ()
-    """The newest of this epoch, oldest first, their texts cut short."""
 
     def refusal(self, sequence: int) -> Refusal | None:
-        """Return why a sequence of this epoch was refused; None when it was not. O(refusals)."""
+        """Return the refusal of a sequence of this epoch; None without one. O(refusals)."""
         return next((each for each in self.refusals if each.sequence == sequence), None)
 
 
@@ -79,7 +91,7 @@ def advance(
     revision: int = 0,
     refused: Refused | None = None,
 ) -> Mark:
-    """Return the mark after the next sequence, which may have been refused."""
+    """Return the mark after the next sequence; `refused` is given when that was refused."""
     refusals = mark.refusals if mark is not None and mark.epoch == epoch else ()
     if refused is not None:
         refusals = (*refusals, Refusal(sequence, revision, _truncate(refused)))[
@@ -89,7 +101,7 @@ def advance(
 
 
 def _truncate(refused: Refused) -> Refused:
-    """Return a refusal whose size is bounded, so that any number kept fits in a message."""
+    """Bound the size of a refusal, so that all refusals of a producer fit in one message."""
     violations = refused.violations[:_MAX_VIOLATIONS]
     return Refused(
         refused.code,
@@ -99,16 +111,19 @@ def _truncate(refused: Refused) -> Refused:
 
 
 class SequenceStatus(enum.IntEnum):
-    """What a sequence is, seen from a mark."""
+    """What a sequence is in relation to a mark."""
 
     NEXT = 0
     DUPLICATE = 1
+    """Not above the last sequence."""
     GAP = 2
+    """Above the next sequence."""
     FENCED = 3
+    """Of an older epoch: the producer was restarted."""
 
 
 def sequence_status(mark: Mark | None, epoch: int, sequence: int) -> SequenceStatus:
-    """Say what (epoch, sequence) is to a producer at `mark`.
+    """Return what (epoch, sequence) is for a producer at `mark`, None for an unknown one.
 
     Examples
     --------
@@ -130,7 +145,14 @@ def sequence_status(mark: Mark | None, epoch: int, sequence: int) -> SequenceSta
 
 
 class Marks:
-    """The marks of all producers, in the order in which they were last seen.
+    """The marks of all producers, in the order of their last entries.
+
+    Parameters
+    ----------
+    ttl_us
+        Idle time after which a producer is forgotten.
+    max_refusals
+        As `MAX_REFUSALS`.
 
     Examples
     --------
@@ -147,11 +169,11 @@ class Marks:
         self._ttl_us = ttl_us
         self._max_refusals = max_refusals
         self._marks: OrderedDict[str, Mark] = OrderedDict()
-        # The producer of each refusal that is remembered, by its revision, oldest first.
+        # The producer of each kept refusal, by the refusal's revision, oldest first.
         self._refused: OrderedDict[int, str] = OrderedDict()
 
     def get(self, producer: str) -> Mark | None:
-        """Return a producer's mark. Safe to call from another thread than `record`."""
+        """Return a producer's mark; None for an unknown one. Safe in any thread."""
         return self._marks.get(producer)
 
     def last_sequence(self, producer: str, epoch: int) -> int:
@@ -161,7 +183,7 @@ class Marks:
 
     @property
     def due_us(self) -> int | None:
-        """When an entry would make the next producer be forgotten; None without any."""
+        """The time from which an entry makes a producer be forgotten; None without producers."""
         oldest = next(iter(self._marks.values()), None)
         return None if oldest is None else oldest.seen_us + self._ttl_us + 1
 
@@ -175,15 +197,22 @@ class Marks:
         revision: int = 0,
         refused: Refused | None = None,
     ) -> None:
-        """Note a log entry (with producer "" when it has none), and forget who is idle.
+        """Record a log entry, and forget producers that have been idle.
 
-        `refused` says why the entry is a refusal, and None that it is none.
+        Parameters
+        ----------
+        producer, epoch, sequence
+            As in the entry; "" and 0 when it has no producer.
+        at_us
+            Its time.
+        revision, refused
+            Its revision and its refusal, when it is one.
         """
         marks = self._marks
         if producer:
             before = marks.get(producer)
             mark = advance(before, epoch, sequence, at_us, revision=revision, refused=refused)
-            # Never deleted and set anew: a reader in between would not find it.
+            # Replaced, never deleted and inserted: another thread may look it up meanwhile.
             marks[producer] = mark
             marks.move_to_end(producer)
             if before is not None and before.refusals is not mark.refusals:
@@ -199,22 +228,22 @@ class Marks:
             self._drop_refusals(marks.pop(oldest).refusals, ())
 
     def _drop_refusals(self, refusals: tuple[Refusal, ...], kept: tuple[Refusal, ...]) -> None:
-        """Note that of a producer's refusals only the newest are remembered. O(forgotten)."""
+        """Remove those of a producer's refusals that are not in `kept`. O(removed)."""
         for each in refusals:
             if kept and each.revision >= kept[0].revision:
                 break
             del self._refused[each.revision]
 
     def _drop_oldest_refusals(self) -> None:
-        """Forget the oldest refusals of all, as long as there are too many."""
+        """Remove the oldest refusals of all producers until the limit is met."""
         while len(self._refused) > self._max_refusals:
             _, producer = self._refused.popitem(last=False)
             mark = self._marks[producer]
-            # It is the oldest of its producer's too.
+            # The oldest of all is the oldest of its producer.
             self._marks[producer] = mark._replace(refusals=mark.refusals[1:])
 
     def copy(self) -> Marks:
-        """Return marks that go their own way. O(producers)."""
+        """Return an independent copy. O(producers + refusals)."""
         other = Marks(self._ttl_us, self._max_refusals)
         other._marks = self._marks.copy()
         other._refused = self._refused.copy()
@@ -233,7 +262,7 @@ class Marks:
 
     @classmethod
     def from_bytes(cls, data: bytes, ttl_us: int, max_refusals: int = MAX_REFUSALS) -> Marks:
-        """Read them back, or what a version wrote that kept no refusals. O(bytes).
+        """Read marks of either format. O(bytes).
 
         Raises
         ------
@@ -243,13 +272,13 @@ class Marks:
         self = cls(ttl_us, max_refusals)
         at = 0
         try:
-            plain = not data or _FORMAT.unpack_from(data)[0] >= 0
-            if not plain:
+            is_format_1 = not data or _FORMAT.unpack_from(data)[0] >= 0
+            if not is_format_1:
                 if data[: _FORMAT.size] != _FORMAT.pack(_FORMAT_2):
                     raise CorruptLogError("the producers' marks cannot be read: unknown format")
                 at = _FORMAT.size
             while at < len(data):
-                if plain:
+                if is_format_1:
                     epoch, last, seen_us, length = _MARK_1.unpack_from(data, at)
                     at, num_refusals = at + _MARK_1.size, 0
                 else:
