@@ -213,7 +213,7 @@ class Transaction:
         if rows.source not in sources and len(sources) >= self._limits.max_merge_sources:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"{len(sources)} sources merged into stream {item.stream}, and no more may",
+                f"stream {item.stream} has the most merge sources allowed, {len(sources)}",
                 reason="TOO_MANY_SOURCES",
             )
         refused = self._add_references(item.stream, facts, rows.total, rows)
@@ -264,7 +264,7 @@ class Transaction:
             raise RequestError(
                 Code.FAILED_PRECONDITION,
                 f"the stream was exported {ahead_s:.3f} s after this server's time: "
-                "import it later, and look at both clocks",
+                "import it later, and check both clocks",
                 reason="EXPORT_IN_FUTURE",
                 retry_after_s=ahead_s,
             )
@@ -326,7 +326,7 @@ class Transaction:
 
 
 def _too_many_streams(limits: Limits) -> str:
-    return f"there are {limits.max_streams} streams, and no more may be: delete one"
+    return f"there are {limits.max_streams} streams, the most allowed: delete one"
 
 
 def _refused(code: Code, field: str, message: str) -> Refused:

@@ -57,7 +57,7 @@ def copy_log(
 
     def check_cancelled(_status: int, _remaining: int, _total: int) -> None:
         if cancelled is not None and cancelled.is_set():
-            raise BackupStoppedError("the backup was given up")
+            raise BackupStoppedError("the backup was cancelled")
 
     try:
         with (

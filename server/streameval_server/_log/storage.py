@@ -108,7 +108,7 @@ def verified(row: LogRow, expected: int) -> LogRow:
         When it is not the expected row, or not what was written.
     """
     if row.revision != expected:
-        raise CorruptLogError(f"log row {expected} is missing: row {row.revision} comes instead")
+        raise CorruptLogError(f"log row {expected} is missing: row {row.revision} follows instead")
     if checksum(row[:8], row.payload) != row.crc32:
         raise CorruptLogError(f"log row {expected} is not what was written: its checksum differs")
     return row

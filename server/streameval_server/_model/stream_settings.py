@@ -1,8 +1,9 @@
-"""How one stream counts: its settings, their defaults and the rules between them.
+"""How one stream counts: its settings, their defaults, and the rules between them.
 
-What panes hold cannot be cut anew, so what shapes them (`pane`, `resolution`,
-`scale`) is fixed when the stream is made; everything else may change and
-applies from then on.
+A request's settings are parsed once, by `settings_of` or `update_of`; replay uses the same
+functions. `check` enforces the rules and the server's limits. Panes that exist cannot be
+divided or refined, so the settings that shape them (`pane`, `resolution`, `scale`) are fixed
+when the stream is created; all others may change and apply from then on.
 """
 
 from __future__ import annotations
@@ -74,13 +75,13 @@ class StreamSettings:
     resolution : int
         Significant bits of a score that a pane keeps.
     scale : {"plain", "probability"}
-        What those bits are counted of.
+        Whether those bits are of the score, or for a probability near 1 of 1 - score.
     label_ttl_us : int
         How long after its event time a prediction waits for its label.
     relabel_ttl_us : int
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        The most ids that are kept; above it what falls due first goes early.
+        Ids that are kept at most; above it those that are due first expire early.
     orphans : {"drop", "miss"}
         What a label without a prediction counts as.
     expired : {"drop", "negative"}
@@ -101,7 +102,7 @@ class StreamSettings:
     segment_keys: tuple[str, ...] = ()
 
     def to_message(self) -> stream_pb2.StreamSettings:
-        """Return all of them as a message."""
+        """Encode all settings as a message."""
         return stream_pb2.StreamSettings(
             pane=_duration(self.pane_us),
             retention=_duration(self.retention_us),
@@ -117,22 +118,21 @@ class StreamSettings:
 
 
 DEFAULTS = StreamSettings()
-"""The settings of a stream that is made on first use."""
+"""The settings of a stream that its first batch creates."""
 
 _FIXED = {
-    "pane_us": "panes cannot be cut anew",
-    "resolution": "panes have forgotten the other bits",
-    "scale": "panes have forgotten the scores",
+    "pane_us": "existing panes cannot be divided",
+    "resolution": "existing panes have dropped the other bits",
+    "scale": "existing panes have dropped the scores",
 }
+"""Settings that cannot change, and why."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
 FIELDS = {field.name.removesuffix("_us"): field.name for field in fields(StreamSettings)}
-"""From the message's name of a setting to ours."""
+"""The attribute of each field of the message."""
 
 
 def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
-    """Return what a message says; what it does not say has its default.
-
-    Whether the settings agree with each other is for `check` to say.
+    """Parse a message; fields that are not set get their defaults. `check` is to follow.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
 
 def _value(name: str, value: object) -> object:
     if isinstance(value, Duration):
-        # Not ToMicroseconds: a duration may hold what does not fit, or be negative.
+        # Not ToMicroseconds, which raises for a duration out of range; `check` refuses those.
         return value.seconds * SECOND_US + value.nanos // 1_000
     if name in CHOICES:
         assert isinstance(value, int)
@@ -162,7 +162,7 @@ def _value(name: str, value: object) -> object:
 
 
 def check(settings: StreamSettings, limits: Limits) -> None:
-    """Refuse settings that contradict each other or a limit.
+    """Refuse settings that contradict each other or exceed a limit.
 
     Raises
     ------

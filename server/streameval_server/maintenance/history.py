@@ -84,8 +84,8 @@ def _replay_until(storage: Storage, revision: int | None, limits: Limits) -> Eng
     base = read_base(storage)
     if base is not None and until < base.revision:
         raise StorageError(
-            f"the log was compacted and begins at revision {base.revision}: what was known at "
-            f"revision {until} is not there any more. A backup from before has it"
+            f"the log was compacted and begins at revision {base.revision}: the state at "
+            f"revision {until} is gone. Use a backup from before the compaction"
         )
     engine, _, _ = engine_at_checkpoint(storage, base, limits)
     if engine.revision > until:

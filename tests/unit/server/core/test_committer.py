@@ -339,7 +339,7 @@ def test_one_stream_too_many():
     refused, _ = session.replies()
     assert refused.refused.sequence == 3
     assert refused.refused.refusal.code == Code.RESOURCE_EXHAUSTED
-    assert refused.refused.refusal.message == "there are 2 streams, and no more may be: delete one"
+    assert refused.refused.refusal.message == "there are 2 streams, the most allowed: delete one"
     assert [counted(core, stream) for stream in "abc"] == [2, 1, 0]
     call = UnaryCall(core.committer, core.limits)
     call.create_stream(b"\n\x03\n\x01d")

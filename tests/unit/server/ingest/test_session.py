@@ -124,7 +124,7 @@ def test_a_lower_epoch_is_fenced_when_it_opens(core):
         opened(core, epoch=4)
     assert caught.value.code == Code.FAILED_PRECONDITION
     assert caught.value.reason == "EPOCH_FENCED"
-    assert caught.value.message == "producer p has epoch 5 by now, and 4 may send no more"
+    assert caught.value.message == "producer p has epoch 5 by now: epoch 4 cannot send any more"
     assert caught.value.metadata == {"current_epoch": "5"}
 
 

@@ -177,7 +177,7 @@ def test_every_column_is_covered_by_the_checksum(path, column):
     [
         ("DELETE FROM log WHERE revision = 1", "row 1 is missing"),
         ("DELETE FROM log WHERE revision = 2", "row 2 is missing"),
-        ("UPDATE log SET revision = 9 WHERE revision = 3", "row 3 is missing: row 9 comes"),
+        ("UPDATE log SET revision = 9 WHERE revision = 3", "row 3 is missing: row 9 follows"),
     ],
 )
 def test_missing_rows_are_seen(path, statement, missing):

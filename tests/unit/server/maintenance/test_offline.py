@@ -111,7 +111,7 @@ def test_a_sound_log(directory: Path) -> None:
         ),
         (
             "DELETE FROM log WHERE revision = 15",
-            "log row 15 is missing: row 16 comes instead",
+            "log row 15 is missing: row 16 follows instead",
             "the state after it is unknown",
         ),
         (
@@ -262,9 +262,7 @@ def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
         "log",
         "checkpoint",
     ]
-    with pytest.raises(
-        StorageError, match="begins at revision 600: what was known at revision 300"
-    ):
+    with pytest.raises(StorageError, match="begins at revision 600: the state at revision 300"):
         replay_until(directory, 300)
     logged(directory, range(600, 640))
     middle = replay_until(directory, 610).state_hash()
