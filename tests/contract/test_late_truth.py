@@ -106,7 +106,7 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
     refused = failure(lambda: wire.streams.UpdateStream(request))
     assert refused.code == Code.FAILED_PRECONDITION
     assert refused.fields == [
-        ("stream.settings.pane", "pane cannot change: existing panes cannot be divided")
+        ("stream.settings.pane", "pane cannot change: panes cannot be divided")
     ]
     request.stream.name = f"{fresh}/absent"
     assert failure(lambda: wire.streams.UpdateStream(request)).code == Code.NOT_FOUND
@@ -124,17 +124,17 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
         (
             "pane",
             {"pane": {"seconds": 3600}},
-            "pane cannot change: existing panes cannot be divided",
+            "pane cannot change: panes cannot be divided",
         ),
         (
             "resolution",
             {"resolution": 8},
-            "resolution cannot change: existing panes have dropped the other bits",
+            "resolution cannot change: panes have dropped the other bits",
         ),
         (
             "scale",
             {"scale": stream_pb2.SCALE_PROBABILITY},
-            "scale cannot change: existing panes have dropped the scores",
+            "scale cannot change: panes have dropped the scores",
         ),
         (
             "segment_keys",

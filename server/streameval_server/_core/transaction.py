@@ -213,7 +213,7 @@ class Transaction:
         if rows.source not in sources and len(sources) >= self._limits.max_merge_sources:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"stream {item.stream} has the most merge sources allowed, {len(sources)}",
+                f"stream {item.stream} has {len(sources)} merge sources, the most allowed",
                 reason="TOO_MANY_SOURCES",
             )
         refused = self._add_references(item.stream, facts, rows.total, rows)

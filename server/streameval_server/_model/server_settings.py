@@ -65,7 +65,7 @@ class Settings:
     """Its private key, in PEM, without a password."""
 
     tls_client_ca: Path | None = None
-    """Certificates of the authorities that clients' certificates are checked against (mTLS), in PEM."""
+    """The authorities that must have issued each client's certificate (mTLS), in PEM."""
 
     tokens: Path | None = None
     """The tokens file; without one, every client that reaches the server may do everything."""
@@ -107,32 +107,32 @@ class Settings:
             if not (secured or self.insecure or is_loopback(host)):
                 raise SettingsError(
                     f"refusing to listen on {host or 'every address'}: other machines could reach "
-                    f"it, and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
-                    "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
+                    f"it, and there is no {self._missing()}. Give --tls-certificate, --tls-key and "
+                    "--tokens, listen on 127.0.0.1, or allow it with --insecure"
                 )
 
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number is out of its range."""
         if not 0 <= self.stop_grace_s < math.inf:
             raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
-        for name, value, least, most in (
+        for name, value, minimum, maximum in (
             ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
             ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
         ):
-            if not least <= value <= most:
-                raise SettingsError(f"{name} must be from {least} to {most}, got {value}")
+            if not minimum <= value <= maximum:
+                raise SettingsError(f"{name} must be from {minimum} to {maximum}, got {value}")
         for name, value in asdict(self.limits).items():
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if value < least:
-                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
+            minimum = 0 if name in _MAY_BE_ZERO else 1
+            if value < minimum:
+                raise SettingsError(f"limits.{name} must be at least {minimum}, got {value}")
 
-    def _lacking(self) -> str:
-        lacking = []
+    def _missing(self) -> str:
+        missing = []
         if self.tls_certificate is None:
-            lacking.append("TLS")
+            missing.append("TLS")
         if self.tokens is None:
-            lacking.append("tokens file")
-        return " and no ".join(lacking)
+            missing.append("tokens file")
+        return " and no ".join(missing)
 
     def http_address(self) -> str | None:
         """Return where to serve HTTP, ``HOST:PORT``; None when it is off."""

@@ -121,9 +121,9 @@ DEFAULTS = StreamSettings()
 """The settings of a stream that its first batch creates."""
 
 _FIXED = {
-    "pane_us": "existing panes cannot be divided",
-    "resolution": "existing panes have dropped the other bits",
-    "scale": "existing panes have dropped the scores",
+    "pane_us": "panes cannot be divided",
+    "resolution": "panes have dropped the other bits",
+    "scale": "panes have dropped the scores",
 }
 """Settings that cannot change, and why."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}

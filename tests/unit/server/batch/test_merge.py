@@ -239,7 +239,7 @@ def test_limits_of_merges():
     assert many.message.startswith("a merge must have at most 2 states, got 3: merge in parts")
     core = open_core(MemoryStorage(), Limits(max_merge_sources=1))
     merged(core, data)
-    with pytest.raises(RequestError, match="stream s has the most merge sources allowed, 1"):
+    with pytest.raises(RequestError, match="stream s has 1 merge sources, the most allowed"):
         merged(core, data, source="edge-2")
     core = open_core(MemoryStorage(), Limits(), auto_create=False)
     with pytest.raises(RequestError, match="there is no stream s: create it"):

@@ -193,14 +193,14 @@ def test_keys_can_be_added():
 
 
 CANNOT = {
-    "pane": ({"pane": 3600}, "pane cannot change: existing panes cannot be divided"),
+    "pane": ({"pane": 3600}, "pane cannot change: panes cannot be divided"),
     "resolution": (
         {"resolution": 11},
-        "resolution cannot change: existing panes have dropped the other bits",
+        "resolution cannot change: panes have dropped the other bits",
     ),
     "scale": (
         {"scale": stream_pb2.SCALE_PROBABILITY},
-        "scale cannot change: existing panes have dropped the scores",
+        "scale cannot change: panes have dropped the scores",
     ),
     "segment_keys": (
         {"segment_keys": ["b"]},
