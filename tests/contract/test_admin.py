@@ -398,9 +398,7 @@ def test_a_compacted_log_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
             (first,) = log.execute("SELECT min(revision) FROM log").fetchone()
         assert first == starts[-1]
         assert replay_until(tmp_path, starts[-1]).revision == starts[-1]
-        with pytest.raises(
-            streameval.StreamEvalError, match="Use a backup from before the compaction"
-        ):
+        with pytest.raises(streameval.StreamEvalError, match="from before the compaction"):
             replay_until(tmp_path, starts[-1] - 1)
     with serving(tmp_path) as wire:
         assert state_hash(wire) == last

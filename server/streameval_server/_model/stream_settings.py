@@ -75,7 +75,7 @@ class StreamSettings:
     resolution : int
         Significant bits of a score that a pane keeps.
     scale : {"plain", "probability"}
-        Whether those bits are of the score, or for a probability near 1 of 1 - score.
+        "plain" keeps bits of the score; "probability" of 1 - score above 1/2.
     label_ttl_us : int
         How long after its event time a prediction waits for its label.
     relabel_ttl_us : int

@@ -1,4 +1,4 @@
-"""Sessions of producers with a core, and what they count."""
+"""Producers' sessions with a core, for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def frame(sequence, **columns) -> bytes:
 
 
 def opened(core: ServerCore, producer="p", epoch=1, wake=None) -> tuple[IngestSession, int]:
-    """Open a session and return it with the sequence to go on from."""
+    """Open a session; return it and the last durable sequence."""
     session = IngestSession(core.committer, core.limits, wake or (lambda: None))
     request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
     session.feed(request.SerializeToString(), NOW)

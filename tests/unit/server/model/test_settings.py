@@ -70,7 +70,7 @@ def test_names_that_look_local_are_not_trusted() -> None:
 
 
 def test_memory_and_a_directory_exclude_each_other() -> None:
-    """A server in memory keeps no directory."""
+    """A server in memory has no directory."""
     assert Settings(memory=True).directory() is None
     assert Settings(data=Path("x")).directory() == Path("x")
     with pytest.raises(SettingsError, match="in memory has no data directory"):
