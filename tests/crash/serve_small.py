@@ -1,4 +1,4 @@
-"""Run a server whose checkpoints and transactions have many steps, so that kills land in them."""
+"""Run a server whose checkpoints and transactions have many steps, so kills hit between them."""
 
 import sys
 from pathlib import Path

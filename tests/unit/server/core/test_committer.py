@@ -177,9 +177,7 @@ def test_rows_are_counted_by_kind_once_they_are_durable(fate):
         pb.Batch(misses=pb.Misses(positives=5, negatives=6)),
         pb.Batch(cases=pb.Cases()),
         pb.Batch(cases=pb.Cases(scores=[float("nan")], positives=[True])),  # refused by the session
-        pb.Batch(
-            stream="t", misses=pb.Misses(positives=1)
-        ),  # refused at commit: one stream too many
+        pb.Batch(stream="t", misses=pb.Misses(positives=1)),  # refused at commit: stream too many
     ]
     storage = FlakyStorage()
     core = open_core(storage, Limits(max_streams=1))

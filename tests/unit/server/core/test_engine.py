@@ -1,4 +1,4 @@
-"""The engine: the same log gives the same state, however it is grouped, checkpointed or restored."""
+"""The engine: the same log gives the same state, however it is grouped or restored."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_a_stream_may_be_deleted_and_made_again_at_once():
 
 @pytest.mark.parametrize("looks", [(3,), (2, 3), (1,)])
 def test_views_change_nothing(looks):
-    """Rows from before a longer retention are in no pane; views of them leave the state as it is."""
+    """Rows from before a longer retention are in no pane; a view does not change that."""
 
     def lived(looks) -> dict[str, bytes]:
         short = StreamSettings(retention_us=3 * HOUR)

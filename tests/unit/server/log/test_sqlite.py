@@ -360,7 +360,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
 
 
 def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
-    """This version could misread its log."""
+    """Its log may hold rows that this version would misread."""
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
