@@ -46,7 +46,7 @@ class Process:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Process]]:
-    """Return a function that starts ``python`` with arguments; processes still running are killed."""
+    """Return a function that starts ``python``; processes that still run are killed."""
     processes: list[Process] = []
 
     def started(*command: str) -> Process:

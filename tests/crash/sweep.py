@@ -37,7 +37,7 @@ from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, PartRow, Storage
 from streameval_server._model.errors import StorageError
 
-sqlite_log._INSERTED_AT_ONCE = 2  # most transactions take more than one statement
+sqlite_log._MAX_INSERT_ROWS = 2  # most transactions take more than one statement
 
 ABANDONED = "checkpoint.part.after=kill@9"
 SICK = (
@@ -122,7 +122,7 @@ class Case:
         child = os.fork()
         if not child:
             os.close(reading)
-            # The kernel kills it then at an arbitrary place: the process has no handler for SIGPROF.
+            # The kernel kills it at an arbitrary place: it has no handler for SIGPROF.
             signal.setitimer(signal.ITIMER_PROF, cpu_s)
             self._live(spec, writing)
         os.close(writing)
@@ -154,9 +154,8 @@ class Case:
         revision, workload = core.committer.revision, self._workload
         assert revision >= self._acked, f"revision {self._acked} was acked and is lost"
         first, last = workload.next_round(self._acked), workload.next_round(revision)
-        more = sum(
-            map(bool, workload.rounds[first:last])
-        )  # an empty round is a tick, which is not submitted
+        # An empty round is a tick, which is not submitted.
+        more = sum(map(bool, workload.rounds[first:last]))
         assert more <= 1, f"{more} commits that were not acked"
         self._end(core, Run(core, workload, self._ack))
 

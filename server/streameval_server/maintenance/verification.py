@@ -196,7 +196,7 @@ def _compare(restored: Engine, replayed_hash: str | None, found: Verification) -
     if replayed_hash is None:
         found.add(
             "checkpoint",
-            f"revision {revision}: readable, but the log does not come so far to compare it",
+            f"revision {revision}: readable, but the log ends before it, so it cannot be compared",
             ok=False,
         )
     elif restored.state_hash() != replayed_hash:
