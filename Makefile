@@ -1,6 +1,6 @@
 # make demo    environment, server, a real model's predictions, live AUC-PR; DEMO_STAY=1 leaves it up
 # make test    every test, against the built wheel
-# make check   lint, types, proto, stubs
+# make check   lint, types, plain words, proto, stubs
 # make docs    the site, in docs/_build/html
 PYTHON ?= python3
 VENV   := .venv
@@ -51,6 +51,7 @@ check: $(VENV)/.check
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	cd proto && ../$(VENV)/bin/buf lint
+	$(PY) tools/check_words.py
 	tools/stubs.sh --check
 
 docs: $(VENV)/.check
