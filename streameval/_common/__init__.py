@@ -1,4 +1,4 @@
-"""The ground: errors, values, names, ids, array types, frames of bytes, atomic files."""
+"""The ground: errors, values, names and ids, array types, frames of bytes, atomic files."""
 
 # What the server may use; the library imports the modules themselves.
 from streameval._common.arrays import BoolArray, FloatArray, IntArray
@@ -9,7 +9,10 @@ from streameval._common.names import (
     MAX_ID_BYTES,
     MAX_KEY_LENGTH,
     MAX_STREAM_NAME,
+    OTHER_VALUE,
     id_problem,
+    segment_key_problem,
+    segment_value_problem,
     stream_name_problem,
 )
 from streameval._common.values import quoted, truncated
@@ -18,6 +21,7 @@ __all__ = [
     "MAX_ID_BYTES",
     "MAX_KEY_LENGTH",
     "MAX_STREAM_NAME",
+    "OTHER_VALUE",
     "BoolArray",
     "Coverage",
     "FloatArray",
@@ -27,6 +31,8 @@ __all__ = [
     "id_problem",
     "quoted",
     "raise_corrupt",
+    "segment_key_problem",
+    "segment_value_problem",
     "stream_name_problem",
     "truncated",
     "write_atomically",

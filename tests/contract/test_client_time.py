@@ -270,6 +270,7 @@ def test_rows_that_waited_count_when_they_were_added(
     ahead_ns = [0]
     monkeypatch.setattr("streameval.client._buffer.clock.clock_ns", lambda: real() + ahead_ns[0])
     monkeypatch.setattr("streameval.client._buffer.buffer.clock_ns", lambda: real() + ahead_ns[0])
+    monkeypatch.setattr("streameval.client._buffer.runs.clock_ns", lambda: real() + ahead_ns[0])
     monkeypatch.setattr(
         "streameval.client._delivery.delivery.clock_ns", lambda: real() + ahead_ns[0]
     )

@@ -180,7 +180,7 @@ class Arrived(Expected):
 @settings(max_examples=300)
 def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
     """Every id hears the same in the same order; cases and misses add up to the same."""
-    with mock.patch.object(stream_buffer, "_BRISK", brisk):
+    with mock.patch.object(stream_buffer, "_MIN_BURST_ROWS", brisk):
         _arrive(script, max_rows)
 
 

@@ -17,6 +17,7 @@ from unittest import mock
 
 from streameval.client._buffer import buffer as _buffer
 from streameval.client._buffer import clock as _clock
+from streameval.client._buffer import runs as _runs
 from streameval.client._delivery import delivery as _delivery
 from streameval_server._log import failpoints
 
@@ -175,6 +176,7 @@ class World:
         with (
             mock.patch.object(_clock, "clock_ns", clock_ns),
             mock.patch.object(_buffer, "clock_ns", clock_ns),
+            mock.patch.object(_runs, "clock_ns", clock_ns),
             mock.patch.object(_delivery, "clock_ns", clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
             mock.patch.object(failpoints, "_reached", self.at_failpoint),

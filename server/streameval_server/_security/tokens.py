@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval_server._model.names import stream_name_problem
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ _PREFIX = "sv1"
 _SECRET_BYTES = 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})\Z")
-_LONGEST_NAME = 128
 _NOBODY = bytes(32)
 """No token has this digest: finding one would be to invert SHA-256."""
 
@@ -195,7 +194,7 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = stream_name_problem(str(value), _LONGEST_NAME)
+        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streameval_server._state.views import OTHER
+from streameval._common import OTHER_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval._row_codec import BatchCodes, SegmentCodes
     from streameval._time import CodeArray
-    from streameval_server._model.rows import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""
@@ -119,7 +119,7 @@ class Segments:
         """Take keys that were added to those that there are."""
         for key in keys[len(self.keys) :]:
             self.keys.append(key)
-            self.values.append(["", OTHER])
+            self.values.append(["", OTHER_VALUE])
             self._codes.append({"": NONE})
             self._tables.append(((), np.empty(0, dtype=np.uint16)))
 

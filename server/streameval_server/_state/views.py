@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
     from streameval_server._state.accumulator import LazyCounts
 
-OTHER = "__other__"
-"""The slice of values that came after a key had its most."""
-
 
 class PaneView:
     """One pane of one slice, [start_us, end_us).
@@ -151,7 +148,7 @@ class StreamView:
         return self.counts.slice(number)
 
     def segments(self, key: str) -> list[str]:
-        """Return the values of a key that have a slice, `OTHER` and "" among them. O(slices)."""
+        """Return a key's values that have a slice, `OTHER_VALUE` and "" included. O(slices)."""
         there = self.counts.all_time
         return sorted(
             value

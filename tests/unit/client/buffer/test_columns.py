@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.client._buffer.buffer import Buffer
-from streameval.client._buffer.coalesce import coalesce_cases
-from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+from streameval.client._buffer.columns import CaseRows, MissRows, Rows, coalesce_cases
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 
@@ -97,8 +96,8 @@ def test_a_buffer_is_taken_whole() -> None:
     """What comes out is what went in, for each stream, once."""
     starts: list[int] = []
     box = buffer(starts=starts)
-    lane = box.lane("a")
-    assert box.lane("a") is lane
+    lane = box.stream_buffer("a")
+    assert box.stream_buffer("a") is lane
     assert box.take() == []
     assert not starts
     box.add_case(lane, True, 1.0)
@@ -121,14 +120,14 @@ def test_a_sender_that_cannot_start_yet_is_asked_again() -> None:
 
     box = Buffer(capacity=9, batch_rows=10, when_full="drop", start=start, wake=lambda: None)
     for score in range(4):
-        box.add_case(box.lane("a"), True, float(score))
+        box.add_case(box.stream_buffer("a"), True, float(score))
     assert len(asked) == 2
 
 
 def test_kinds_of_rows_come_out_together() -> None:
     """Misses beside cases, of several streams."""
     box = buffer()
-    lane, other = box.lane("a"), box.lane("b")
+    lane, other = box.stream_buffer("a"), box.stream_buffer("b")
     box.add_case(lane, True, 1.0)
     box.add_rows(other, MissRows("b", 1, 0))
     _, misses = box.take()
@@ -139,7 +138,7 @@ def test_kinds_of_rows_come_out_together() -> None:
 def test_room_comes_back_when_rows_are_settled() -> None:
     """Rows taken but not settled still fill the buffer; settled ones do not."""
     box = buffer(capacity=3)
-    lane = box.lane("a")
+    lane = box.stream_buffer("a")
     box.add_rows(lane, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
     assert (box.accepted, box.dropped) == (3, 2)
     (taken,) = box.take()
@@ -157,14 +156,14 @@ def test_a_discarding_buffer_counts_what_it_drops() -> None:
     box = buffer()
     box.discard()
     box.settled(0)
-    box.add_case(box.lane("a"), True, 1.0)
+    box.add_case(box.stream_buffer("a"), True, 1.0)
     assert (box.accepted, box.dropped) == (0, 1)
 
 
 def test_a_waiting_sender_is_woken() -> None:
     """`wait` returns when a batch is here, when rows lingered, or when there is other news."""
     box = buffer()
-    lane = box.lane("a")
+    lane = box.stream_buffer("a")
     box.wait(lambda: True, linger_s=60)
     for score in range(10):
         box.add_case(lane, True, float(score))
@@ -179,7 +178,7 @@ def test_a_waiting_sender_is_woken() -> None:
 def test_a_reset_buffer_is_empty(rows: Rows) -> None:
     """A forked child starts with nothing, in lanes that streams already hold."""
     box = buffer()
-    lane = box.lane("a")
+    lane = box.stream_buffer("a")
     box.add_rows(lane, rows)
     box.add_case(lane, True, 1.0)
     box.reset()

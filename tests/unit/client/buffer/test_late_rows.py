@@ -43,11 +43,11 @@ class Sly(UnlockedList):
 
 def sly(box: Buffer) -> tuple[Verbs, Sly, Sly, Sly]:
     """Return a stream that is brisk, and what it appends positives, negatives and ids to."""
-    lane = box.lane("s")
+    lane = box.stream_buffer("s")
     positives, negatives, triples = Sly(), Sly(), Sly()
     positives.before = negatives.before = triples.before = lambda: None
-    lane.open_cases.positives, lane.open_cases.negatives = positives, negatives
-    lane.open_ids.triples = triples
+    lane.unlocked_cases.positives, lane.unlocked_cases.negatives = positives, negatives
+    lane.unlocked_ids.triples = triples
     stream = Verbs(box, "s")
     brisk(stream)
     return stream, positives, negatives, triples
@@ -127,12 +127,12 @@ def test_what_comes_late_has_no_room_of_its_own() -> None:
     box = buffer(capacity=600)
     stream = Verbs(box, "s")
     brisk(stream)
-    box.look()
-    late = stream._lane.open_cases.negatives
+    box.collect_unlocked()
+    late = stream._rows.unlocked_cases.negatives
     late.append(5.0)
     for i in range(1000):
         stream.add_case(False, float(i))
-    box.look()
+    box.collect_unlocked()
     assert box.accepted == 600
     assert not late
 
@@ -147,7 +147,7 @@ def test_late_rows_have_a_time_of_their_own() -> None:
     brisk(stream)
     triples.before = lambda: stream.log("dated", 0.5, at=noon, segments={"k": "v"})
     stream.log("late", 0.5)
-    positives.before = lambda: (box.look(), stream.add_case(True, 8.0, at=noon))
+    positives.before = lambda: (box.collect_unlocked(), stream.add_case(True, 8.0, at=noon))
     stream.add_case(True, 9.0)
     stream.add_case(True, 10.0)
     cases, predictions = box.take()

@@ -22,7 +22,7 @@ def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One thread at a time."""
-    monkeypatch.setattr(_ticker, "_IDLE_TICKS", 3)
+    monkeypatch.setattr(_ticker, "_MAX_IDLE_TICKS", 3)
     lock = threading.Lock()
     ticks: list[int] = []
     ended = threading.Event()
@@ -42,7 +42,7 @@ def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
         assert ended.wait(10)
         ended.clear()
         with lock:
-            assert not ticker._runs
+            assert not ticker._is_running
             assert len(ticks) == count
             assert len(set(ticks[-7:])) == 1
 
@@ -61,8 +61,8 @@ def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) ->
         assert ticker.start()
     assert failed.wait(10)
     with lock:
-        assert not ticker._runs
-        assert ticker._may_run
+        assert not ticker._is_running
+        assert ticker._can_run
 
 
 def test_without_a_thread_everything_is_added_under_the_lock(

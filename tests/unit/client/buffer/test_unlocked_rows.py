@@ -17,7 +17,7 @@ from streameval.client._buffer.ticker import Ticker
 from streameval.client._delivery.sender import Sender
 from streameval.client._delivery.statistics import read_statistics
 
-from .unlocked_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import MIN_BURST_ROWS, Verbs, brisk, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +54,12 @@ def test_brisk_rows_need_no_lock() -> None:
             stream.log(f"id {i}", float(i))
             stream.label(f"other {i}", True)
             stream.retract("another")
-    assert box.accepted == 2 * BRISK
-    box.look()
-    assert box.accepted == 2 * BRISK + 400
+    assert box.accepted == 2 * MIN_BURST_ROWS
+    box.collect_unlocked()
+    assert box.accepted == 2 * MIN_BURST_ROWS + 400
     cases, ids = taken(box)
-    assert sorted(cases)[BRISK:] == [(float(i), i % 2 == 0) for i in range(100)]
-    assert ids[BRISK:] == [f"id {i}" for i in range(100)]
+    assert sorted(cases)[MIN_BURST_ROWS:] == [(float(i), i % 2 == 0) for i in range(100)]
+    assert ids[MIN_BURST_ROWS:] == [f"id {i}" for i in range(100)]
     assert taken(box) == ([], [])
 
 
@@ -75,12 +75,12 @@ def test_rows_that_come_seldom_are_seen_at_once(monkeypatch: pytest.MonkeyPatch)
         stream.add_case(True, float(i))
         stream.log(str(i), float(i))
         assert box.accepted == 2 * (i + 1)
-    assert not box._open
+    assert not box._grants
     now[0] += 1_000_000
     stream.add_case(True, 0.0)
-    for _ in range(BRISK):
+    for _ in range(MIN_BURST_ROWS):
         stream.add_case(True, 0.0)
-    assert box._open
+    assert box._grants
 
 
 @pytest.mark.usefixtures("no_ticks")
@@ -96,7 +96,7 @@ def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
         stream.add_case(i % 3 == 0, float(i))
         if i % 2:
             other.log(str(i), float(i))
-    box.look()
+    box.collect_unlocked()
     assert box.accepted == capacity
     assert box.accepted + box.dropped == before + 9000
     cases, ids = taken(box)
@@ -137,7 +137,7 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
     sender.start()
     stream.add_case(True, 0.0)  # it waits for ever for the first
     waits.wait()
-    while box.wake_at != box._taken + 1000:
+    while box.wake_at != box._drained + 1000:
         pass  # it has seen the first, and waits for the rest
     while sender.is_alive() and len(added) < 5000:
         stream.add_case(len(added) % 7 == 0, float(len(added)))
@@ -167,8 +167,8 @@ def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> 
     stream.add_case(True, 1.0)
     stream.log("last", 1.0)
     cases, predictions = box.take()
-    assert cases.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
-    assert predictions.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
+    assert cases.times.tolist() == [-1_000_001] * (MIN_BURST_ROWS + 1) + [-1_030_001] * 2
+    assert predictions.times.tolist() == [-1_000_001] * (MIN_BURST_ROWS + 1) + [-1_030_001] * 2
 
 
 @pytest.mark.usefixtures("no_ticks")
@@ -198,7 +198,7 @@ def test_a_forked_child_starts_with_nothing() -> None:
     stream.add_case(True, 1.0)
     stream.log("a", 1.0)
     box.reset()
-    assert (box._allowed, box._open) == (0, {})
+    assert (box._granted, box._grants) == (0, {})
     assert taken(box) == ([], [])
     stream.add_case(True, 2.0)
     stream.log("b", 1.0)
@@ -243,7 +243,7 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        box.look()
+        box.collect_unlocked()
         done.set()
         box.wake()
         sender.join()
@@ -271,15 +271,15 @@ def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
         box = buffer(capacity)
         stream = Verbs(box, "s")
         brisk(stream)
-        for i in range(capacity - 100 - box.accepted - box._allowed):
+        for i in range(capacity - 100 - box.accepted - box._granted):
             stream.add_case(True, float(i), at=noon)
         stream.add_cases(labels=np.ones(700, bool), scores=np.ones(700))
         for i in range(600):
             stream.log(str(i), 0.5)
             stream.add_case(True, 0.5)
-        box.look()
+        box.collect_unlocked()
         assert box.accepted == capacity
-        assert (box._allowed, box._open) == (0, {})
+        assert (box._granted, box._grants) == (0, {})
 
 
 @pytest.mark.usefixtures("no_ticks")
@@ -315,4 +315,4 @@ def test_statistics_count_what_nobody_has_seen() -> None:
     for _ in range(100):
         stream.add_case(True, 0.5)
     seen = read_statistics(Sender("p", 1, random=lambda: 0.5), box)
-    assert seen.added == seen.pending == 2 * BRISK + 100
+    assert seen.added == seen.pending == 2 * MIN_BURST_ROWS + 100

@@ -16,7 +16,7 @@ from streameval.client._buffer.ticker import Ticker
 if TYPE_CHECKING:
     import pytest
 
-BRISK = stream_buffer._BRISK
+MIN_BURST_ROWS = stream_buffer._MIN_BURST_ROWS
 
 
 def stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,9 +36,9 @@ def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "dro
 
 def brisk(stream: Verbs) -> None:
     """Add until more may be added without the lock."""
-    for _ in range(BRISK):
+    for _ in range(MIN_BURST_ROWS):
         stream.add_case(True, -1.0)
-    for i in range(BRISK):
+    for i in range(MIN_BURST_ROWS):
         stream.log(f"first {i}", -1.0)
 
 

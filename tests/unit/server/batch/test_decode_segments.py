@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streameval._common import OTHER_VALUE
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
 from streameval_server._batch.decode import decode
@@ -12,7 +13,6 @@ from streameval_server._log import producer_marks as marks
 from streameval_server._model.errors import Code, Refused
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.views import OTHER
 
 from ..batches import NOW, SETTINGS, case_batch, column, decoded, refusal
 
@@ -122,10 +122,10 @@ BAD = {
     "reserved value": (
         {
             "misses": pb.Misses(
-                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER)]
+                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER_VALUE)]
             )
         },
-        "segment value __other__ is reserved for values beyond the most that a key may have",
+        "segment value __other__ is reserved for values beyond the maximum of a key",
         "misses.segments[0].value",
     ),
 }

@@ -10,7 +10,7 @@ import pytest
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
-from streameval_server._batch import chunks as pieces
+from streameval_server._batch import chunks
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.recovery import Core, open_core
 from streameval_server._ingest.unary_call import UnaryCall
@@ -158,7 +158,7 @@ BAD = {
     "stream": ({"stream": "a//b"}, "header.stream", "stream name must be"),
     "source": ({"source": ""}, "header.source", "source must not be empty"),
     "epoch": ({"epoch": 0}, "header.epoch", "epoch must be from 1 to 2**63 - 1, got 0"),
-    "checksum": ({"crc32": 1}, "header.crc32", "the pieces are not what was sent"),
+    "checksum": ({"crc32": 1}, "header.crc32", "the data is not what was sent"),
     "too few": ({"total_bytes": 1000}, "data", "1000 bytes are announced, got"),
     "too many": ({"total_bytes": 3}, "data", "more than the 3 bytes announced"),
 }
@@ -211,7 +211,7 @@ def test_bad_states(fields, field, text):
 
 def test_pieces_must_be_in_order(monkeypatch):
     """A header first, and only then data, in pieces that are not too long."""
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 8)
+    monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 8)
     inbox = MergeInbox(Limits())
     with pytest.raises(RequestError, match="the first message must be header"):
         inbox.feed(pb.MergeRequest(data=b"x"))
