@@ -92,17 +92,19 @@ def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
     return Buffer(capacity=capacity, batch_rows=10, when_full="drop", start=start)
 
 
-def test_a_buffer_is_taken_whole() -> None:
+def test_a_buffer_is_drained_at_once() -> None:
     """What comes out is what went in, for each stream, once."""
     starts: list[int] = []
     box = buffer(starts=starts)
-    lane = box.stream_buffer("a")
-    assert box.stream_buffer("a") is lane
+    stream = box.stream_buffer("a")
+    assert box.stream_buffer("a") is stream
     assert box.take() == []
     assert not starts
-    box.add_case(lane, True, 1.0)
-    box.add_case(lane, False, 2.0)
-    box.add_rows(lane, CaseRows("a", np.array([True]), np.array([3.0]), None, lane.stamps.now()))
+    box.add_case(stream, True, 1.0)
+    box.add_case(stream, False, 2.0)
+    box.add_rows(
+        stream, CaseRows("a", np.array([True]), np.array([3.0]), None, stream.stamps.now())
+    )
     assert starts == [1]
     (cases,) = box.take()
     assert isinstance(cases, CaseRows)
@@ -127,8 +129,8 @@ def test_a_sender_that_cannot_start_yet_is_asked_again() -> None:
 def test_kinds_of_rows_come_out_together() -> None:
     """Misses beside cases, of several streams."""
     box = buffer()
-    lane, other = box.stream_buffer("a"), box.stream_buffer("b")
-    box.add_case(lane, True, 1.0)
+    stream, other = box.stream_buffer("a"), box.stream_buffer("b")
+    box.add_case(stream, True, 1.0)
     box.add_rows(other, MissRows("b", 1, 0))
     _, misses = box.take()
     assert misses == MissRows("b", 1, 0)
@@ -138,16 +140,16 @@ def test_kinds_of_rows_come_out_together() -> None:
 def test_room_comes_back_when_rows_are_settled() -> None:
     """Rows taken but not settled still fill the buffer; settled ones do not."""
     box = buffer(capacity=3)
-    lane = box.stream_buffer("a")
-    box.add_rows(lane, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
+    stream = box.stream_buffer("a")
+    box.add_rows(stream, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
     assert (box.accepted, box.dropped) == (3, 2)
     (taken,) = box.take()
     assert taken.size == 3
-    box.add_case(lane, True, 9.0)
+    box.add_case(stream, True, 9.0)
     assert (box.accepted, box.dropped) == (3, 3)
     box.settled(2)
     for _ in range(3):
-        box.add_case(lane, True, 9.0)
+        box.add_case(stream, True, 9.0)
     assert (box.accepted, box.dropped) == (5, 4)
 
 
@@ -163,13 +165,13 @@ def test_a_discarding_buffer_counts_what_it_drops() -> None:
 def test_a_waiting_sender_is_woken() -> None:
     """`wait` returns when a batch is here, when rows lingered, or when there is other news."""
     box = buffer()
-    lane = box.stream_buffer("a")
+    stream = box.stream_buffer("a")
     box.wait(lambda: True, linger_s=60)
     for score in range(10):
-        box.add_case(lane, True, float(score))
+        box.add_case(stream, True, float(score))
     box.wait(lambda: False, linger_s=60)
     box.take()
-    box.add_case(lane, True, 1.0)
+    box.add_case(stream, True, 1.0)
     box.wait(lambda: False, linger_s=0.001)
     assert box.has_rows()
 
@@ -178,11 +180,11 @@ def test_a_waiting_sender_is_woken() -> None:
 def test_a_reset_buffer_is_empty(rows: Rows) -> None:
     """A forked child starts with nothing, in lanes that streams already hold."""
     box = buffer()
-    lane = box.stream_buffer("a")
-    box.add_rows(lane, rows)
-    box.add_case(lane, True, 1.0)
+    stream = box.stream_buffer("a")
+    box.add_rows(stream, rows)
+    box.add_case(stream, True, 1.0)
     box.reset()
     assert box.take() == []
-    box.add_case(lane, True, 2.0)
+    box.add_case(stream, True, 2.0)
     (taken,) = box.take()
     assert taken.size == 1

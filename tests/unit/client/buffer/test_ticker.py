@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     pass
 
 
-def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
+def test_a_ticker_stops_when_idle_and_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One thread at a time."""

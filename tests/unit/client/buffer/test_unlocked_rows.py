@@ -17,7 +17,7 @@ from streameval.client._buffer.ticker import Ticker
 from streameval.client._delivery.sender import Sender
 from streameval.client._delivery.statistics import read_statistics
 
-from .unlocked_rows import MIN_BURST_ROWS, Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import MIN_BURST_ROWS, Verbs, add_burst, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def hasty_switches() -> Iterator[None]:
+def frequent_switches() -> Iterator[None]:
     """Let threads take the interpreter from one another all the time."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -43,11 +43,11 @@ def hasty_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_brisk_rows_need_no_lock() -> None:
+def test_rows_of_a_burst_need_no_lock() -> None:
     """Who holds the lock hinders nobody; what was added meanwhile is there afterwards."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     with box.lock:
         for i in range(100):
             stream.add_case(i % 2 == 0, float(i))
@@ -64,7 +64,7 @@ def test_brisk_rows_need_no_lock() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_rows_that_come_seldom_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infrequent_rows_are_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """So there is no thread that wakes up for each of them, however many wait."""
     now = [1_000_000_000]
     monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
@@ -89,8 +89,8 @@ def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
     """Rows that nobody has seen have their room; what is beyond it is dropped and counted."""
     box = buffer(capacity)
     stream, other = Verbs(box, "s"), Verbs(box, "t")
-    brisk(other)
-    brisk(stream)
+    add_burst(other)
+    add_burst(stream)
     before = box.accepted + box.dropped
     for i in range(6000):
         stream.add_case(i % 3 == 0, float(i))
@@ -109,11 +109,11 @@ def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_columns_find_room_that_is_allowed_to_others_but_not_used() -> None:
+def test_columns_use_room_that_was_granted_but_not_used() -> None:
     """Permission is taken back before rows are dropped."""
     box = buffer(capacity=1000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     free = 1000 - box.accepted
     stream.add_cases(labels=np.ones(free, bool), scores=np.ones(free))
     assert (box.accepted, box.dropped) == (1000, 0)
@@ -124,7 +124,7 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
     """Rows that nobody has seen are fewer than it waits for."""
     box = buffer(batch_rows=1000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     box.take()
     added: list[int] = []
     waits = threading.Event()
@@ -147,7 +147,7 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
     assert len(added) == 999
 
 
-def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick ends it; from then on rows have a later one."""
     ticks: list = []
     monkeypatch.setattr(Ticker, "start", lambda self: ticks.append(self._tick) is None)
@@ -155,7 +155,7 @@ def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     now[0] += 30_000_000
     stream.add_case(True, 1.0)
     stream.log("unseen", 1.0)
@@ -176,10 +176,10 @@ def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
     """Whatever is done to ids first takes what was logged."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.log("a", 0.5)
     stream.label("a", True)
-    brisk(stream)
+    add_burst(stream)
     stream.log("b", 0.5)
     stream.label_cases(ids=["b"], labels=[1])
     seen: list[tuple[type, str]] = [
@@ -194,7 +194,7 @@ def test_a_forked_child_starts_with_nothing() -> None:
     """What its parent has added is its parent's."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.add_case(True, 1.0)
     stream.log("a", 1.0)
     box.reset()
@@ -216,7 +216,7 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
     done = threading.Event()
     cases: list[tuple[float, bool]] = []
     ids: list[str] = []
-    most = [0]
+    highest = [0]
 
     def add(number: int) -> None:
         for i in range(number * each, (number + 1) * each):
@@ -231,13 +231,13 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
             some, names = taken(box)
             cases.extend(some)
             ids.extend(names)
-            most[0] = max(most[0], box.accepted - settled)
+            highest[0] = max(highest[0], box.accepted - settled)
             settled += len(some) + len(names)
             box.settled(settled)
 
     threads = [threading.Thread(target=add, args=(n,)) for n in range(THREADS)]
     sender = threading.Thread(target=send)
-    with hasty_switches():
+    with frequent_switches():
         sender.start()
         for thread in threads:
             thread.start()
@@ -255,7 +255,7 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
     assert len(set(cases)) == len(cases)
     assert len(set(ids)) == len(ids)
     assert all(positive == (score % 3 == 0) for score, positive in cases)
-    assert most[0] <= capacity + THREADS
+    assert highest[0] <= capacity + THREADS
     for number in range(THREADS):
         mine = [int(id_) for id_ in ids if int(id_) // each == number]
         assert mine == sorted(mine), "a thread's predictions stay in their order"
@@ -264,13 +264,13 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
+def test_rows_with_times_and_columns_leave_room_for_grants() -> None:
     """Whatever is added in between."""
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     for capacity in (1000, 2000):
         box = buffer(capacity)
         stream = Verbs(box, "s")
-        brisk(stream)
+        add_burst(stream)
         for i in range(capacity - 100 - box.accepted - box._granted):
             stream.add_case(True, float(i), at=noon)
         stream.add_cases(labels=np.ones(700, bool), scores=np.ones(700))
@@ -283,11 +283,11 @@ def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
+def test_dated_rows_come_after_earlier_rows_of_the_id() -> None:
     """They are added under the lock, what was done before maybe without it."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.retract("a")
     stream.log("a", 0.5, at=datetime(2026, 1, 1, tzinfo=UTC))
     kinds = [type(rows) for rows in box.take() if "a" in getattr(rows, "ids", ())]
@@ -295,11 +295,11 @@ def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_a_waiting_sender_sees_what_nobody_has_seen() -> None:
+def test_a_waiting_sender_sees_the_rows_of_grants() -> None:
     """A batch is a batch, however its rows were added."""
     box = buffer(batch_rows=1_000_000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     box._batch_rows = 100
     for i in range(300):
         stream.log(str(i), 0.5)
@@ -307,11 +307,11 @@ def test_a_waiting_sender_sees_what_nobody_has_seen() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_statistics_count_what_nobody_has_seen() -> None:
+def test_statistics_count_the_rows_of_grants() -> None:
     """All that was accepted."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     for _ in range(100):
         stream.add_case(True, 0.5)
     seen = read_statistics(Sender("p", 1, random=lambda: 0.5), box)

@@ -34,7 +34,7 @@ def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "dro
     return Buffer(capacity=capacity, batch_rows=batch_rows, when_full=when_full, start=lambda: True)
 
 
-def brisk(stream: Verbs) -> None:
+def add_burst(stream: Verbs) -> None:
     """Add until more may be added without the lock."""
     for _ in range(MIN_BURST_ROWS):
         stream.add_case(True, -1.0)

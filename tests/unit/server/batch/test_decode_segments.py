@@ -140,7 +140,7 @@ def test_bad_segments_are_refused_with_field_and_index(rows, message, field):
 
 WORST = "\U000e0001"
 """A character that takes ten in quotes."""
-MANY_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
+EIGHT_LONG_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
 
 
 @pytest.mark.parametrize("key", [WORST * 40_000, "\"'" * 40_000, "k" * 40_000])
@@ -154,7 +154,7 @@ def test_a_refusal_is_short_whatever_it_quotes(key, times):
         {"cases": pb.Cases(segments=[pb.SegmentColumn(key=key)] * 2)},
     ]
     for kind in kinds:
-        refused = refusal(pb.Batch(stream="s", **kind), settings=MANY_KEYS)
+        refused = refusal(pb.Batch(stream="s", **kind), settings=EIGHT_LONG_KEYS)
         ((field, text),) = refused.violations
         assert field.endswith("].key")
         assert text == refused.message
