@@ -1,4 +1,4 @@
-"""Sessions of producers with a core, and what they count."""
+"""Sessions of producers with a core, and the cases that it counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def frame(sequence, **columns) -> bytes:
 
 
 def opened(core: Core, producer="p", epoch=1, wake=None) -> tuple[IngestSession, int]:
-    """Open a session and return it with the sequence to go on from."""
+    """Open a session; return it and the sequence of its next batch."""
     session = IngestSession(core.committer, core.limits, wake or (lambda: None))
     request = pb.IngestRequest(open=pb.Open(producer=producer, epoch=epoch))
     session.feed(request.SerializeToString(), NOW)

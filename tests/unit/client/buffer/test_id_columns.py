@@ -1,4 +1,4 @@
-"""Rows by id, times and segments become batches that the server reads as they were."""
+"""Rows by id, times and segments become batches that decode to equal rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ rows = st.tuples(
 
 
 def batches(piece: Rows, max_rows: int, max_bytes: int) -> list[ingest_pb2.Batch]:
-    """Cut rows into batches, each within its limits."""
+    """Split rows into batches within the limits."""
     found, rest = [], piece
     while rest is not None:
         head, rest = rest.split(max_rows, max_bytes)
@@ -66,7 +66,7 @@ def batches(piece: Rows, max_rows: int, max_bytes: int) -> list[ingest_pb2.Batch
 def test_rows_by_id_arrive_as_they_were(
     table: list[tuple], max_rows: int, max_bytes: int, one_time: bool
 ) -> None:
-    """The server reads the same ids, scores, times and segments, within its limits."""
+    """The server decodes equal ids, scores, times and segments."""
     names, labels, scores, when, countries, plans = (list(column) for column in zip(*table))
     times = when[0] if one_time else np.array(when)
     slices = check_segment_columns({"country": countries, "plan": plans}, len(names), like="ids")
@@ -112,7 +112,7 @@ def test_rows_by_id_arrive_as_they_were(
 
 
 def test_pieces_join_with_their_segments() -> None:
-    """Keys that a piece lacks have no value; values are numbered anew; times stay one if equal."""
+    """Missing keys become no value, codes are renumbered, and equal times stay one time."""
     parts = [
         (SegmentCodes("country", ("US", "DE"), np.array([0, 1, 0], np.uint32)),),
         (),
@@ -132,7 +132,7 @@ def test_pieces_join_with_their_segments() -> None:
 
 @pytest.mark.parametrize("values", [1, 2, 300, (1 << 16) + 1])
 def test_codes_travel_as_the_server_reads_them(values: int) -> None:
-    """One for all rows where there is one value, as bytes while they fit, and as numbers beyond."""
+    """One code for a single value, a bytes column up to 65,536 values, a repeated field beyond."""
     codes = np.arange(2 * values, dtype=np.uint32) % values
     column = SegmentCodes("country", tuple(map(str, range(values))), codes)
     message = encode_segment(column)
@@ -148,7 +148,7 @@ def test_codes_travel_as_the_server_reads_them(values: int) -> None:
 
 
 def test_ids_change_places_only_where_that_means_the_same() -> None:
-    """Alternating kinds make few pieces; an id never overtakes itself."""
+    """Alternating kinds make few pieces, and the rows of each id keep their order."""
     alternating = [
         piece
         for i in range(50)
@@ -165,14 +165,14 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
 
 
 def test_stamps_are_shared_for_a_moment() -> None:
-    """Rows within 25 ms have one stamp; a stamp becomes a time by the server's clock."""
+    """Rows within 25 ms share a stamp; stamps are converted by the server's clock."""
     stamps = Stamps()
     first = stamps.at(7_000_000_000)
     assert first < 0
     assert stamps.at(7_024_999_999) == first
     assert stamps.at(7_025_000_000) == first - 25_000
     assert stamps_to_times(first, NOW - 7_000_000) == NOW
-    assert stamps_to_times(first, -(10**12)) == 1  # before 1970 there is nothing
+    assert stamps_to_times(first, -(10**12)) == 1  # the earliest possible time
     mixed = stamps_to_times(np.array([first, 17, -1]), 100)
     assert mixed.tolist() == [7_000_100, 17, 100]
     untouched = np.array([1, 2])
@@ -180,7 +180,7 @@ def test_stamps_are_shared_for_a_moment() -> None:
 
 
 def test_columns_of_text_are_read_from_any_library(require) -> None:
-    """Lists, tuples, arrays and what pandas and pyarrow call a column."""
+    """Lists, tuples, arrays, and columns of pandas and pyarrow are accepted."""
     assert check_ids(("a", b"b", np.str_("c"))) == ["a", "b", "c"]
     assert check_ids(np.array(["a", "é"])) == ["a", "é"]
     assert check_ids([]) == []
@@ -203,7 +203,7 @@ def test_columns_of_text_are_read_from_any_library(require) -> None:
 
 
 def test_an_upload_comes_in_pieces_and_is_repeated_with_patience() -> None:
-    """A header, then pieces of a mebibyte; what cannot help is not repeated."""
+    """A header is followed by chunks of 1 MiB; only transient errors are retried, with backoff."""
     ev = Evaluator()
     rng = np.random.default_rng(0)
     ev.add_cases(labels=rng.random(300_000) < 0.5, scores=rng.random(300_000))

@@ -1,4 +1,4 @@
-"""Rows that come between two steps of somebody who takes: forced, step by step."""
+"""Rows that are appended between two steps of a thread that revokes a grant."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass, and nobody look of himself."""
+    """Stop the clock, and let no ticker revoke grants."""
     stop_time(monkeypatch)
 
 
 class RacingList(UnlockedList):
-    """Something happens in another thread right before a row is appended."""
+    """Runs `before`, as another thread would, right before a row is appended."""
 
     __slots__ = ("before",)
 
     def append(self, value: float) -> None:
-        """Let it happen, once."""
+        """Run `before` once, then append."""
         happens, self.before = self.before, lambda: None
         happens()
         super().append(value)
 
     def __iadd__(self, values: object) -> Self:
-        """As of `append`."""
+        """Run `before` once, then extend."""
         happens, self.before = self.before, lambda: None
         happens()
         return super().__iadd__(values)
 
 
 def racing_stream(box: Buffer) -> tuple[Verbs, RacingList, RacingList, RacingList]:
-    """Return a stream that is add_burst, and what it appends positives, negatives and ids to."""
+    """Return a stream with grants, and its lists of positives, negatives and rows by id."""
     stream_buffer = box.stream_buffer("s")
     positives, negatives, triples = RacingList(), RacingList(), RacingList()
     positives.before = negatives.before = triples.before = lambda: None
@@ -58,7 +58,7 @@ def racing_stream(box: Buffer) -> tuple[Verbs, RacingList, RacingList, RacingLis
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_row_appended_after_the_buffer_was_drained_is_kept() -> None:
-    """Who adds it had looked before, and looks again."""
+    """The caller checks `allowed` again after appending and reports its row."""
     box = buffer()
     stream, positives, negatives, triples = racing_stream(box)
     for scores, positive in ((positives, True), (negatives, False)):
@@ -76,7 +76,7 @@ def test_a_row_appended_after_the_buffer_was_drained_is_kept() -> None:
 @pytest.mark.usefixtures("no_ticks")
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_row_appended_while_its_client_closes_is_refused(closed: bool) -> None:
-    """Who has added it is told, as anybody after it; or it counts as dropped."""
+    """Its caller gets ClosedError, as every later caller does; or the row counts as dropped."""
     end = (lambda box: box.close("the client is closed")) if closed else Buffer.discard
     for late in (0, 1, 2):
         box = buffer()
@@ -99,7 +99,7 @@ def test_a_row_appended_while_its_client_closes_is_refused(closed: bool) -> None
 
 
 class WatchedList(UnlockedList):
-    """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
+    """Records `allowed` when its length is read; a value is appended while it is sliced."""
 
     __slots__ = ("allowed_then", "late")
 
@@ -114,7 +114,7 @@ class WatchedList(UnlockedList):
 
 
 def test_a_list_is_revoked_before_it_is_read_and_keeps_late_values() -> None:
-    """So that who adds either was seen or sees that it is closed."""
+    """A caller's row is either taken, or its caller finds the grant revoked."""
     rows = WatchedList()
     rows += [1.0, 2.0]
     rows.allow(4)
@@ -126,7 +126,7 @@ def test_a_list_is_revoked_before_it_is_read_and_keeps_late_values() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_late_rows_count_in_the_next_grant() -> None:
-    """It is among what is allowed next."""
+    """A late row left in the list uses room of the next grant."""
     box = buffer(capacity=600)
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -142,7 +142,7 @@ def test_late_rows_count_in_the_next_grant() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_late_rows_have_a_time_of_their_own() -> None:
-    """Not that of a dated row which came in between."""
+    """A late row keeps its stamp although a dated row was added in between."""
     box = buffer()
     stream, positives, _, triples = racing_stream(box)
     box.take()

@@ -1,4 +1,4 @@
-"""Rows that are added without a lock: each one arrives once, whoever looks when."""
+"""Rows that are added without the lock: each is drained once, under any interleaving."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ THREADS = 4
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass, and nobody look of himself."""
+    """Stop the clock, and let no ticker revoke grants."""
     stop_time(monkeypatch)
 
 
 @contextmanager
 def frequent_switches() -> Iterator[None]:
-    """Let threads take the interpreter from one another all the time."""
+    """Make the interpreter switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -44,7 +44,7 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_rows_of_a_burst_need_no_lock() -> None:
-    """Who holds the lock hinders nobody; what was added meanwhile is there afterwards."""
+    """Rows are added while another thread holds the lock, and are collected afterwards."""
     box = buffer()
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -65,7 +65,7 @@ def test_rows_of_a_burst_need_no_lock() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_infrequent_rows_are_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So there is no thread that wakes up for each of them, however many wait."""
+    """Infrequent rows get no grant, so no ticker thread has to wake up for them."""
     now = [1_000_000_000]
     monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
     box = buffer()
@@ -86,7 +86,7 @@ def test_infrequent_rows_are_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("no_ticks")
 @pytest.mark.parametrize("capacity", [17, 40, 41, 600, 5000])
 def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
-    """Rows that nobody has seen have their room; what is beyond it is dropped and counted."""
+    """A grant reserves its room; rows beyond the capacity are dropped and counted."""
     box = buffer(capacity)
     stream, other = Verbs(box, "s"), Verbs(box, "t")
     add_burst(other)
@@ -110,7 +110,7 @@ def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_columns_use_room_that_was_granted_but_not_used() -> None:
-    """Permission is taken back before rows are dropped."""
+    """Grants are revoked before rows are dropped."""
     box = buffer(capacity=1000)
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -121,7 +121,7 @@ def test_columns_use_room_that_was_granted_but_not_used() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
-    """Rows that nobody has seen are fewer than it waits for."""
+    """A grant is smaller than the number of rows that wakes the sender."""
     box = buffer(batch_rows=1000)
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -135,10 +135,10 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
 
     sender = threading.Thread(target=box.wait, args=(ready,), kwargs={"linger_s": 600.0})
     sender.start()
-    stream.add_case(True, 0.0)  # it waits for ever for the first
+    stream.add_case(True, 0.0)  # the sender waits for the first row without a timeout
     waits.wait()
     while box.wake_at != box._drained + 1000:
-        pass  # it has seen the first, and waits for the rest
+        pass  # until the sender has received the first row and waits for a batch
     while sender.is_alive() and len(added) < 5000:
         stream.add_case(len(added) % 7 == 0, float(len(added)))
         added.append(box.accepted)
@@ -148,7 +148,7 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
 
 
 def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick ends it; from then on rows have a later one."""
+    """A tick revokes the grant; later rows have a later stamp."""
     ticks: list = []
     monkeypatch.setattr(Ticker, "start", lambda self: ticks.append(self._tick) is None)
     now = [1_000_000_000]
@@ -160,10 +160,10 @@ def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> 
     stream.add_case(True, 1.0)
     stream.log("unseen", 1.0)
     assert ticks[-1]()
-    assert not ticks[-1](), "nothing is allowed any more"
+    assert not ticks[-1](), "no grant is left"
     stream.add_case(True, 1.0)
     stream.log("seen", 1.0)
-    assert not ticks[-1](), "nor after one row"
+    assert not ticks[-1](), "one row is no burst"
     stream.add_case(True, 1.0)
     stream.log("last", 1.0)
     cases, predictions = box.take()
@@ -173,7 +173,7 @@ def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
-    """Whatever is done to ids first takes what was logged."""
+    """Adding a row by id under the lock first moves the rows of the grant."""
     box = buffer()
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -191,7 +191,7 @@ def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_forked_child_starts_with_nothing() -> None:
-    """What its parent has added is its parent's."""
+    """Rows of the parent process stay with the parent."""
     box = buffer()
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -209,7 +209,7 @@ def test_a_forked_child_starts_with_nothing() -> None:
     ("when_full", "capacity"), [("drop", 10**6), ("drop", 3_000), ("block", 3_000)]
 )
 def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
-    """Many add, one takes and settles, all at once: each row arrives once or was dropped."""
+    """With many adding threads and one sender each row is drained once or dropped."""
     each = 20_000
     box = buffer(capacity, batch_rows=100, when_full=when_full)
     stream = Verbs(box, "s")
@@ -265,7 +265,7 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_rows_with_times_and_columns_leave_room_for_grants() -> None:
-    """Whatever is added in between."""
+    """Rows that are added in between do not use the room of a grant."""
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     for capacity in (1000, 2000):
         box = buffer(capacity)
@@ -284,7 +284,7 @@ def test_rows_with_times_and_columns_leave_room_for_grants() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_dated_rows_come_after_earlier_rows_of_the_id() -> None:
-    """They are added under the lock, what was done before maybe without it."""
+    """Dated rows are added under the lock, after the rows of the grant were moved."""
     box = buffer()
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -296,7 +296,7 @@ def test_dated_rows_come_after_earlier_rows_of_the_id() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_waiting_sender_sees_the_rows_of_grants() -> None:
-    """A batch is a batch, however its rows were added."""
+    """Rows added without the lock count towards a full batch."""
     box = buffer(batch_rows=1_000_000)
     stream = Verbs(box, "s")
     add_burst(stream)
@@ -308,7 +308,7 @@ def test_a_waiting_sender_sees_the_rows_of_grants() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_statistics_count_the_rows_of_grants() -> None:
-    """All that was accepted."""
+    """The statistics include rows that were added without the lock."""
     box = buffer()
     stream = Verbs(box, "s")
     add_burst(stream)
