@@ -24,8 +24,8 @@ class CaseVerbs(RowVerbs):
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         super().__init__(buffer, name)
-        self._negatives = self._rows.unlocked_cases.negatives
-        self._positives = self._rows.unlocked_cases.positives
+        self._negatives = self._stream_buffer.unlocked_cases.negatives
+        self._positives = self._stream_buffer.unlocked_cases.positives
 
     def add_case(
         self,
@@ -74,15 +74,15 @@ class CaseVerbs(RowVerbs):
         if at is None and segments is None:
             rows = self._positives if positive else self._negatives
             if len(rows) >= rows.allowed:
-                self._buffer.add_case(self._rows, positive, score)
+                self._buffer.add_case(self._stream_buffer, positive, score)
                 return
             rows.append(score)
             if not rows.allowed:
-                self._buffer.handle_late_row(self._rows.unlocked_cases)
+                self._buffer.handle_late_row(self._stream_buffer.unlocked_cases)
             return
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
-        self._buffer.add_dated_case(self._rows, positive, score, time_us, pairs)
+        self._buffer.add_dated_case(self._stream_buffer, positive, score, time_us, pairs)
 
     def add_cases(
         self,
@@ -144,7 +144,7 @@ class CaseVerbs(RowVerbs):
                 times,
                 slices,
             )
-        self._buffer.add_rows(self._rows, rows)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def add_misses(
         self,
@@ -204,7 +204,7 @@ class CaseVerbs(RowVerbs):
         segments: Mapping[str, str] | None,
     ) -> None:
         pairs = check_segments(segments) if segments else ()
-        time_us = self._rows.stamps.now() if at is None else to_us(at)
+        time_us = self._stream_buffer.stamps.now() if at is None else to_us(at)
         if positives or negatives:
             rows = MissRows(self.name, positives, negatives, 1, time_us, pairs)
-            self._buffer.add_rows(self._rows, rows)
+            self._buffer.add_rows(self._stream_buffer, rows)

@@ -35,7 +35,7 @@ class IdVerbs(RowVerbs):
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         super().__init__(buffer, name)
-        self._triples = self._rows.unlocked_ids.triples
+        self._triples = self._stream_buffer.unlocked_ids.triples
 
     def log(
         self,
@@ -90,7 +90,7 @@ class IdVerbs(RowVerbs):
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
         self._buffer.add_dated_id(
-            self._rows, id, PREDICTION_CODE, score, time_us=time_us, segments=pairs
+            self._stream_buffer, id, PREDICTION_CODE, score, time_us=time_us, segments=pairs
         )
 
     def label(
@@ -138,7 +138,9 @@ class IdVerbs(RowVerbs):
         if at is None:
             self._add(id, code, value)
         else:
-            self._buffer.add_dated_id(self._rows, id, code, value, time_us=to_us(at), segments=())
+            self._buffer.add_dated_id(
+                self._stream_buffer, id, code, value, time_us=to_us(at), segments=()
+            )
 
     def retract(self, id: str | bytes) -> None:  # noqa: A002 - as in log
         """Retract one prediction, labelled or not: it no longer counts.
@@ -161,11 +163,11 @@ class IdVerbs(RowVerbs):
     def _add(self, id_: str, code: int, score: float) -> None:
         rows = self._triples
         if len(rows) >= rows.allowed:
-            self._buffer.add_id(self._rows, id_, code, score)
+            self._buffer.add_id(self._stream_buffer, id_, code, score)
             return
         rows += (id_, code, score)
         if not rows.allowed:
-            self._buffer.handle_late_row(self._rows.unlocked_ids)
+            self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
 
     def log_cases(
         self, *, ids: Any, scores: Any, at: Any = None, segments: Mapping[str, Any] | None = None
@@ -208,7 +210,7 @@ class IdVerbs(RowVerbs):
         check_length("scores", values.size, like="ids", length=len(names))
         times, slices = self._times_and_segments(at, segments, len(names), like="ids")
         rows = PredictionRows(self.name, names, copy_if_shared(values, scores), times, slices)
-        self._buffer.add_rows(self._rows, rows)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def label_cases(self, *, ids: Any, labels: Any, at: Any = None, scores: Any = None) -> None:
         """Add the labels of columns of predictions, all or none of them.
@@ -246,7 +248,7 @@ class IdVerbs(RowVerbs):
             values = copy_if_shared(values, scores)
         times = None if at is None else times_of(at, len(names))
         rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values)
-        self._buffer.add_rows(self._rows, rows)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def retract_cases(self, *, ids: Any) -> None:
         """Retract a column of predictions, labelled or not, all or none of them.
@@ -263,4 +265,4 @@ class IdVerbs(RowVerbs):
         ClosedError
             When the client is closed.
         """
-        self._buffer.add_rows(self._rows, RetractionRows(self.name, check_ids(ids)))
+        self._buffer.add_rows(self._stream_buffer, RetractionRows(self.name, check_ids(ids)))

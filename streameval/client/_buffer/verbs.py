@@ -41,18 +41,18 @@ class RowVerbs:
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         self._buffer = buffer
-        self._rows = buffer.stream_buffer(check_stream_name(name))
+        self._stream_buffer = buffer.stream_buffer(check_stream_name(name))
 
     @property
     def name(self) -> str:
         """Name of the stream, for instance ``fraud/v3``."""
-        return self._rows.stream
+        return self._stream_buffer.stream
 
     def _times_and_segments(
         self, at: Any, segments: Mapping[str, Any] | None, rows: int, *, like: str
     ) -> tuple[Times, Segments]:
         slices = check_segment_columns(segments, rows, like=like) if segments else ()
-        return self._rows.stamps.now() if at is None else times_of(at, rows), slices
+        return self._stream_buffer.stamps.now() if at is None else times_of(at, rows), slices
 
 
 def times_of(at: Any, rows: int) -> Times:

@@ -131,7 +131,7 @@ def test_late_rows_count_in_the_next_grant() -> None:
     stream = Verbs(box, "s")
     add_burst(stream)
     box.collect_unlocked()
-    late = stream._rows.unlocked_cases.negatives
+    late = stream._stream_buffer.unlocked_cases.negatives
     late.append(5.0)
     for i in range(1000):
         stream.add_case(False, float(i))
