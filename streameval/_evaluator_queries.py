@@ -1,4 +1,4 @@
-"""All facets of queries put together, for an evaluator and for one revision of it."""
+"""All facets of queries combined, for an evaluator and for one revision of it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class EvaluatorQueries(
     UncertaintyQueries,
     BoundsQueries,
 ):
-    """Every query, over whatever view `view` gives."""
+    """Every query, computed from the view that `_view` returns."""
 
 
 class RevisionQueries(EvaluatorQueries):
-    """Every query of one revision, whatever its evaluator does meanwhile.
+    """Every query of one fixed revision; later mutations of its evaluator have no effect.
 
     Parameters
     ----------
     view : View
-        The counts to read.
+        The counts of the revision.
     """
 
     def __init__(self, view: View) -> None:
-        self._seen = view
+        self._revision_view = view
 
     def _view(self) -> View:
-        return self._seen
+        return self._revision_view

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metrics.areas import auc_pr_value, auc_roc_value, average_precision_value
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.roc_areas import auc_roc_value
 from streameval._uncertainty.cell_orders import both_orders, hides_order, rows_of
 from streameval._uncertainty.influence import (
     Influence,

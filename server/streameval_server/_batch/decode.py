@@ -89,7 +89,7 @@ def decode(
     nbytes
         Its encoded size.
     now_us
-        The current time: rows dated after it, or before retention, are refused.
+        The current time, to refuse rows dated in the future or before retention.
     settings
         The stream's.
 

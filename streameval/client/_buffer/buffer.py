@@ -214,7 +214,7 @@ class Buffer:
                 self._accept(head.size)
 
     def handle_late_row(self, rows: UnlockedRows) -> None:
-        """Move a row that its caller appended after the grant was revoked."""
+        """Move a row that was appended after its grant was revoked; drop it once stopped."""
         with self.lock:
             if self.limit >= 0:
                 self._revoke(rows)
@@ -304,7 +304,7 @@ class Buffer:
         return linger_s if self.accepted < self.wake_at else 0.0
 
     def wait(self, ready: Callable[[], bool], *, linger_s: float) -> None:
-        """Wait until `ready()`, until there is a full batch, or `linger_s` after the first row."""
+        """Wait until `ready()`, or for a full batch, or `linger_s` once there are rows."""
         with self.lock:
             while not ready():
                 timeout_s = self.arm(linger_s)

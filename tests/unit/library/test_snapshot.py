@@ -1,4 +1,4 @@
-"""Snapshots: frozen figures, reasons for what is undefined, plain values and a table."""
+"""Snapshots: immutable metrics, reasons for undefined ones, plain values and a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def example(**settings) -> Evaluator:
 
 
 def test_figures_are_those_of_the_evaluator():
-    """Every figure, count and interval is what the evaluator's own methods say."""
+    """Every metric, count and interval equals the evaluator's own method."""
     ev = example()
     snapshot = ev.snapshot()
     assert snapshot.auc_roc == ev.auc_roc()
@@ -70,7 +70,7 @@ def test_a_snapshot_is_frozen():
     ],
 )
 def test_undefined_figures_have_a_reason(labels, reason, undefined):
-    """What is nan has a reason, what has a value has none, and JSON has neither nan nor inf."""
+    """A nan metric has a reason, a defined one has none, and JSON has neither nan nor inf."""
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     snapshot = ev.snapshot()
@@ -86,7 +86,7 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
 
 
 def test_to_dict_is_plain():
-    """Infinite thresholds are words, limits are numbers, and JSON gives the same back."""
+    """Infinite thresholds are words, limits are numbers, and JSON gives the same values back."""
     plain = example().snapshot().to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["hull"]["thresholds"][0] == "Infinity"
@@ -99,7 +99,7 @@ def test_to_dict_is_plain():
 
 
 def test_plain_values_make_a_snapshot():
-    """Whoever has figures from elsewhere makes the same object of them."""
+    """A caller with metrics from elsewhere can build a snapshot of them."""
     snapshot = Snapshot(
         revision=7,
         num_cases=3,
@@ -133,7 +133,7 @@ def test_copies_are_equal_even_where_nan():
 
 
 def test_bounded_snapshots_show_their_bounds():
-    """A bounded evaluator's table says between which figures the exact ones lie."""
+    """A bounded evaluator's table shows the bounds of the exact metrics."""
     snapshot = example(resolution=2).snapshot()
     low, high = snapshot.bounds["auc_roc"]
     assert low < snapshot.auc_roc < high
