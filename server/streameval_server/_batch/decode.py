@@ -239,7 +239,7 @@ def _check_uncounted(batch: ingest_pb2.Batch) -> None:
     size, like = row_count(batch), "scores" if kind == "cases" else "ids"
     try:
         decode_times(rows.event_times_us, size, like=like)
-        if kind != "labels":
+        if kind != "labels" and rows.segments:
             decode_segments(rows.segments, size, like=like)
     except InvalidInputError as error:
         raise RefusedError(refused_input(error, kind)) from None

@@ -32,7 +32,7 @@ from streameval.client._errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval._row_codec import SegmentPairs
+    from streameval._row_codec.segments import SegmentPairs
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
     from streameval.client._buffer.stream_buffer import UnlockedRows
 

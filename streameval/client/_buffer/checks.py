@@ -23,7 +23,7 @@ from streameval._common.names import (
 )
 from streameval._common.values import at_row
 from streameval._counts.columns import check_length
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from streameval._row_codec import (
+from streameval._row_codec.rows import (
     MAX_CASE_BYTES,
     MAX_COUNT_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_TIME_BYTES,
     encode_cases,
     encode_misses,
-    segment_bytes,
 )
+from streameval._row_codec.segments import segment_bytes
 from streameval.client._buffer.segments import join_segments, select_segment_rows
 from streameval.v1 import ingest_pb2
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._row_codec import SegmentPairs, Segments
+    from streameval._row_codec.segments import SegmentPairs, Segments
 
     Times = int | IntArray | None
     """One time or stamp for all rows, one for each, or None if the rows have no times."""

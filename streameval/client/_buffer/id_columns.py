@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._row_codec import (
+from streameval._row_codec.rows import (
     MAX_ID_OVERHEAD_BYTES,
     MAX_SCORE_BYTES,
     encode_labels,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray
-    from streameval._row_codec import Segments
+    from streameval._row_codec.segments import Segments
     from streameval.client._buffer.columns import Times
 
 PREDICTION, LABEL, RETRACTION = 0, 1, 5

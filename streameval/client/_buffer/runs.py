@@ -35,7 +35,7 @@ from streameval.client._buffer.segments import segments_from_marks, select_segme
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._row_codec import SegmentPairs, Segments
+    from streameval._row_codec.segments import SegmentPairs, Segments
     from streameval.client._buffer.columns import Times
     from streameval.client._buffer.id_columns import IdRows
 

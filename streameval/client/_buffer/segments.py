@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from streameval._row_codec import SegmentPairs, Segments
+    from streameval._row_codec.segments import SegmentPairs, Segments
 
 
 def select_segment_rows(column: SegmentCodes, rows: slice | npt.NDArray[np.intp]) -> SegmentCodes:

@@ -17,7 +17,7 @@ from streameval.client._buffer.checks import check_segment_columns, check_stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval._row_codec import Segments
+    from streameval._row_codec.segments import Segments
     from streameval.client._buffer.buffer import Buffer
     from streameval.client._buffer.columns import Times
 

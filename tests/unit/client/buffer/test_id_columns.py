@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator, InvalidInputError
-from streameval._row_codec import SegmentCodes, decode_cases, encode_segment, segment_bytes
+from streameval._row_codec.rows import decode_cases
+from streameval._row_codec.segments import SegmentCodes, encode_segment, segment_bytes
 from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
 from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
 from streameval.client._buffer.id_columns import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
 from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import CorruptLogError

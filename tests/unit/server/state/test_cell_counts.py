@@ -15,7 +15,7 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._joining.table import _Bucket
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.accumulator import Accumulator

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
-from streameval._row_codec import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._model.limits import Limits
 from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo

@@ -1,32 +1,13 @@
-"""The wire form of rows: each column of a batch, encoded and decoded side by side.
-
-The client encodes rows and the server decodes them. Some columns have two forms: a
-plain repeated field, which is natural in every language, and a bytes column, which
-this library writes because it takes about 1 ns a value instead of 80 ns.
-
-- Scores of cases: little-endian float64. Labels of cases: one bit each, the first
-  row in the lowest bit of the first byte.
-- Event times: one for all rows, one for each row, or none (the server's time).
-- Segments: for each key its distinct values, and a code for each row, or one code for
-  all rows. Codes are little-endian uint16 unless a key has more than 65,536 values.
-
-Decoding accepts every form of the contract, and checks that columns fit together and
-that values are valid, with the library's own messages. The `field` of an
-`InvalidInputError` is the path inside the message of the kind (``segments[0].codes``).
-Limits and the settings of a stream are for the server to check.
-
-Cost: O(rows), a few nanoseconds a value; the number of calls does not depend on the rows.
-"""
+"""Rows as messages and back, for each kind of rows, and the columns of scores, labels, times."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._common.arrays import IntArray
 from streameval._common.errors import InvalidInputError
-from streameval._common.values import quoted
 from streameval._counts.columns import (
     check_columns,
     check_count,
@@ -34,21 +15,17 @@ from streameval._counts.columns import (
     check_length,
     check_scores,
 )
+from streameval._row_codec.segments import check_distinct, decode_segments, encode_segment
 from streameval.v1 import ingest_pb2, types_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
+    from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._row_codec.segments import SegmentPairs, Segments
 
-    from streameval._common.arrays import BoolArray, FloatArray, IntArray
-
-    EventTimes = int | IntArray | None
-    """In microseconds since 1970: one for all rows, one for each, or none."""
-    BatchCodes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
-    Segments = tuple["SegmentCodes", ...]
-    SegmentPairs = tuple[tuple[str, str], ...]
-    """Key and value of each segment that one row has."""
+EventTimes = int | IntArray | None
+"""In microseconds since 1970: one for all rows, one for each, or none."""
 
 MAX_ENVELOPE_BYTES = 512
 """Bytes of a batch besides its rows: stream name, sequence, tags and lengths."""
@@ -68,31 +45,7 @@ MAX_SCORE_BYTES = 8
 MAX_ID_OVERHEAD_BYTES = 3
 """Bytes of the tag and the length of an id of at most 128 bytes."""
 
-_MAX_UINT16_VALUES = 1 << 16
-# The key, tags and lengths of a segment column; the tag and length of a value.
-_MAX_COLUMN_OVERHEAD_BYTES = 80
-_MAX_VALUE_OVERHEAD_BYTES = 3
-
 _FLOAT64LE = np.dtype("<f8")
-_UINT16LE = np.dtype("<u2")
-
-
-@dataclass(slots=True, eq=False)
-class SegmentCodes:
-    """The values of one segment key, dictionary-encoded. Never mutated.
-
-    Attributes
-    ----------
-    key : str
-    values : tuple of str
-        "" means no value.
-    codes : uint16[n] or uint32[n]
-        Index into `values` for each row.
-    """
-
-    key: str
-    values: tuple[str, ...]
-    codes: BatchCodes
 
 
 def row_count(batch: ingest_pb2.Batch) -> int:
@@ -153,7 +106,8 @@ def decode_cases(
     if not total:
         return None
     times = decode_times(cases.event_times_us, size, like="scores")
-    segments = decode_segments(cases.segments, size, like="scores")
+    columns = cases.segments
+    segments = decode_segments(columns, size, like="scores") if columns else ()
     return labels, scores, counts, total, times, segments
 
 
@@ -183,7 +137,9 @@ def decode_predictions(
     if not size:
         return None
     times = decode_times(predictions.event_times_us, size, like="ids")
-    return ids, scores, times, decode_segments(predictions.segments, size, like="ids")
+    columns = predictions.segments
+    segments = decode_segments(columns, size, like="ids") if columns else ()
+    return ids, scores, times, segments
 
 
 def encode_labels(
@@ -311,104 +267,3 @@ def decode_times(times: Sequence[int], size: int, *, like: str) -> EventTimes:
     if given == 0:
         return None
     return times[0] if given == 1 else np.array(times, dtype=np.int64)
-
-
-def segment_bytes(column: SegmentCodes) -> int:
-    """Return an upper bound of a segment column's encoded size. O(values)."""
-    code_bytes = 2 if len(column.values) <= _MAX_UINT16_VALUES else 3
-    text = sum(4 * len(value) + _MAX_VALUE_OVERHEAD_BYTES for value in column.values)
-    return _MAX_COLUMN_OVERHEAD_BYTES + text + code_bytes * column.codes.size
-
-
-def encode_segment(column: SegmentCodes) -> ingest_pb2.SegmentColumn:
-    """Return a segment column as a message. O(rows)."""
-    message = ingest_pb2.SegmentColumn(key=column.key, values=column.values)
-    if len(column.values) == 1:
-        message.codes.append(0)  # for all rows
-    elif len(column.values) <= _MAX_UINT16_VALUES:
-        message.codes_u16le = column.codes.astype(_UINT16LE).tobytes()
-    else:
-        message.codes.extend(column.codes.tolist())
-    return message
-
-
-def decode_segments(
-    columns: Sequence[ingest_pb2.SegmentColumn], size: int, *, like: str
-) -> Segments:
-    """Return segment columns, each with a code for every row. O(rows) for each key.
-
-    Raises InvalidInputError.
-    """
-    if not columns:
-        return ()
-    check_distinct([column.key for column in columns])
-    given = [_decode_codes(column, size, place, like) for place, column in enumerate(columns)]
-    codes = _stack_codes(columns, given, size)
-    found = tuple(
-        SegmentCodes(column.key, tuple(column.values), own)
-        for column, own in zip(columns, codes, strict=True)
-    )
-    largest = codes.max(axis=1, initial=0).tolist()
-    for place, (highest, each) in enumerate(zip(largest, found, strict=True)):
-        if size and highest >= len(each.values):
-            index = int(np.argmax(each.codes >= len(each.values)))
-            raise InvalidInputError(
-                f"code must be below {len(each.values)}, the number of values, "
-                f"got {each.codes[index]} at index {index}",
-                field=f"segments[{place}].codes",
-                index=index,
-            )
-    return found
-
-
-def _stack_codes(
-    columns: Sequence[ingest_pb2.SegmentColumn], given: Sequence[BatchCodes], size: int
-) -> BatchCodes:
-    """Return the codes of all columns, expanded to all rows: uint[keys, n]."""
-    if all(codes.dtype == _UINT16LE and codes.size == size for codes in given):
-        # numpy releases the interpreter's lock in each operation; joining bytes does not.
-        packed = b"".join([column.codes_u16le for column in columns])
-        return np.frombuffer(packed, _UINT16LE).reshape(len(columns), size)
-    stacked = np.empty((len(columns), size), dtype=np.uint32)
-    for own, codes in zip(stacked, given, strict=True):
-        own[:] = codes
-    return stacked
-
-
-def _decode_codes(column: ingest_pb2.SegmentColumn, size: int, place: int, like: str) -> BatchCodes:
-    """Return the codes of the column at a place: one for each row, or one for all."""
-    packed, name = column.codes_u16le, "codes"
-    codes: BatchCodes
-    if packed:
-        name = "codes_u16le"
-        if column.codes:
-            raise InvalidInputError(
-                "codes and codes_u16le must not both be given",
-                field=f"segments[{place}].codes_u16le",
-            )
-        if len(packed) % 2:
-            raise InvalidInputError(
-                f"codes_u16le must have 2 bytes for each code, got {len(packed)} bytes",
-                field=f"segments[{place}].codes_u16le",
-            )
-        codes = np.frombuffer(packed, _UINT16LE)
-    else:
-        codes = np.array(column.codes, dtype=np.uint32)
-    if len(codes) not in ((1, size) if size else (0,)):
-        raise InvalidInputError(
-            f"{name} must have one row, or one for each of {like}, "
-            f"got {len(codes)} rows and {size}",
-            field=f"segments[{place}].{name}",
-        )
-    return codes
-
-
-def check_distinct(keys: list[str]) -> None:
-    """Refuse a segment key that is given twice. O(keys)."""
-    found: set[str] = set()
-    for place, key in enumerate(keys):
-        if key in found:
-            raise InvalidInputError(
-                f"segment key {quoted(key)} must be given once", field=f"segments[{place}].key"
-            )
-        found.add(key)
