@@ -19,7 +19,7 @@ from streameval_server._grpc.server import Server
 from streameval_server._log.data_directory import DataDirectoryInUseError
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError, default_data_directory
-from streameval_server._runtime.runtime import ServerFailedError
+from streameval_server._runtime.core_threads import ServerFailedError
 from streameval_server._security.tokens import create_token
 from streameval_server._service.configuration import Configuration, configure
 from streameval_server._service.serve import run, serve

@@ -386,7 +386,9 @@ def test_whatever_happens_equals_a_recount(
     for start, end in pairwise(bounds):
         while start < end and pieces.pass_time(entries_of(stream)[start].received_us, 1):
             pieces.view("s")  # looking in between does not matter
-        with mock.patch.object(counts, "_MUCH", 1 if early else counts._MUCH):
+        with mock.patch.object(
+            counts, "MIN_IDLE_COUNT_ROWS", 1 if early else counts.MIN_IDLE_COUNT_ROWS
+        ):
             pieces.apply(entries_of(stream)[start:end])
             pieces.count()
         pieces.view("s")

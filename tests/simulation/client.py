@@ -56,7 +56,7 @@ class Client(Process):
             wake=self._woken,
             max_unlocked_rows=0,  # no thread but ours
         )
-        self.delivery = Delivery(self.buffer, producer, "the simulated server")
+        self.delivery = Delivery(self.buffer, producer, "the simulated server", world.clock_ns)
         self.sender = self.delivery.sender = Sender(producer, epoch, random=dice.random)
         self._server = server
         self._connection: Connection | None = None
@@ -165,7 +165,7 @@ class Client(Process):
         self._connection = None
         connection.up.cut()
         if not self.delivery.disconnected(error, self.world.now_us / S):
-            self.delivery.give_up()
+            self.delivery.discard()
             self.world.tally["fenced clients"] += 1
         self.buffer.settled(self.sender.settled_rows)
         self._check()
@@ -213,7 +213,7 @@ class Client(Process):
         for flush in waiting:
             target, known, done = flush
             try:
-                revision = self.delivery.flushed(target, known)
+                revision = self.delivery.flush_result(target, known)
             except (RowsLostError, FencedError):
                 done()
                 continue

@@ -27,8 +27,9 @@ from streameval_server._core.engine import Engine
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
+from streameval_server._state import stream_parts
 from streameval_server._state.join_table import TrackedTable
-from streameval_server._state.pane_store import Store
+from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -199,13 +200,13 @@ MUTANTS = [
         "a checkpoint forgets which ids went",
         TrackedTable,
         "drop",
-        "self.gone += self.ids(slots[self._kept[slots]])",
+        "self.removed += self.ids(slots[self._in_checkpoint[slots]])",
         "pass",
     ),
     Mutant(
         "a checkpoint skips panes that changed when others did",
-        StreamState,
-        "parts",
+        stream_parts,
+        "checkpoint_parts",
         "if content.revision > since",
         "if content.revision > since + 1",
     ),
@@ -243,12 +244,12 @@ MUTANTS = [
         "the order of values follows their use",
         Segments,
         "_new",
-        "if code >= self._most:",
-        "if code > self._most:",
+        "if code >= self._max_codes:",
+        "if code > self._max_codes:",
     ),
     Mutant(
         "panes that coarsen lose what is open",
-        Store,
+        PaneStore,
         "_close",
         "content.is_open = False",
         "content.is_open = False\n    return",
@@ -288,7 +289,7 @@ MUTANTS = [
         "refusals told by Resume are not heard",
         Sender,
         "_resume",
-        "self._refuse_as(batch, refused.refusal)",
+        "self._record_refusal(batch, refused.refusal)",
         "pass",
     ),
     Mutant(

@@ -18,7 +18,6 @@ from unittest import mock
 from streameval.client._buffer import buffer as _buffer
 from streameval.client._buffer import clock as _clock
 from streameval.client._buffer import runs as _runs
-from streameval.client._delivery import delivery as _delivery
 from streameval_server._log import failpoints
 
 if TYPE_CHECKING:
@@ -166,18 +165,17 @@ class World:
             time_s = (self.now_us - START_US) / S
             self._show(f"{time_s:14.6f} {who:>10} {what % arguments}")
 
+    def clock_ns(self) -> int:
+        """Return the time on the clock of the client's stamps."""
+        return (self.now_us - START_US + _BOOT_US) * 1_000
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Let the client's clock be this world's, and the core's failpoints lead here."""
-
-        def clock_ns() -> int:
-            return (self.now_us - START_US + _BOOT_US) * 1_000
-
         with (
-            mock.patch.object(_clock, "clock_ns", clock_ns),
-            mock.patch.object(_buffer, "clock_ns", clock_ns),
-            mock.patch.object(_runs, "clock_ns", clock_ns),
-            mock.patch.object(_delivery, "clock_ns", clock_ns),
+            mock.patch.object(_clock, "clock_ns", self.clock_ns),
+            mock.patch.object(_buffer, "clock_ns", self.clock_ns),
+            mock.patch.object(_runs, "clock_ns", self.clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
             mock.patch.object(failpoints, "_reached", self.at_failpoint),
         ):

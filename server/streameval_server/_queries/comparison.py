@@ -34,12 +34,12 @@ from streameval_server._queries.metrics import (
     reason_value,
 )
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, iso, selected
+from streameval_server._queries.selection import Selection, iso, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison, Interval
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
 DEFAULT_METRIC = "auc_pr"
@@ -60,8 +60,8 @@ class _Relation(enum.Enum):
 class CompareAsked:
     """A CompareStreamsRequest that was checked. Equal ones ask for the same."""
 
-    a: Selected
-    b: Selected
+    a: Selection
+    b: Selection
     metric: str
     level: float
     prevalence: float
@@ -85,8 +85,8 @@ def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
     if prevalence and request.own_prevalence:
         raise invalid("own_prevalence", "give a prevalence or own_prevalence, not both")
     return CompareAsked(
-        selected(request.a, "a"),
-        selected(request.b, "b"),
+        parse_selection(request.a, "a"),
+        parse_selection(request.b, "b"),
         metric,
         checked_level(request.level),
         prevalence,
@@ -103,7 +103,7 @@ def checked_metric(metric: str) -> str:
     return metric or DEFAULT_METRIC
 
 
-def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStreamsResponse:
+def comparison(answers: QueryEngine, asked: CompareAsked) -> query_pb2.CompareStreamsResponse:
     """Return the difference.
 
     Raises
@@ -111,9 +111,9 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
     RequestError
         FAILED_PRECONDITION where the sides overlap and b does not contain a.
     """
-    a = answers.applied(asked.a, "a")
+    a = answers.resolve(asked.a, "a")
     of_one = asked.b.stream == asked.a.stream
-    b = answers.applied(asked.b, "b", view=a.view if of_one else None)
+    b = answers.resolve(asked.b, "b", view=a.view if of_one else None)
     is_complement = of_one and _is_within(a, b)
     window_a, window_b = answers.window(a), answers.window(b)
     resolutions = window_a.resolution, window_b.resolution
@@ -156,7 +156,7 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
 
 def _is_within(a: ResolvedSelection, b: ResolvedSelection) -> bool:
     """Whether b contains a; False where they share nothing. Refuses everything between."""
-    by_segment = _by_segment(a.selected.segment, b.selected.segment)
+    by_segment = _by_segment(a.selection.segment, b.selection.segment)
     by_time = _by_time(a.span_us, b.span_us)
     if _Relation.APART in {by_segment, by_time}:
         return False
@@ -221,7 +221,7 @@ def _overlap(message: str) -> RequestError:
 
 
 def _named(of: ResolvedSelection) -> str:
-    segment = of.selected.segment
+    segment = of.selection.segment
     return "the whole" if segment is None else f"{segment[0]}={segment[1]}"
 
 

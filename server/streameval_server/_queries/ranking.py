@@ -26,12 +26,12 @@ from streameval_server._queries.comparison import (
 from streameval_server._queries.metrics import checked_level
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.resolved_selection import check_key
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class RankAsked:
     """A RankSegmentsRequest that was checked. Equal ones ask for the same."""
 
-    chosen: Selected
+    chosen: Selection
     key: str
     metric: str
     level: float
@@ -63,7 +63,7 @@ def rank_asked(request: query_pb2.RankSegmentsRequest) -> RankAsked:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    chosen = selected(request.selection)
+    chosen = parse_selection(request.selection)
     if chosen.segment is not None:
         raise invalid("selection.segment", "slices are ranked within the whole: leave segment out")
     return RankAsked(
@@ -71,7 +71,7 @@ def rank_asked(request: query_pb2.RankSegmentsRequest) -> RankAsked:
     )
 
 
-def ranking(answers: Answers, asked: RankAsked) -> query_pb2.RankSegmentsResponse:
+def ranking(answers: QueryEngine, asked: RankAsked) -> query_pb2.RankSegmentsResponse:
     """Return the slices, the worst first.
 
     Raises
@@ -79,7 +79,7 @@ def ranking(answers: Answers, asked: RankAsked) -> query_pb2.RankSegmentsRespons
     RequestError
         INVALID_ARGUMENT when the key is not declared.
     """
-    whole = answers.applied(asked.chosen)
+    whole = answers.resolve(asked.chosen)
     window = answers.window(whole)
     prevalence = common_prevalence(window) if asked.metric in PR_NAMES else None
     ranked = []
@@ -123,7 +123,7 @@ def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
 def _message(
     ranked: _Ranked, p_value: float, coverage: types_pb2.Coverage | None
 ) -> query_pb2.RankedSegment:
-    segment = ranked.of.selected.segment
+    segment = ranked.of.selection.segment
     assert segment is not None
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),
