@@ -341,7 +341,7 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
             invalid,
             f"{len(data)} bytes are announced, got {len(data) - 9}: truncated?",
         )
-        assert refused(data, total=10)[1] == "the pieces have more than the 10 bytes announced"
+        assert refused(data, total=10)[1] == "the data has more than the 10 bytes announced"
         assert refused(b"")[1] == "0 bytes are too few for an exported stream: truncated?"
         assert refused(data, "a//b")[0] == invalid
         newer = Frame(b"SEVX", 2, "an exported stream").sealed(data[6:-4])

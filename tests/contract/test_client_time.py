@@ -270,6 +270,7 @@ def test_rows_that_waited_count_when_they_were_added(
     ahead_ns = [0]
     monkeypatch.setattr("streameval.client._buffer.clock.clock_ns", lambda: real() + ahead_ns[0])
     monkeypatch.setattr("streameval.client._buffer.buffer.clock_ns", lambda: real() + ahead_ns[0])
+    monkeypatch.setattr("streameval.client._buffer.runs.clock_ns", lambda: real() + ahead_ns[0])
     # The client's wall clock is two days ahead: only the server's clock dates rows.
     wall = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: wall() + 172_800 * 10**9)

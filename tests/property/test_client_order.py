@@ -175,12 +175,12 @@ class ReceivedRows(ExpectedRows):
 
 
 @given(
-    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), brisk=st.sampled_from((1, 16))
+    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), burst=st.sampled_from((1, 16))
 )
 @settings(max_examples=300)
-def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
+def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, burst: int) -> None:
     """The rows of each id are sent in order; cases and misses have the same totals."""
-    with mock.patch.object(stream_buffer, "_BRISK", brisk):
+    with mock.patch.object(stream_buffer, "_MIN_BURST_ROWS", burst):
         _arrive(script, max_rows)
 
 

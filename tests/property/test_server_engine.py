@@ -15,6 +15,7 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streameval._common import OTHER_VALUE
 from streameval._time.effects import COVERAGE, Effect
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2 as pb
@@ -32,7 +33,7 @@ from streameval_server._model.stream_settings import (
 )
 from streameval_server._state import counts
 from streameval_server._state.join_table import join_settings
-from streameval_server._state.views import OTHER, SliceView
+from streameval_server._state.views import SliceView
 
 from .test_joiner import Oracle
 
@@ -271,7 +272,7 @@ class Stream:
             return holds(segment, score)
         name = "" if score is None or int(score) % LATE >= BARE else COUNTRIES[int(score) % BARE]
         shared = name in self.countries[LIMITS.max_segment_values :]
-        return segment[1] == (OTHER if shared else name)
+        return segment[1] == (OTHER_VALUE if shared else name)
 
 
 def holds(segment: tuple[str, str] | None, score: float | None) -> bool:
@@ -369,13 +370,13 @@ def test_whatever_happens_equals_a_recount(
     assert view is not None
     assert view.now_us == stream.now
     compare(view.whole, stream, None)
-    for value in (*COUNTRIES, OTHER):
+    for value in (*COUNTRIES, OTHER_VALUE):
         compare(view.slice(("country", value)), stream, ("country", value))
     for value in ("x", "y"):
         compare(view.slice(("plan", value)), stream, ("plan", value))
     assert view.counters.kept_ids == len(stream.joiner.ids)
     named = set(stream.countries[: limits.max_segment_values])
-    assert set(view.segments("country")) <= {"", OTHER} | named
+    assert set(view.segments("country")) <= {"", OTHER_VALUE} | named
 
     parts: dict[str, bytes] = {}
     since = 0

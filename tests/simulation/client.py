@@ -54,7 +54,7 @@ class Client(Process):
             when_full="drop",
             start=lambda: True,
             wake=self._woken,
-            unseen=0,  # no thread but ours
+            max_unlocked_rows=0,  # no thread but ours
         )
         self.delivery = Delivery(self.buffer, producer, "the simulated server", world.clock_ns)
         self.sender = self.delivery.sender = Sender(producer, epoch, random=dice.random)

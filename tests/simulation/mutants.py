@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant(
         "a repeat is acked ahead of refusals",
         IngestSession,
-        "_unexpected",
+        "_handle_out_of_order",
         "if sequence <= self._acked:",
         "if sequence <= self._committer.marks.last_sequence(self._producer, self._epoch):\n"
         "        self._acked = max(self._acked, sequence)",
@@ -296,7 +296,7 @@ MUTANTS = [
         "the buffer forgets to wake its sender",
         Buffer,
         "arm",
-        "self.wake_at = self._taken + 1",
-        "self.wake_at = self._taken + 2",
+        "self.wake_at = self._drained + 1",
+        "self.wake_at = self._drained + 2",
     ),
 ]

@@ -17,6 +17,7 @@ from unittest import mock
 
 from streameval.client._buffer import buffer as _buffer
 from streameval.client._buffer import clock as _clock
+from streameval.client._buffer import runs as _runs
 from streameval_server._log import failpoints
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class World:
         with (
             mock.patch.object(_clock, "clock_ns", self.clock_ns),
             mock.patch.object(_buffer, "clock_ns", self.clock_ns),
+            mock.patch.object(_runs, "clock_ns", self.clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
             mock.patch.object(failpoints, "_hit", self.at_failpoint),
         ):

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from streameval.v1 import admin_pb2, admin_pb2_grpc
-from streameval_server._batch.chunks import PIECE_BYTES
+from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._batch.stream_import import ImportInbox
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
@@ -111,7 +111,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             with runtime.calls.call(cancelled.set):
                 copy = await self._copy(directory, cancelled)
                 try:
-                    while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
+                    while data := await asyncio.to_thread(copy.read, MAX_CHUNK_BYTES):
                         if runtime.calls.stopping:
                             raise stopping_error()
                         yield admin_pb2.BackupResponse(
@@ -137,9 +137,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )
-        for start in range(0, len(data), PIECE_BYTES):
+        for start in range(0, len(data), MAX_CHUNK_BYTES):
             yield admin_pb2.ExportStreamResponse(
-                revision=revision, total_bytes=len(data), data=data[start : start + PIECE_BYTES]
+                revision=revision, total_bytes=len(data), data=data[start : start + MAX_CHUNK_BYTES]
             )
 
     async def ImportStream(  # noqa: N802 - the contract's name

@@ -229,19 +229,17 @@ class RefusedError(Exception):
         self.refused = refused
 
 
-def refused_input(error: InvalidInputError, prefix: str, names: Mapping[str, str]) -> Refused:
+def refused_input(error: InvalidInputError, prefix: str) -> Refused:
     """Return an error that the library raised for a column as a refusal with the same text.
 
     Parameters
     ----------
     error
-        What the library raised; its `field` is the library's name of the column.
+        What the library raised; its `field` is the path inside the rows of the batch.
     prefix
         The batch's kind of rows, for instance ``cases``.
-    names
-        From the library's name of a column to the message's, if they differ.
     """
-    path = f"{prefix}.{names.get(error.field, error.field)}"
+    path = f"{prefix}.{error.field}"
     if error.index is not None:
         path = f"{path}[{error.index}]"
     return Refused(Code.INVALID_ARGUMENT, str(error), ((path, str(error)),))

@@ -8,14 +8,13 @@ when the stream is created; all others may change and apply from then on.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval._common import MAX_KEY_LENGTH, quoted
+from streameval._common import quoted, segment_key_problem
 from streameval._counts import MAX_BITS
 from streameval._time import tiers_of
 from streameval.v1 import stream_pb2
@@ -36,8 +35,6 @@ _DEFAULT_LABEL_TTL_US = 14 * DAY_US
 _MAX_DURATION_US = 3_660 * DAY_US
 _MAX_MASK_PATHS = 32
 """Most paths of an update's mask: the log keeps it, and each replay reads all of them."""
-_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
-
 CHOICES: Mapping[str, Mapping[int, str]] = {
     "scale": {
         stream_pb2.SCALE_UNSPECIFIED: "plain",
@@ -207,12 +204,9 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
             Code.RESOURCE_EXHAUSTED,
         )
     for key in keys:
-        if _KEY.match(key) is None:
-            _refuse(
-                "segment_keys",
-                f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
-                f"got {quoted(key)}",
-            )
+        problem = segment_key_problem(key)
+        if problem is not None:
+            _refuse("segment_keys", problem)
         if keys.count(key) > 1:
             _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
 

@@ -117,3 +117,7 @@ class FairLock:
         traceback: TracebackType | None,
     ) -> None:
         self._lock.release()
+
+
+def do_nothing() -> None:
+    """Do nothing: the default of a callback."""

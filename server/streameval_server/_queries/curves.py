@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
-from streameval_server._batch.chunks import PIECE_BYTES
+from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._model.errors import invalid
 from streameval_server._queries.convert import curve_message, points_message
 from streameval_server._queries.query_engine import range_message
@@ -45,11 +45,11 @@ class StateAnswer:
 
     def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
         """Yield it in pieces, at least one."""
-        for start in range(0, len(self.data), PIECE_BYTES):
+        for start in range(0, len(self.data), MAX_CHUNK_BYTES):
             yield query_pb2.GetStateResponse(
                 revision=self.revision,
                 total_bytes=len(self.data),
-                data=self.data[start : start + PIECE_BYTES],
+                data=self.data[start : start + MAX_CHUNK_BYTES],
                 window=self.window,
                 coverage=self.coverage,
             )

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
-from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._queries.metrics import Wanted, wanted
 from streameval_server._queries.selection import AllTime, Last, Selection, micros
 from streameval_server._queries.series import part_of, spans

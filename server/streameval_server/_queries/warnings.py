@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common import OTHER_VALUE
 from streameval_server._queries.selection import iso
-from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +46,8 @@ def _about_slice(resolved: ResolvedSelection) -> Iterator[str]:
     if segment is not None and resolved.view.slice(segment) is None:
         key, value = segment
         text = f"no case of {key}={value} has been seen"
-        if resolved.view.slice((key, OTHER)) is not None:
-            text += f"; values beyond the maximum number for {key} are counted in {OTHER}"
+        if resolved.view.slice((key, OTHER_VALUE)) is not None:
+            text += f"; values beyond the maximum number for {key} are counted in {OTHER_VALUE}"
         yield text
 
 

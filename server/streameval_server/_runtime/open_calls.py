@@ -10,8 +10,8 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streameval_server._ingest.admission import nothing
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class OpenCalls:
         self._all_ended = asyncio.Event()
 
     @contextmanager
-    def call(self, wake: Callable[[], None] = nothing) -> Iterator[None]:
+    def call(self, wake: Callable[[], None] = do_nothing) -> Iterator[None]:
         """Count a call within the context, and call `wake` when the server starts to stop.
 
         Raises

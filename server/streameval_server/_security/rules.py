@@ -14,7 +14,7 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
-from streameval_server._ingest.admission import parsed
+from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Rule:
         if self.request is None:
             return
         if isinstance(request, bytes):
-            request = parsed(self.request, request)
+            request = parse_message(self.request, request)
         for path in self.streams:
             first, _, rest = path.partition(".")
             # An absent submessage names no stream.

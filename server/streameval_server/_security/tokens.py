@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streameval_server._state.views import OTHER
+from streameval._common import OTHER_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common import IntArray
+    from streameval._row_codec import BatchCodes, SegmentCodes
     from streameval._time import CodeArray
-    from streameval_server._model.rows import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""
@@ -121,7 +121,7 @@ class Segments:
         """Add the keys that are not declared yet; `keys` begins with those that are."""
         for key in keys[len(self.keys) :]:
             self.keys.append(key)
-            self.values.append(["", OTHER])
+            self.values.append(["", OTHER_VALUE])
             self._codes.append({"": NONE})
             self._tables.append(((), np.empty(0, dtype=np.uint16)))
 

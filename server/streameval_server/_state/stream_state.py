@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval._common import IntArray
+    from streameval._row_codec import EventTimes
     from streameval_server._model.limits import Limits
-    from streameval_server._model.rows import EventTimes, Rows
+    from streameval_server._model.rows import Rows
     from streameval_server._model.stream_settings import StreamSettings
     from streameval_server._state.views import FrozenStream
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from streameval._counts import State
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
 
-OTHER = "__other__"
-"""The value of the slice that rows share once their key has its maximum number of values."""
-
 
 class LazyCounts:
     """Counts at one moment, merged when first read. Immutable.
@@ -196,7 +193,7 @@ class StreamView:
         return self.counts.slice(number)
 
     def segments(self, key: str) -> list[str]:
-        """Return the values of a key that have a slice, including `OTHER` and "". O(slices)."""
+        """Return a key's values that have a slice, `OTHER_VALUE` and "" included. O(slices)."""
         slices = self.counts.all_time
         return sorted(
             value

@@ -56,7 +56,7 @@ class ClientStatistics:
 
 def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
     """Return the counters as they are now."""
-    buffer.look()
+    buffer.collect_unlocked()
     added = buffer.accepted
     return ClientStatistics(
         added=added,

@@ -1,4 +1,4 @@
-"""Batches for the tests of decoding, and their decoded rows."""
+"""Batches, and what decoding them returns."""
 
 from __future__ import annotations
 

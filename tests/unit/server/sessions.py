@@ -1,4 +1,4 @@
-"""Producers' sessions with a core, for tests."""
+"""Sessions of producers with a core, and the cases that it counted."""
 
 from __future__ import annotations
 

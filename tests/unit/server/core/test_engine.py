@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
 from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import CorruptLogError
@@ -21,7 +22,6 @@ from streameval_server._model.rows import (
     LabelRows,
     MissRows,
     PredictionRows,
-    SegmentCodes,
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings

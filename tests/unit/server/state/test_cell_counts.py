@@ -9,13 +9,14 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
+from streameval._common import OTHER_VALUE
 from streameval._common.errors import CorruptStateError
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
 from streameval._joining.expiry_index import _Bucket
+from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
-from streameval_server._model.rows import SegmentCodes
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
@@ -24,7 +25,6 @@ from streameval_server._state.join_segment import FRAME, decode_segment
 from streameval_server._state.join_table import Joins, TrackedTable
 from streameval_server._state.pending_cases import UnsortedCases
 from streameval_server._state.segments import ABSENT, Segments, segment_codes
-from streameval_server._state.views import OTHER
 
 NOW = 1_800_000_000_000_000
 
@@ -177,7 +177,7 @@ def test_values_are_numbered_as_they_come():
     assert first.tolist() == [[0, 0, 0, 0], [2, 0, 3, 2]]
     second = segment_codes([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
     assert second[1].tolist() == [1, 3, 2, 1]
-    assert segments.values == [["", OTHER], ["", OTHER, "US", "DE"]]
+    assert segments.values == [["", OTHER_VALUE], ["", OTHER_VALUE, "US", "DE"]]
     assert segments.overflowed == 2
     assert segments.row_codes([("country", "DE"), ("plan", "x")]) == [2, 3]
     assert segments.row_codes([("country", "IT")]) == [0, 1]
@@ -215,7 +215,7 @@ def test_names_of_slices():
     segments.row_codes([("a", "x")])
     segments.declare(["a", "b"])
     names = segments.names()
-    assert set(names) == {("a", ""), ("a", OTHER), ("a", "x"), ("b", ""), ("b", OTHER)}
+    assert set(names) == {("a", ""), ("a", OTHER_VALUE), ("a", "x"), ("b", ""), ("b", OTHER_VALUE)}
     assert len(set(names.values())) == len(names)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._model.limits import Limits
-from streameval_server._model.rows import CaseRows, SegmentCodes
+from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import slice_table
