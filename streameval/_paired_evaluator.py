@@ -28,13 +28,13 @@ from streameval._counts.columns import (
 )
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.compare import Comparison, p_value_of
 from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_of
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 from streameval._uncertainty.pair_difference import Difference, variance_of_difference
 
 _MODEL_CELLS = 65_536
-METRICS = ("auc_pr", "auc_roc", "average_precision")
 
 
 class PairedEvaluator:
@@ -282,9 +282,10 @@ class PairedEvaluator:
         -0.25
         """
         check_level(level)
-        if metric not in METRICS:
+        if metric not in COMPARED_NAMES:
             raise InvalidInputError(
-                f"pairs are compared by {', '.join(METRICS)}; got {metric!r}", field="metric"
+                f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {metric!r}",
+                field="metric",
             )
         check_prevalence(prevalence, metric)
         a, b = (uncertain_of(model, metric, prevalence) for model in self._models)

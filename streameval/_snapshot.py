@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from streameval._metric_registry import SNAPSHOT_METRICS, SNAPSHOT_NAMES, title_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
@@ -24,26 +26,8 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-FIGURES = (
-    "auc_roc",
-    "auc_roc_hull",
-    "auc_pr",
-    "auc_pr_hull",
-    "average_precision",
-    "prevalence",
-)
-"""The figures of a snapshot, in the order in which they are shown."""
-
-_WITH_INTERVAL = ("auc_roc", "auc_pr", "average_precision", "prevalence")
-_WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
-_TITLES = {
-    "auc_roc": "AUC-ROC",
-    "auc_roc_hull": "AUC-ROC of the hull",
-    "auc_pr": "AUC-PR",
-    "auc_pr_hull": "AUC-PR, achievable",
-    "average_precision": "Average precision",
-    "prevalence": "Prevalence",
-}
+_WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
+_WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,7 +168,7 @@ class Snapshot:
     __hash__ = None  # type: ignore[assignment]  # compared by content, which may be long
 
     def __str__(self) -> str:
-        titles = {name: _title(name) for name in self._names()}
+        titles = {name: title_of(name) for name in self._names()}
         width = max(map(len, titles.values()))
         lines = [self._summary()]
         lines += [f"  {title:<{width}}  {self._value(name)}" for name, title in titles.items()]
@@ -192,7 +176,7 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(_title(name))}</th>'
+            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(title_of(name))}</th>'
             f'<td style="text-align:right"><b>{html.escape(self._value(name))}</b></td>'
             f"<td>{self._limits(name)}</td></tr>"
             for name in self._names()
@@ -209,7 +193,7 @@ class Snapshot:
 
     def _names(self) -> Iterable[str]:
         """Return what is shown."""
-        return self.figures or FIGURES
+        return self.figures or SNAPSHOT_NAMES
 
     def _figure(self, name: str) -> float:
         value: float = self.figures[name] if name in self.figures else getattr(self, name)
@@ -253,10 +237,6 @@ class Snapshot:
         return "; ".join(parts)
 
 
-def _title(name: str) -> str:
-    return _TITLES.get(name) or name.replace("_", " ").capitalize()
-
-
 def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
     """Return the figures of one revision. O(G); intervals and bounds when they are read.
 
@@ -266,14 +246,8 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         Of a state that stays as it is: `RevisionQueries`, or a window.
     """
     view = queries._view()
-    figures = {
-        "auc_roc": queries.auc_roc(),
-        "auc_roc_hull": queries.auc_roc(hull=True),
-        "auc_pr": queries.auc_pr(),
-        "auc_pr_hull": queries.auc_pr(hull=True),
-        "average_precision": queries.average_precision(),
-        "prevalence": queries.prevalence,
-    }
+    # Fields of the snapshot: a metric that is one has a field of its name.
+    values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
     return Snapshot(
         revision=view.revision,
         num_cases=view.P + view.N - view.missed_positives - view.missed_negatives,
@@ -281,17 +255,12 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         num_negative_ref=view.N,
         num_misses=view.missed_positives,
         num_negative_misses=view.missed_negatives,
-        auc_roc=figures["auc_roc"],
-        auc_roc_hull=figures["auc_roc_hull"],
-        auc_pr=figures["auc_pr"],
-        auc_pr_hull=figures["auc_pr_hull"],
-        average_precision=figures["average_precision"],
-        prevalence=figures["prevalence"],
+        **values,
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,
         reasons={
             name: reason_of(positives=view.P, negatives=view.N)
-            for name, value in figures.items()
+            for name, value in values.items()
             if math.isnan(value)
         },
         intervals=_Lazy(_WITH_INTERVAL, queries.interval),

@@ -19,13 +19,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
-from streameval._uncertainty.intervals import (
-    PR_NAMES,
-    Interval,
-    check_level,
-    check_prevalence,
-    uncertain_of,
-)
+from streameval._metric_registry import BY_NAME
+from streameval._uncertainty.intervals import Interval, check_level, check_prevalence, uncertain_of
 from streameval._uncertainty.limits import UNDEFINED
 
 if TYPE_CHECKING:
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
 
 CommonPrevalence: TypeAlias = float | Literal["common", "own"]
 
-LEAST_P_VALUE = 1e-12
+MIN_P_VALUE = 1e-12
 """Asymptotic p-values below this mean no more than that they are small."""
 
 _P_VALUE_TOLERANCE = 1e-10
@@ -229,12 +224,12 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
 
     if math.isnan(difference) or math.isnan(limits(0.5)[0]):
         return math.nan
-    low, high = math.log(LEAST_P_VALUE), 0.0
+    low, high = math.log(MIN_P_VALUE), 0.0
     at_low, at_high = beyond(low), beyond(high)
     if at_high <= 0:
         return 1.0
     if at_low > 0:
-        return LEAST_P_VALUE
+        return MIN_P_VALUE
     is_halving = False
     while high - low > _P_VALUE_TOLERANCE:
         width = high - low
@@ -261,7 +256,7 @@ def _common_prevalence(
                 field="prevalence",
             )
         check_prevalence(None, metric)
-        if prevalence == "own" or metric not in PR_NAMES:
+        if prevalence == "own" or not BY_NAME[metric].is_rescaled:
             return None
         first, second = a._view(), b._view()
         return pooled_prevalence(first.P + second.P, first.N + second.N)

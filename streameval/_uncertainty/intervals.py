@@ -15,8 +15,9 @@ from typing import Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
+from streameval._metric_registry import BY_NAME, INTERVAL_NAMES, IntervalKind
 from streameval._uncertainty.bootstrap import bootstrap_limits
-from streameval._uncertainty.bounds import BoundsQueries, asked
+from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
     figure_of,
     hidden_variance,
@@ -27,11 +28,6 @@ from streameval._uncertainty.estimates import (
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
-
-PR_NAMES = ("auc_pr", "average_precision")
-NAMES = ("auc_pr", "auc_roc", "average_precision", "prevalence")
-_METHODS = {"auc_roc": "delong-newcombe", "prevalence": "wilson"}
-_HULL_NAMES = ("auc_pr_hull", "auc_roc_hull")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +146,7 @@ class UncertaintyQueries(BoundsQueries):
         check_level(level)
         check_prevalence(prevalence, name)
         view = self._view()
-        cells = view.resolution is not None and name != "prevalence"
+        cells = view.resolution is not None and not _is_proportion(name)
         check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
             figure = uncertain_of(self, name, prevalence).figure
@@ -170,9 +166,9 @@ class UncertaintyQueries(BoundsQueries):
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a figure with its sampling variance; a weighted window has its own. O(G)."""
         view = self._view()
-        if name == "prevalence":
+        if _is_proportion(name):
             return figure_of(view.groups, name)
-        value = asked(view, name, **_at(prevalence))
+        value = value_of_view(view, BY_NAME[name], **_at(prevalence))
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
 
@@ -206,14 +202,16 @@ def analytic_method(name: str) -> str:
     >>> analytic_method("prevalence"), analytic_method("auc_pr")
     ('wilson', 'influence-logit')
     """
-    return _METHODS.get(name, "influence-logit")
+    metric = BY_NAME.get(name)
+    kind = None if metric is None else metric.interval
+    return str(kind or IntervalKind.INFLUENCE_LOGIT)
 
 
 def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:
     """Return a figure with its limits at every level. O(G), once per revision."""
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
-    if view.resolution is None or name == "prevalence":
+    if view.resolution is None or _is_proportion(name):
         return Uncertain(name, figure, (figure, figure))
     lowest, highest = queries.bounds(name, **_at(prevalence))
     variance = view.cached(
@@ -223,6 +221,11 @@ def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | Non
     spread = replace(figure, variance=variance)
     ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
     return Uncertain(name, figure, ends)
+
+
+def _is_proportion(name: str) -> bool:
+    """Whether the metric is a share of exact counts, which cells do not blur."""
+    return BY_NAME[name].interval is IntervalKind.WILSON
 
 
 def _at(prevalence: float | None) -> dict[str, float]:
@@ -243,7 +246,7 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
         raise InvalidInputError(
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
-    if method == "bootstrap" and (anytime or cells or name == "prevalence"):
+    if method == "bootstrap" and (anytime or cells or _is_proportion(name)):
         lacks = "an anytime interval" if anytime else "one for the prevalence"
         if cells:
             lacks = "one from scores that kept few bits"
@@ -257,19 +260,21 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
 
 def check_prevalence(prevalence: float | None, name: str) -> None:
     """Refuse a name without intervals, and a prevalence out of range or without use."""
-    if name in _HULL_NAMES:
+    metric = BY_NAME.get(name)
+    if metric is not None and metric.is_hull:
         raise InvalidInputError(
             f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
             field="name",
         )
-    if name not in NAMES:
+    if metric is None or metric.interval is None:
         raise InvalidInputError(
-            f"no interval for {shown(name)}; there is one for {', '.join(NAMES)}", field="name"
+            f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
+            field="name",
         )
     if prevalence is None:
         return
-    if name not in PR_NAMES:
+    if not metric.is_rescaled:
         raise InvalidInputError(f"{name} does not depend on a prevalence", field="prevalence")
     if not 0 < real(prevalence, "prevalence") < 1:
         raise InvalidInputError(

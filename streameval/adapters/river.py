@@ -16,7 +16,7 @@ from river import base, metrics
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval.adapters._figures import FIGURES, check_figure
+from streameval.adapters._areas import area_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -69,7 +69,7 @@ class BinaryArea(metrics.base.BinaryMetric):
         max_cells: int | None = None,
     ) -> None:
         # The base class's own __init__ makes a confusion matrix, of no use here.
-        self.figure = check_figure(figure)
+        self.figure = area_of(figure).name
         self.pos_val = pos_val
         # river clones a metric from the attributes named as its parameters.
         self.resolution = resolution
@@ -133,7 +133,7 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     def get(self) -> float:
         """Return the figure; nan where it is undefined."""
-        return FIGURES[self.figure](self._evaluator)
+        return area_of(self.figure).value(self._evaluator)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.figure}): {self.get():.2%}"

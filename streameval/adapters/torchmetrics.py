@@ -19,7 +19,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from streameval._counts.columns import check_columns
 from streameval._evaluator import Evaluator
-from streameval.adapters._figures import FIGURES, check_figure
+from streameval.adapters._areas import area_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
@@ -71,7 +71,7 @@ class BinaryArea(Metric):
 
     def __init__(self, figure: str = "auc_pr", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.figure = check_figure(figure)
+        self.figure = area_of(figure).name
         # Of this type is also the column that a process without data contributes.
         self.set_dtype(torch.float64)
         self.add_state("positives", default=[], dist_reduce_fx="cat")
@@ -103,7 +103,7 @@ class BinaryArea(Metric):
 
     def compute(self) -> torch.Tensor:
         """Return the figure as a scalar tensor; nan where it is undefined."""
-        return torch.tensor(FIGURES[self.figure](self.evaluator()), device=self.device)
+        return torch.tensor(area_of(self.figure).value(self.evaluator()), device=self.device)
 
     def evaluator(self) -> Evaluator:
         """Return an evaluator of what this process has seen: intervals, curves, bounds.

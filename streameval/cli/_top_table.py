@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval.cli._output import REASONS, TITLES, one_line
+from streameval._metric_registry import title_of
+from streameval.cli._output import REASONS, one_line
 from streameval.cli._status import span
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _header(board: Board, look: Look) -> Text:
 
 
 def _title(asked: Asked) -> str:
-    return TITLES[asked.metric].partition(",")[0]
+    return title_of(asked.metric)
 
 
 def _nothing(look: Look) -> Text:

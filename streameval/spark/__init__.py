@@ -11,7 +11,7 @@ had seen every row would have counted.
 - `push_stream`: Structured Streaming into servers, each micro-batch once.
 
 Its modules: `_columns` (which columns, and what is in them), `_partial` (rows to
-states, where the rows are), `_figures` (states to figures), `_evaluate` and
+states, where the rows are), `_result_rows` (states to metrics), `_evaluate` and
 `_sharded` (the two ways), `_push` (states to servers). What runs on executors
 imports streameval there: it must be installed on every node.
 """

@@ -20,27 +20,26 @@ from pyspark.sql import types as st
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import SNAPSHOT_METRICS
 from streameval._metrics.hull import Vertices
 from streameval._metrics.shards import Above, Shard, places, shard_of
-from streameval._snapshot import FIGURES
 from streameval._uncertainty.bounds import rounding_bounds
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.shard_variance import Scatter, ShardVariance, shard_variance
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import COUNT, POSITIVE, SCORE, is_bad, refusal
-from streameval.spark._figures import filled
+from streameval.spark._result_rows import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streameval._uncertainty.limits import Limits
     from streameval.spark._columns import Rows
-    from streameval.spark._figures import Wanted
     from streameval.spark._partial import Key
+    from streameval.spark._result_rows import RowMetrics
 
-SHARDED_FIGURES = FIGURES
-_AREAS = ("auc_roc", "auc_pr", "average_precision")
+_AREAS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.estimator)
 
 _SHARD, _CUTS, _ROWS = "__shard", "__cuts", "__rows"
 _PART = (
@@ -63,13 +62,13 @@ def check_shards(shards: object, *, bounded: bool) -> None:
         )
 
 
-def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
+def evaluate_sharded(rows: Rows, chosen: RowMetrics, shards: int) -> DataFrame:
     """Return the figures of each group. Reads the rows three times before it returns."""
     cuts = _cuts(rows, _sizes(rows), shards)
     cut = _with_shards(rows, cuts)
     placed = _places(cut, rows.by)
     parts = _parts(_gathered(cut, rows, cuts), rows, placed)
-    return _together(parts, rows, asked)
+    return _together(parts, rows, chosen)
 
 
 def _sizes(rows: Rows) -> dict[Key, int]:
@@ -191,10 +190,10 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, Above]) -> DataFrame:
     return cut.groupBy(*by, _SHARD).applyInArrow(of_shard, rows.with_groups(part_columns))
 
 
-def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
+def _together(parts: DataFrame, rows: Rows, chosen: RowMetrics) -> DataFrame:
     """Put the ranges of each group together."""
     by = rows.by
-    fields = arrow_fields(asked.columns)
+    fields = arrow_fields(chosen.columns)
 
     def of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
@@ -204,10 +203,10 @@ def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
         for shard, others in parts[1:]:
             whole = whole + shard
             variances = {name: variances[name] + others[name] for name in variances}
-        row = group | _group_row(whole, variances, asked)
+        row = group | _group_row(whole, variances, chosen)
         return pa.Table.from_pylist([row], schema=shape_of(table, by, fields))
 
-    return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(asked.columns))
+    return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(chosen.columns))
 
 
 def _part_row(ev: Evaluator, above: Above) -> dict[str, Any]:
@@ -261,24 +260,26 @@ def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
     return shard, variances
 
 
-def _group_row(whole: Shard, variances: dict[str, ShardVariance], asked: Wanted) -> dict[str, Any]:
+def _group_row(
+    whole: Shard, variances: dict[str, ShardVariance], chosen: RowMetrics
+) -> dict[str, Any]:
     P, N = whole.above.P, whole.above.N
     computed = whole.figures()
     spread = {name: each.variance() for name, each in variances.items()}
     share = computed["prevalence"]
     spread["prevalence"] = share * (1 - share) / (P + N)
     intervals: dict[str, Limits] = {}
-    for name in asked.with_interval:
+    for name in chosen.with_interval:
         figure = Figure(computed[name], spread.get(name, np.nan), P, N)
-        intervals[name] = limits_of(figure, name, 1 - asked.level)
-    figures = {name: computed[name] for name in asked.names}
+        intervals[name] = limits_of(figure, name, 1 - chosen.level)
+    figures = {name: computed[name] for name in chosen.names}
     return filled(
         positives=P,
         negatives=N,
         resolution=None,
         figures=figures,
         intervals=intervals,
-        bounds={name: rounding_bounds(name, figures[name]) for name in asked.with_bounds},
+        bounds={name: rounding_bounds(name, figures[name]) for name in chosen.with_bounds},
         reasons={},
     )
 

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import query_pb2, query_pb2_grpc
-from streameval_server._queries.comparison import compare_asked, comparison
+from streameval_server._queries.comparison import comparison, comparison_query
 from streameval_server._queries.curves import curve, curve_asked, state
 from streameval_server._queries.decision import decision, decision_asked
 from streameval_server._queries.histogram import histogram, histogram_asked
 from streameval_server._queries.overview import overview, overview_asked
 from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.ranking import rank_asked, ranking
+from streameval_server._queries.ranking import ranking, ranking_query
 from streameval_server._queries.selection import selected
 from streameval_server._queries.series import series, series_asked
 from streameval_server._queries.snapshots import snapshot, snapshot_asked
@@ -114,14 +114,14 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.CompareStreamsResponse:
         """Return how much two selections differ."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
-        return await self._answer(min_revision, lambda: compare_asked(request), comparison)
+        return await self._answer(min_revision, lambda: comparison_query(request), comparison)
 
     async def RankSegments(  # noqa: N802 - the contract's name
         self, request: query_pb2.RankSegmentsRequest, _context: Context
     ) -> query_pb2.RankSegmentsResponse:
         """Return the slices of a key, the worst first."""
         return await self._answer(
-            request.selection.min_revision, lambda: rank_asked(request), ranking
+            request.selection.min_revision, lambda: ranking_query(request), ranking
         )
 
     async def Watch(  # noqa: N802 - the contract's name

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.selection import AllTime, Last, Selected, micros
 from streameval_server._queries.series import part_of, spans
 
@@ -40,14 +40,14 @@ class OverviewAsked:
         Their names, in the order of the answer.
     span : AllTime or Last
         The window of each.
-    figures : Wanted
+    figures : MetricSelection
     steps : int
         Into how many a series is cut; 0 is none.
     """
 
     streams: tuple[str, ...]
     span: AllTime | Last
-    figures: Wanted
+    figures: MetricSelection
     steps: int
 
 
@@ -78,7 +78,9 @@ def overview_asked(
         raise invalid("steps", f"steps must be at most {MOST_STEPS}, got {request.steps}")
     if request.steps and isinstance(span, AllTime):
         raise invalid("steps", "all time is not made of panes, and a series is: set last")
-    return OverviewAsked(streams, span, wanted(request.metrics, level=request.level), request.steps)
+    return OverviewAsked(
+        streams, span, select_metrics(request.metrics, level=request.level), request.steps
+    )
 
 
 def overview(answers: Answers, asked: OverviewAsked) -> query_pb2.BatchGetSnapshotsResponse:

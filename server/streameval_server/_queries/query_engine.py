@@ -26,7 +26,7 @@ from streameval_server._state.coverage import PaneCoverage
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval_server._queries.metrics import Wanted
+    from streameval_server._queries.metrics import MetricSelection
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._queries.selection import Selected
     from streameval_server._state.views import StreamView
@@ -118,7 +118,7 @@ class Answers:
         return self._windows.sum(of.key, states, *span_us)
 
     def snapshot(
-        self, of: ResolvedSelection, asked: Wanted, *, hull: bool = True
+        self, of: ResolvedSelection, asked: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the figures of what is selected, as a message of its own."""
         known = self._snapshots.get(
@@ -131,7 +131,9 @@ class Answers:
         message.warnings.extend(self.warnings(of, resolution, message.coverage))
         return message
 
-    def _figures(self, of: ResolvedSelection, asked: Wanted, *, hull: bool) -> types_pb2.Snapshot:
+    def _figures(
+        self, of: ResolvedSelection, asked: MetricSelection, *, hull: bool
+    ) -> types_pb2.Snapshot:
         window = self.window(of)
         counted = window.counted
         message = types_pb2.Snapshot(

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
+from streameval._metric_registry import MONITORED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.resolved_selection import grid_of
 from streameval_server._queries.selection import Between, Selected, micros, selected
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ROWS = 500
 MOST_ROWS = 1000
-DEFAULT_METRICS = ("auc_pr", "auc_roc")
 
 _TOKEN = struct.Struct(">BIq")
 _TOKEN_VERSION = 1
@@ -51,7 +51,7 @@ class SeriesAsked:
         Its span is a `Between`.
     step_us : int
         Width of a row, before it is widened.
-    figures : Wanted
+    figures : MetricSelection
     most : int
         Rows of a page.
     next_us : int or None
@@ -60,7 +60,7 @@ class SeriesAsked:
 
     chosen: Selected
     step_us: int
-    figures: Wanted
+    figures: MetricSelection
     most: int
     next_us: int | None
 
@@ -81,7 +81,7 @@ def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:
         raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
-    figures = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
+    figures = select_metrics(request.metrics, level=request.level, default=MONITORED_NAMES)
     next_us = None
     if request.page_token:
         next_us = _read_token(request.page_token, _fingerprint(chosen, step_us))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.selection import AllTime, Selected, selected
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class SnapshotAsked:
     """A request for figures that was checked. Equal ones ask for the same."""
 
     chosen: Selected
-    figures: Wanted
+    figures: MetricSelection
 
 
 def snapshot_asked(request: query_pb2.GetSnapshotRequest | query_pb2.WatchRequest) -> SnapshotAsked:
@@ -37,7 +37,7 @@ def snapshot_asked(request: query_pb2.GetSnapshotRequest | query_pb2.WatchReques
             "anytime intervals hold for figures that grow from one start: ask for all time, "
             "without a window",
         )
-    figures = wanted(request.metrics, level=request.level, anytime=request.anytime)
+    figures = select_metrics(request.metrics, level=request.level, anytime=request.anytime)
     return SnapshotAsked(chosen, figures)
 
 

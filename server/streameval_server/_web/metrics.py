@@ -21,7 +21,7 @@ from streameval_server._security.call_context import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics
-from streameval_server._web.stream_metrics import StreamMetrics, StreamsSeen, stream_families
+from streameval_server._web.stream_metrics import StreamMetrics, StreamReadings, stream_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class _View:
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     asked_s: float = float("-inf")
-    streams: StreamsSeen = field(default_factory=StreamsSeen)
+    streams: StreamReadings = field(default_factory=StreamReadings)
     status: Any = None
     took_s: float = 0.0
 
@@ -117,7 +117,7 @@ class Metrics:
             if came - view.asked_s >= self._fresh_s:
                 asked = time.monotonic()
                 view.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
-                view.streams = await self._streams.seen(view.streams)
+                view.streams = await self._streams.read(view.streams)
                 view.took_s = time.monotonic() - asked
                 view.asked_s = asked
         return view

@@ -21,11 +21,11 @@ def test_examples_run(host: str, require) -> None:
     assert result.failed == 0
 
 
-def test_figures_examples_run() -> None:
-    """The names of figures are refused as shown."""
-    from streameval.adapters import _figures
+def test_areas_examples_run() -> None:
+    """A name that is no area's is refused as shown."""
+    from streameval.adapters import _areas
 
-    assert doctest.testmod(_figures) == (0, 1)
+    assert doctest.testmod(_areas) == (0, 1)
 
 
 def test_hosts_stay_out() -> None:
@@ -38,14 +38,15 @@ def test_hosts_stay_out() -> None:
     assert done.stderr.strip() == ""
 
 
-def test_figures_are_the_snapshot_s() -> None:
-    """A figure has the name and the value that a snapshot gives it."""
+def test_areas_are_the_snapshot_s() -> None:
+    """An area has the name and the value that a snapshot gives it."""
     from streameval import Evaluator
-    from streameval.adapters._figures import FIGURES
+    from streameval._metric_registry import AREA_NAMES
+    from streameval.adapters._areas import area_of
 
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0, 0], scores=[0.9, 0.7, 0.4, 0.1, 0.4])
     snapshot = ev.snapshot()
-    assert {name: figure(ev) for name, figure in FIGURES.items()} == {
-        name: getattr(snapshot, name) for name in FIGURES
+    assert {name: area_of(name).value(ev) for name in AREA_NAMES} == {
+        name: getattr(snapshot, name) for name in AREA_NAMES
     }

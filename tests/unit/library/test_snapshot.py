@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._snapshot import FIGURES, reason_of
+from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._snapshot import reason_of
 
 
 def example(**settings) -> Evaluator:
@@ -64,8 +65,8 @@ def test_a_snapshot_is_frozen():
 @pytest.mark.parametrize(
     ("labels", "reason", "undefined"),
     [
-        ([], "EMPTY", set(FIGURES)),
-        ([0, 0], "NO_POSITIVES", set(FIGURES) - {"prevalence"}),
+        ([], "EMPTY", set(SNAPSHOT_NAMES)),
+        ([0, 0], "NO_POSITIVES", set(SNAPSHOT_NAMES) - {"prevalence"}),
         ([1, 1], "NO_NEGATIVES", {"auc_roc", "auc_roc_hull"}),
     ],
 )
@@ -74,11 +75,11 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     snapshot = ev.snapshot()
-    assert {name for name in FIGURES if math.isnan(getattr(snapshot, name))} == undefined
+    assert {name for name in SNAPSHOT_NAMES if math.isnan(getattr(snapshot, name))} == undefined
     assert snapshot.reasons == dict.fromkeys(undefined, reason)
     assert snapshot.hull is None
     plain = json.loads(json.dumps(snapshot.to_dict(), allow_nan=False))
-    assert {name for name in FIGURES if plain[name] is None} == undefined
+    assert {name for name in SNAPSHOT_NAMES if plain[name] is None} == undefined
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()
@@ -99,7 +100,7 @@ def test_to_dict_is_plain():
 
 
 def test_plain_values_make_a_snapshot():
-    """Whoever has figures from elsewhere makes the same object of them."""
+    """A snapshot can be made of metrics that were computed elsewhere."""
     snapshot = Snapshot(
         revision=7,
         num_cases=3,

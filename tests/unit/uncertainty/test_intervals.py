@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
-from streameval._uncertainty.compare import LEAST_P_VALUE, compare, holm
+from streameval._metric_registry import INTERVAL_NAMES
+from streameval._uncertainty.compare import MIN_P_VALUE, compare, holm
 from streameval._uncertainty.estimates import figure_of, hidden_error
-from streameval._uncertainty.intervals import NAMES
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -38,7 +38,7 @@ def evaluator(P=60, N=400, shift=1.5, seed=1, **settings):
     return ev
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", INTERVAL_NAMES)
 def test_interval_holds_its_estimate_and_nests(name):
     """A higher level is wider, an interval for any time wider still; all in [0, 1]."""
     ev = evaluator()
@@ -313,7 +313,7 @@ def test_an_evaluator_does_not_differ_from_itself():
 def test_p_values_have_a_floor():
     """Asymptotics are not believed further than 1e-12."""
     good, bad = evaluator(5_000, 5_000, 3.0), evaluator(5_000, 5_000, 0.1, seed=2)
-    assert compare(good, bad).p_value == LEAST_P_VALUE
+    assert compare(good, bad).p_value == MIN_P_VALUE
 
 
 def test_comparison_of_precision_recall_areas_has_one_prevalence():
