@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streameval._metrics.areas import AreaQueries
 from streameval._metrics.influence import (
@@ -39,20 +40,11 @@ MAX_ROUNDING_ULPS = 64
 """A few units in the last place for each term of a sum, and at most 45 for pairwise summation."""
 
 
-class Better(StrEnum):
-    """Which values of a metric are better."""
+Better: TypeAlias = Literal["higher", "lower", "neither"]
+"""Which values of a metric are better."""
 
-    HIGHER = "higher"
-    LOWER = "lower"
-    NEITHER = "neither"
-
-
-class IntervalKind(StrEnum):
-    """How a confidence interval is made; the values are those of `Interval.method`."""
-
-    DELONG_NEWCOMBE = "delong-newcombe"
-    INFLUENCE_LOGIT = "influence-logit"
-    WILSON = "wilson"
+IntervalKind: TypeAlias = Literal["delong-newcombe", "influence-logit", "wilson"]
+"""How a confidence interval is made, as `Interval.method` says it."""
 
 
 class WorstOrder(Enum):
@@ -152,6 +144,10 @@ class Metric:
         page as an order of streams.
     on_page : bool
         Whether the page shows it among a stream's figures.
+    value : callable
+        `function` with `arguments`, bound once: an evaluator, a window or a revision to
+        the metric, nan where undefined. Raises InvalidInputError when it reads scores as
+        probabilities and they are none.
     """
 
     name: str
@@ -159,7 +155,7 @@ class Metric:
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
-    better: Better = Better.HIGHER
+    better: Better = "higher"
     least: float = 0.0
     greatest: float = 1.0
     unit: str = ""
@@ -173,22 +169,16 @@ class Metric:
     is_area: bool = False
     is_monitored: bool = False
     on_page: bool = False
+    value: Callable[[MetricQueries], float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bound = partial(self.function, **self.arguments) if self.arguments else self.function
+        object.__setattr__(self, "value", bound)
 
     @property
     def is_hull(self) -> bool:
         """Whether it is an area of the hull, and so optimistic."""
         return bool(self.arguments.get("hull"))
-
-    def value(self, queries: MetricQueries) -> float:
-        """Return the metric of an evaluator, a window or a revision; nan where undefined.
-
-        Raises
-        ------
-        InvalidInputError
-            When it reads scores as probabilities, and they are none.
-        """
-        value: float = self.function(queries, **self.arguments)
-        return value
 
 
 def _prevalence(queries: SkewQueries) -> float:
@@ -201,7 +191,7 @@ METRICS = (
         name="auc_roc",
         title="AUC-ROC",
         function=AreaQueries.auc_roc,
-        interval=IntervalKind.DELONG_NEWCOMBE,
+        interval="delong-newcombe",
         estimator=Estimator(
             value=lambda groups, _: auc_roc_value(groups),
             influence=lambda groups, _: auc_roc_influence(groups),
@@ -226,7 +216,7 @@ METRICS = (
         title="AUC-PR",
         function=AreaQueries.auc_pr,
         is_rescaled=True,
-        interval=IntervalKind.INFLUENCE_LOGIT,
+        interval="influence-logit",
         estimator=Estimator(
             value=lambda groups, prevalence: auc_pr_value(groups, prevalence=prevalence),
             influence=auc_pr_influence,
@@ -253,7 +243,7 @@ METRICS = (
         title="Average precision",
         function=AreaQueries.average_precision,
         is_rescaled=True,
-        interval=IntervalKind.INFLUENCE_LOGIT,
+        interval="influence-logit",
         estimator=Estimator(
             value=lambda groups, prevalence: average_precision_value(groups, prevalence=prevalence),
             influence=average_precision_influence,
@@ -269,9 +259,9 @@ METRICS = (
         name="prevalence",
         title="Prevalence",
         function=_prevalence,
-        better=Better.NEITHER,
+        better="neither",
         unit="share",
-        interval=IntervalKind.WILSON,
+        interval="wilson",
         in_snapshot=True,
         on_page=True,
     ),
@@ -286,7 +276,7 @@ METRICS = (
         name="auc_pr_minimum",
         title="AUC-PR, the least possible",
         function=SkewQueries.auc_pr_minimum,
-        better=Better.NEITHER,
+        better="neither",
     ),
     Metric(
         name="auc_prg",
@@ -305,14 +295,14 @@ METRICS = (
         name="brier_score",
         title="Brier score",
         function=ProbabilityQueries.brier_score,
-        better=Better.LOWER,
+        better="lower",
         of_probabilities=True,
     ),
     Metric(
         name="log_loss",
         title="Log loss",
         function=ProbabilityQueries.log_loss,
-        better=Better.LOWER,
+        better="lower",
         greatest=math.inf,
         unit="nats",
         of_probabilities=True,
@@ -388,7 +378,7 @@ def _headline_first(metrics: Iterable[Metric]) -> tuple[str, ...]:
     return _names(
         sorted(
             metrics,
-            key=lambda each: (each.better is Better.NEITHER, each.is_hull, not each.is_rescaled),
+            key=lambda each: (each.better == "neither", each.is_hull, not each.is_rescaled),
         )
     )
 

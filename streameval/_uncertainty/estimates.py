@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval._metric_registry import BY_NAME, IntervalKind
+from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.cell_orders import both_orders, hides_order, rows_of
 from streameval._uncertainty.limits import (
     ANYTIME_FROM,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Figure:
     """Return a metric with its variance, nan where it has none. O(G)."""
     P, N = groups.P, groups.N
-    if BY_NAME[name].interval is IntervalKind.WILSON:
+    if BY_NAME[name].interval == "wilson":
         total = P + N
         share = P / total if total else math.nan
         return Figure(share, share * (1 - share) / total if total else math.nan, P, N)
@@ -73,15 +73,15 @@ def estimator_of(name: str) -> Estimator:
 def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False) -> Limits:
     """Return the limits that miss with probability `alpha`; nan with too few. O(1)."""
     kind = BY_NAME[name].interval
-    if kind is IntervalKind.WILSON:
+    if kind == "wilson":
         too_few = figure.positives + figure.negatives < 2
     else:
         too_few = min(figure.positives, figure.negatives) < 2
     if too_few or (anytime and figure.positives < ANYTIME_FROM):
         return UNDEFINED
-    if kind is IntervalKind.WILSON:
+    if kind == "wilson":
         return proportion_limits(figure, alpha, anytime=anytime)
-    if kind is IntervalKind.DELONG_NEWCOMBE:
+    if kind == "delong-newcombe":
         return auc_roc_limits(figure, alpha, anytime=anytime)
     return precision_limits(figure, alpha, anytime=anytime)
 
@@ -99,7 +99,7 @@ def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | N
     hidden = hides_order(groups, view.resolution, view.scale)
     # Weighted counts are more than the cases behind them.
     weight = groups.P / figure.positives
-    if BY_NAME[name].interval is IntervalKind.DELONG_NEWCOMBE:
+    if BY_NAME[name].interval == "delong-newcombe":
         error = hidden_error(rows_of(groups, hidden)) * math.sqrt(weight)
         return (math.sqrt(figure.variance) + error) ** 2
     variances = variances_of(both_orders(groups, hidden), name, prevalence) * weight

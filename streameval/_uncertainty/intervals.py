@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
-from streameval._metric_registry import BY_NAME, INTERVAL_NAMES, IntervalKind
+from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
 from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
@@ -204,7 +204,7 @@ def analytic_method(name: str) -> str:
     """
     metric = BY_NAME.get(name)
     kind = None if metric is None else metric.interval
-    return str(kind or IntervalKind.INFLUENCE_LOGIT)
+    return kind or "influence-logit"
 
 
 def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:
@@ -225,7 +225,7 @@ def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | Non
 
 def _is_proportion(name: str) -> bool:
     """Whether the metric is a share of exact counts, which cells do not blur."""
-    return BY_NAME[name].interval is IntervalKind.WILSON
+    return BY_NAME[name].interval == "wilson"
 
 
 def _at(prevalence: float | None) -> dict[str, float]:
