@@ -30,7 +30,7 @@ from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.compare import Comparison, p_value_of
-from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_of
+from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 from streameval._uncertainty.pair_difference import Difference, variance_of_difference
 
@@ -288,7 +288,7 @@ class PairedEvaluator:
                 field="metric",
             )
         check_prevalence(prevalence, metric)
-        a, b = (uncertain_of(model, metric, prevalence) for model in self._models)
+        a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
         difference = Difference(
             metric,
             a.figure,

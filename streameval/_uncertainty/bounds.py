@@ -1,25 +1,25 @@
-"""Certificates: what a figure can be at least and at most, when scores kept few bits.
+"""Bounds: the least and the greatest value of a metric when scores kept few bits.
 
 A bounded evaluator knows every count exactly, and the order of cases between
-cells; only the order *inside* a cell is lost. For each figure there is a worst
-and a best order, and the two bracket the exact value on the scores as they were
-given, ties among them included. With T true and F false positives above a cell
-of p positives and n negatives:
+cells; only the order *inside* a cell is lost. For each metric there is a worst
+and a best order, and the two bracket the exact value on the original scores,
+ties among them included. With T true and F false positives above a cell of p
+positives and n negatives, the worst order (`WorstOrder`, in the metric's row) is:
 
-- a figure that only gains when false positives come later (AUC-ROC, AUC-PR by
-  either method, normalised, precision-recall gain, what a rank reaches) is
-  highest with the positives of each cell first, lowest with its negatives first;
-- figures that choose among operating points (hulls, maximum F, eleven-point
-  precision) are highest at the corners (F, T + p), lowest at the ends of the
-  cells, which are operating points whatever the order;
-- average precision is highest with the positives first as *one* tie, lowest with
-  the negatives first and the positives one by one.
+- NEGATIVES_FIRST for a metric that only gains when false positives come later
+  (AUC-ROC, AUC-PR by either method, normalised, precision-recall gain, metrics at
+  a rank); it is highest with the positives of each cell first;
+- ANY for a metric that chooses among operating points (hulls, maximum F,
+  eleven-point precision); it is highest at the corners (F, T + p) and lowest at the
+  ends of the cells, which are operating points in every order;
+- ONE_BY_ONE for average precision; it is highest with the positives first as *one*
+  tie, lowest with the negatives first and the positives one by one.
 
-Some order attains each limit, so none can be narrower and hold for all data; all
+Some order attains each limit, so narrower limits would not hold for all data; all
 limits are then widened by the `ulps` of the metric's row, which covers rounding
-here and in the exact figure. References that were never scored are one tied
+here and in the exact metric. References that were never scored are one tied
 group by definition: their tie is real and is not widened, and so is that of a
-cell that holds a single double. Cells without positives change no figure. O(G)
+cell that holds a single double. Cells without positives change no metric. O(G)
 for G cells that hold positives.
 """
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class BoundsQueries(Queries):
-    """Hard limits of an evaluator's figures."""
+    """Hard limits of an evaluator's metrics."""
 
     @overload
     def bounds(  # type: ignore[overload-overlap]  # all metrics but this one are scalars
@@ -71,13 +71,13 @@ class BoundsQueries(Queries):
     def bounds(self, name: str, **arguments: Any) -> tuple[float, float]: ...
 
     def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]:
-        """Return the least and the greatest value that a figure can have.
+        """Return the least and the greatest value that a metric can have.
 
         With ``resolution`` or ``max_cells`` an evaluator loses the order of
-        cases whose scores share a cell; everything else it knows exactly. The
-        figure of an exact evaluator that was given the same cases always lies
-        between the two, and some cases with these counts attain each of them.
-        These are no confidence limits: see :meth:`interval`.
+        cases whose scores share a cell; it knows everything else exactly. The
+        metric of an exact evaluator with the same cases always lies between the
+        two limits, and for each limit there are cases with these counts that
+        attain it. These are not confidence limits: see :meth:`interval`.
 
         Parameters
         ----------
@@ -94,8 +94,8 @@ class BoundsQueries(Queries):
         -------
         lower, upper : float
             Arrays of 11 for ``eleven_pt_interp_precision``. nan where the
-            figure is. Without a resolution the figure itself, widened by its
-            rounding only.
+            metric is nan. Without a resolution both are the metric itself,
+            widened by its rounding only.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class BoundsQueries(Queries):
         Notes
         -----
         O(G) for G cells that hold positives, O(G log G) at worst for hulls;
-        nothing when asked again. How they are made: docs/bounded-memory.md.
+        cached for each revision. The method is in docs/bounded-memory.md.
 
         Examples
         --------
@@ -149,16 +149,16 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     if view.resolution is None:
         lowest = highest = at(view)
     else:
-        highest = at(_arranged(view, positives_first))
+        highest = at(_reordered(view, positives_first))
         if rule.worst is WorstOrder.ANY:
             lowest = at(view)
         elif rule.worst is WorstOrder.NEGATIVES_FIRST:
-            lowest = at(_arranged(view, negatives_first))
-        else:
+            lowest = at(_reordered(view, negatives_first))
+        else:  # one by one, which only average precision is
             lowest = _least_average_precision(view, **arguments)
     scale = 0.0
     if arguments.get("max_fpr") or arguments.get("min_recall"):
-        scale = 1.0  # what a limit leaves of an area rounds like the whole of it
+        scale = 1.0  # a part of an area rounds like the whole area
     if rule.is_difference and view.N > 0:
         scale = 1.0 + view.P / view.N  # both divide rounding by N/(P + N) at most
     return _widened(lowest, metric, -1, scale), _widened(highest, metric, 1, scale)
@@ -190,21 +190,21 @@ def _least_average_precision(view: View, prevalence: float | None = None) -> flo
 
 
 def _hidden(view: View) -> BoolArray:
-    """Return which groups are cells whose order is lost; computed once."""
+    """Return which groups are cells whose order is lost. O(G), cached."""
     bits = MAX_BITS if view.resolution is None else view.resolution
     return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
 
 
-def _arranged(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
+def _reordered(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
     """Return the view with the cases of each cell in one of the extreme orders."""
     return view.cached(
-        ("arranged", order),
-        lambda: _Arranged(order(view.groups, _hidden(view)), view.scale, view.revision),
+        ("reordered", order),
+        lambda: _ReorderedView(order(view.groups, _hidden(view)), view.scale, view.revision),
     )
 
 
-class _Arranged:
-    """A view of groups that were rewritten; it keeps its own answers."""
+class _ReorderedView:
+    """A view of rewritten groups, with a cache of its own."""
 
     resolution = None
 
@@ -229,7 +229,7 @@ class _Arranged:
         )
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what `compute` gave the first time it was asked for `key`."""
+        """Return the cached answer of `key`, computed at its first use."""
         if key not in self._answers:
             self._answers[key] = compute()
         return cast("T", self._answers[key])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def figure_of(groups: Groups, name: str, prevalence: float | None = None) -> Figure:
-    """Return a metric with its variance, nan where it has none. O(G)."""
+    """Return a metric with its variance; nan where undefined. O(G)."""
     P, N = groups.P, groups.N
     if BY_NAME[name].interval == "wilson":
         total = P + N
@@ -87,17 +87,17 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
 
 
 def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | None) -> float:
-    """Return a variance that allows for the order that the cells hide. O(G).
+    """Return the variance enlarged for the unknown order inside the cells. O(G).
 
-    For AUC-ROC the standard error grows by what the placements inside the
+    For AUC-ROC the standard error grows by the most that placements inside the
     cells can add to it; in precision-recall space the variance is the greatest
-    of those of the cells as ties, with positives first and with negatives first.
+    of three: cells as ties, with positives first, and with negatives first.
     """
     groups = view.groups
     if view.resolution is None or math.isnan(figure.variance):
         return figure.variance
     hidden = hides_order(groups, view.resolution, view.scale)
-    # Weighted counts are more than the cases behind them.
+    # Weighted counts exceed the effective number of cases.
     weight = groups.P / figure.positives
     if BY_NAME[name].interval == "delong-newcombe":
         error = hidden_error(rows_of(groups, hidden)) * math.sqrt(weight)
@@ -107,7 +107,7 @@ def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | N
 
 
 def hidden_error(groups: Groups) -> float:
-    """Return what the order inside these cells can add to AUC-ROC's standard error. O(G)."""
+    """Return the most that the order inside these cells adds to AUC-ROC's standard error. O(G)."""
     P, N = groups.P, groups.N
     p, n = groups.p.astype(np.float64), groups.n.astype(np.float64)
     of_positives = float((p * n * n).sum()) / (4.0 * N * N * P * (P - 1))

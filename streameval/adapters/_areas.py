@@ -7,7 +7,7 @@ from streameval._metric_registry import AREA_NAMES, BY_NAME, Metric
 
 
 def area_of(name: str) -> Metric:
-    """Return an area, or refuse what is none.
+    """Return the area of that name; refuse another.
 
     Examples
     --------

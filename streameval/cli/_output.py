@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs, one line for errors."""
+"""Output of the commands: tables, JSON, progress bars, and errors as one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print what is refused, by streameval or the file system, as one line; exit with 2."""
+    """Print an error of streameval or the file system as one line and exit with 2."""
     try:
         yield
     except StreamEvalError as error:
@@ -52,10 +52,10 @@ def one_line_errors() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text as one line of moderate length that a terminal shows as it is.
+    r"""Return a text as one line of limited length without control characters.
 
-    Names and values come from files, and may hold anything: newlines, escape
-    sequences, a megabyte.
+    Names and values come from files and may hold newlines, escape sequences or a
+    megabyte of text.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar on stderr; yields what moves it to a share in [0, 1]."""
+    """Show a bar on stderr; yields a function that sets it to a share in [0, 1]."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -85,18 +85,18 @@ def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]
 
 
 def print_json(values: object) -> None:
-    """Print strict JSON: no NaN, sorted as given."""
+    """Print strict JSON, without NaN, in the order of the values."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_backup(file: Path, revision: int, size: int, digest: str) -> None:
-    """Say which backup was written."""
+    """Print the revision, size and hash of a backup."""
     out.print(f"revision {revision} is in {file}: {size:,} bytes", soft_wrap=True, markup=False)
     out.print(f"sha256 {digest}", soft_wrap=True)
 
 
 def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
-    """Print the figures of a snapshot as a table, with intervals and, if bounded, bounds."""
+    """Print a snapshot as a table, with intervals and, if scores kept few bits, bounds."""
     out.print(heading, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(style="dim")

@@ -121,7 +121,7 @@ def filled(
     bounds: Mapping[str, Limits],
     reasons: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a row; what is nan becomes null, with its reason."""
+    """Return a row; nan becomes null, with its reason."""
     why = reason_of(positives=positives, negatives=negatives)
     undefined = {name: why for name, value in figures.items() if math.isnan(value)}
     row: dict[str, Any] = {
