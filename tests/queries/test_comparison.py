@@ -41,7 +41,7 @@ def selection(stream: str = "s", segment: str = "", **fields) -> types_pb2.Selec
 
 
 def minutes(first: int, last: int) -> types_pb2.TimeRange:
-    """Return the span that began and ended so many minutes ago."""
+    """Return the span between two ages in minutes."""
     message = types_pb2.TimeRange()
     message.start_time.FromMicroseconds(NOW - first * MINUTE)
     message.end_time.FromMicroseconds(NOW - last * MINUTE)
@@ -218,7 +218,7 @@ OVERLAPS = [
 
 @pytest.mark.parametrize(("a", "b", "text"), OVERLAPS, ids=itertools.count())
 def test_overlaps_are_refused_by_name(a, b, text: str) -> None:
-    """Figures that share cases are not independent, and an interval would be wrong."""
+    """Sides that share cases are refused: they are not independent."""
     error = refused(lambda: compared(View(many(60)), a, b))
     assert (error.code, error.reason) == (Code.FAILED_PRECONDITION, "SELECTIONS_OVERLAP")
     assert error.message == text

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes against what queries answer: values, views, limits, cost."""
+"""Scrapes of /metrics against the answers of queries: values, tokens, limits, cost."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_server_and_its_calls() -> None:
 
 
 def test_batches_that_were_refused_are_counted() -> None:
-    """Those of producers; without one a refusal is a call that failed, and nothing else."""
+    """Refusals count by producer; without one a refusal only counts as a failed call."""
     with site(ALWAYS_ANEW) as one:
         wrong = {"stream": "a", "cases": {"scores": [0.5], "positives": []}}
         for sequence, producer in ((1, {"producer": "p", "epoch": 1}), (0, {})):
@@ -187,30 +187,30 @@ def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Time as the metrics see it, which goes on when it is told to; counts who looks."""
+    """A clock that stands still until it is set, and reports each reading."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.looks: queue.SimpleQueue[float] = queue.SimpleQueue()
 
     def monotonic(self) -> float:
-        """Return it."""
+        """Return the time and report the reading."""
         self.looks.put(self.now_s)
         return self.now_s
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock that the metrics look at."""
+    """Replace the clock of the metrics and return it."""
     clock = Clock()
     monkeypatch.setattr(metrics, "time", clock)
     return clock
 
 
 def test_figures_are_found_once_an_interval(clock: Clock) -> None:
-    """Scrapes an interval apart, early ones too, get new figures; those between, the same."""
+    """Scrapes an interval apart, slightly early ones too, are new; those between are shared."""
     labels = {"stream": "a", "window": "all", "class": "positive"}
-    # Two scrape each 20 s, one of them with jitter: what each finds there, one more each time.
+    # Time and positives found, of two scrapers with a period of 20 s, one of them with jitter.
     scrapes = ((0, 1), (7, 1), (20, 3), (27, 3), (39, 5), (47, 5), (60, 7), (67, 7), (78.1, 9))
     with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
         for at_s, found in scrapes:
@@ -222,7 +222,7 @@ def test_figures_are_found_once_an_interval(clock: Clock) -> None:
 def test_who_comes_while_figures_are_found_waits(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Figures are as old as the question: one asks again, and the other is told the same."""
+    """No answer is older than its request: one late scrape reads again, the others share it."""
     go_on = threading.Event()
     asked = 0
     real = stream_metrics.StreamMetrics.read
@@ -239,7 +239,8 @@ def test_who_comes_while_figures_are_found_waits(
         ThreadPoolExecutor(3) as pool,
     ):
         first = pool.submit(scraped, one)
-        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]  # it came, it asked
+        # On arrival, and when it begins to read.
+        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]
         clock.now_s = 19.0
         others = [pool.submit(scraped, one) for _ in range(2)]
         assert [clock.looks.get(timeout=20) for _ in range(2)] == [19.0, 19.0]
@@ -250,7 +251,7 @@ def test_who_comes_while_figures_are_found_waits(
 
 
 def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that stays as it is costs no comparison."""
+    """An unchanged stream costs no comparison."""
     compared: list[str] = []
     real = stream_metrics.StreamMetrics._difference
 
@@ -272,7 +273,7 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_series_are_limited() -> None:
-    """The first streams by name are shown, the others counted; none has more than it may."""
+    """The first streams by name are exported, the others counted, within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
     limits = Limits(max_metric_series=most)
     with site(replace(ALWAYS_ANEW, limits=limits)) as one:
@@ -313,7 +314,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 
 def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
-    """As Prometheus asks."""
+    """The format follows the Accept header that Prometheus sends."""
     accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
     answer = served.http.get("/metrics", headers=accept)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -321,7 +322,7 @@ def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
 
 
 def test_names_of_streams_are_labels_whatever_they_are() -> None:
-    """All that a name may hold comes through."""
+    """Every character that a name may have is exported."""
     names = ("a", "A.b-c_d/1", "x" * 128)
     with site() as one:
         for name in names:

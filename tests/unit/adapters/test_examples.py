@@ -1,4 +1,4 @@
-"""Adapters: their examples run, and `import streameval` imports none of their hosts."""
+"""Adapters: their examples run, and `import streameval` imports no host library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.filterwarnings("ignore")  # of the host libraries, at import
 @pytest.mark.parametrize("host", ["river", "sklearn", "torchmetrics"])
 def test_examples_run(host: str, require) -> None:
-    """Each adapter's docstrings show what happens."""
+    """The doctests of each adapter pass."""
     require(host)
     adapter = importlib.import_module(f"streameval.adapters.{host}")
     result = doctest.testmod(adapter)
@@ -22,7 +22,7 @@ def test_examples_run(host: str, require) -> None:
 
 
 def test_areas_examples_run() -> None:
-    """A name that is no area's is refused as shown."""
+    """The doctest of an unknown name passes."""
     from streameval.adapters import _areas
 
     assert doctest.testmod(_areas) == (0, 1)

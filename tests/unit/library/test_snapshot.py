@@ -1,4 +1,4 @@
-"""Snapshots: frozen figures, reasons for what is undefined, plain values and a table."""
+"""Snapshots: immutable metrics, reasons for undefined ones, plain values and a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def example(**settings) -> Evaluator:
 
 
 def test_figures_are_those_of_the_evaluator():
-    """Every figure, count and interval is what the evaluator's own methods say."""
+    """Every metric, count and interval equals that of the evaluator's own methods."""
     ev = example()
     snapshot = ev.snapshot()
     assert snapshot.auc_roc == ev.auc_roc()
@@ -71,7 +71,7 @@ def test_a_snapshot_is_frozen():
     ],
 )
 def test_undefined_figures_have_a_reason(labels, reason, undefined):
-    """What is nan has a reason, what has a value has none, and JSON has neither nan nor inf."""
+    """Exactly the nan metrics have a reason, and JSON has neither nan nor inf."""
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     snapshot = ev.snapshot()
@@ -87,7 +87,7 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
 
 
 def test_to_dict_is_plain():
-    """Infinite thresholds are words, limits are numbers, and JSON gives the same back."""
+    """Infinite thresholds are strings, limits are numbers, and JSON round-trips."""
     plain = example().snapshot().to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["hull"]["thresholds"][0] == "Infinity"
@@ -134,7 +134,7 @@ def test_copies_are_equal_even_where_nan():
 
 
 def test_bounded_snapshots_show_their_bounds():
-    """A bounded evaluator's table says between which figures the exact ones lie."""
+    """A bounded evaluator's table shows the limits of the exact metrics."""
     snapshot = example(resolution=2).snapshot()
     low, high = snapshot.bounds["auc_roc"]
     assert low < snapshot.auc_roc < high

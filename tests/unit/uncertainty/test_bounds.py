@@ -50,7 +50,7 @@ def build(groups, missed=(0, 0)):
 
 
 class Counted(BoundsQueries):
-    """What an evaluator with these groups would see, bounded or exact."""
+    """A view with these groups, bounded or exact."""
 
     revision = 0
     scale = "plain"
@@ -70,7 +70,7 @@ class Counted(BoundsQueries):
 
 
 def figure_bounds(groups, name, *, exact, **arguments):
-    """Return the bounds of one figure of bounded (or exact) groups."""
+    """Return the bounds of one metric of bounded (or exact) groups."""
     return Counted(groups, resolution=None if exact else 12).bounds(name, **arguments)
 
 
@@ -127,7 +127,7 @@ FIGURES = [
     ("name", "arguments", "value"), FIGURES, ids=lambda v: v if isinstance(v, str) else ""
 )
 def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, arguments, value):
-    """Rigorous: no order leaves them. Tight: some order comes as near as rounding allows."""
+    """Rigorous: no order exceeds them. Tight: some order attains them up to rounding."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
     values = [value(ranking) for ranking in every_order(cells, missed)]
     assert lower <= min(values)
@@ -138,7 +138,7 @@ def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, 
 
 @pytest.mark.parametrize(("cells", "missed"), SMALL)
 def test_eleven_points_are_attained_and_never_exceeded(cells, missed):
-    """Each of the eleven has its own limits."""
+    """Each of the eleven points has its own limits."""
     name = "eleven_pt_interp_precision"
     lower, upper = figure_bounds(build(cells, missed), name, exact=False)
     values = [ranking.eleven_pt() for ranking in every_order(cells, missed)]
@@ -176,7 +176,7 @@ PARTS = [
 @pytest.mark.parametrize(("cells", "missed"), SMALL)
 @pytest.mark.parametrize(("name", "arguments"), PARTS, ids=str)
 def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arguments):
-    """The other arguments of a figure's method are passed on, and keep the guarantee."""
+    """The other arguments of a metric's method are passed on, and keep the guarantee."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
     values = []
     for ranking in every_order(cells, missed):
@@ -188,7 +188,7 @@ def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arg
     assert upper == pytest.approx(max(values), abs=1e-12)
 
 
-# ---- whole evaluators: streams against the exact figures -----------------------------
+# ---- whole evaluators: streams against the exact metrics -----------------------------
 
 
 def streams():
@@ -212,7 +212,7 @@ def streams():
         "both ends": (labels, np.where(chance > 0.5, 1 - 1e-12 * chance, 1e-12 * chance), None),
         "tied": (labels, np.round(smooth, 1), None),
         "one cell": (labels, 1 + chance * 1e-9, None),
-        # Inside every cell the order is the worst, or the best, that it can be.
+        # Inside every cell the order is the worst, or the best, of all.
         "negatives first": (labels, 1 + np.arange(4000) // 40 + (~labels) * 1e-6, None),
         "positives first": (labels, 1 + np.arange(4000) // 40 + labels * 1e-6, None),
     }
@@ -233,7 +233,7 @@ ASKED = [
 @pytest.mark.parametrize("name", streams())
 @pytest.mark.parametrize("settings", [{"resolution": 12}, {"resolution": 4}, {"max_cells": 50}])
 def test_exact_figures_never_leave_the_bounds(name, settings):
-    """An exact evaluator that saw the same cases lies inside, misses and all."""
+    """Metrics of an exact evaluator with the same cases and misses lie inside."""
     labels, scores, scale = streams()[name]
     exact, bounded = Evaluator(), Evaluator(scale=scale, **settings)
     for evaluator in (exact, bounded):
@@ -288,7 +288,7 @@ def test_limits_hold_where_counts_are_no_doubles():
 @pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
 @pytest.mark.parametrize("name", BOUNDED_NAMES)
 def test_undefined_figures_have_undefined_bounds(cells, name):
-    """The bounds are nan exactly where the figure is."""
+    """The bounds are nan exactly where the metric is."""
     arguments = {"rank": 1} if name.endswith("_at") else {}
     view = Counted(build(cells), resolution=None)
     value = value_of(view, name, arguments)
@@ -299,7 +299,7 @@ def test_undefined_figures_have_undefined_bounds(cells, name):
 
 
 def test_all_positives_missed():
-    """The miss group is exact, and the figures at finite thresholds are 0."""
+    """The miss group is exact, and metrics at finite thresholds are 0."""
     groups = build([(0, 3)], (2, 1))
     assert figure_bounds(groups, "reciprocal_rank", exact=False) == (0, 0)
     assert figure_bounds(groups, "maximum_f_measure", exact=False) == (0, 0)
@@ -310,7 +310,7 @@ def test_all_positives_missed():
 
 
 def test_names_and_arguments_are_checked():
-    """An unknown name lists the known ones; a figure's own checks still speak."""
+    """An unknown name is refused with the known ones; a metric's own checks still apply."""
     groups = build([(1, 1)])
     with pytest.raises(InvalidInputError, match="bounds are known for auc_pr, ") as caught:
         figure_bounds(groups, "brier", exact=False)
@@ -349,7 +349,7 @@ def test_a_cell_of_one_double_is_a_real_tie():
 @pytest.mark.parametrize("scale", ["plain", "probability"])
 @pytest.mark.parametrize("bits", [MIN_BITS, -5, 1, 12, MAX_BITS - 2, MAX_BITS - 1, MAX_BITS])
 def test_which_cells_hide_an_order(scale, bits):
-    """Those that two doubles fall into: also at the ends of all numbers, and around 0."""
+    """Exactly the cells of two doubles or more, also at the largest doubles and around 0."""
     largest, least = np.finfo(np.float64).max, np.nextafter(0.0, 1.0)
     scores = np.array([1.0, 1 - 2**-53, 0.75, 0.5, 0.1, 1e-300, least, 0.0])
     if scale == "plain":
