@@ -1,14 +1,18 @@
 """streameval: live, exact evaluation of binary scorers.
 
-Its layers, from the caller inwards:
+The layers, from the caller inwards; each imports only those below it:
 
-- `Evaluator`, `WindowedEvaluator`, `LabelJoiner`: what is counted, by event time,
-  and with labels that come later. Each is put together from facets of queries.
+- `Evaluator`, `PairedEvaluator`, `WindowedEvaluator`, `LabelJoiner`: cases of one
+  scorer, cases of two scorers, cases by event time, and predictions whose labels
+  arrive later. `Snapshot`: the metrics of one revision.
 - `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
+- `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
-- `_metrics`: curves and metrics, pure functions below the queries that serve them.
-- `_counts`: a sorted multiset of scores for each class, one immutable state a
+- `_metric_registry`: the table of metrics by name.
+- `_metrics`: curves and metrics; pure functions, and above them the query facets.
+- `_counts`: a sorted multiset of scores for each class: one immutable state for each
   revision, with its answers cached.
+- `_common`: errors, values, names, array types, framed bytes.
 
 It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 ``streameval.display``, ``streameval.spark`` and the server, ``streameval_server``,

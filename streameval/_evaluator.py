@@ -1,15 +1,15 @@
 """The evaluator: counts that change, and every query of them.
 
-`Evaluator` owns the mutations; each family of queries is a facet in a module of
+`Evaluator` implements the mutations. Each family of queries is a facet in a module of
 its own, which reads one immutable `State`.
 
-A scalar `add_case` checks its arguments and appends to a list, no more. Sorting
-and merging happen when something is asked, or when the buffer has grown in
-proportion to the state, so that its cost stays O(log n) a case and its memory a
-fraction of the state's.
+The scalar `add_case` only checks its arguments and appends to a list. Sorting and
+merging happen at the next query, or when the buffer has grown in proportion to the
+state. So the cost stays O(log n) a case, and the buffer takes a fraction of the
+state's memory.
 
-Guarantee: a mutation that raises has changed nothing. One thread may write
-while others read: each answer is that of one whole revision.
+Guarantee: a mutation that raises has changed nothing. One thread may write while
+others read, and each answer is that of one complete revision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._counts import codec
-from streameval._counts.accumulator import PERMITS, CountsAccumulator, not_there
+from streameval._counts.accumulator import (
+    MAX_BUFFERED_SCORES,
+    CountsAccumulator,
+    missing_case_error,
+)
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._counts.merge import merge_states
 from streameval._counts.state import State, empty_state
@@ -43,11 +47,11 @@ class Evaluator(EvaluatorQueries):
     ----------
     resolution : int or None
         How many significant bits of a score to keep, 1 to 53. None keeps all
-        and is exact. With fewer, memory is bounded by the cells that scores
-        fall into, and ``bounds(metric)`` says how far the exact figure can be.
+        and is exact. With fewer, memory is bounded by the number of cells, and
+        ``bounds(metric)`` returns hard limits of the exact value.
     scale : {"probability"} or None
-        With "probability" scores must lie in [0, 1] and bits are counted from
-        both ends, where probabilities crowd. Needs `resolution` or `max_cells`.
+        With "probability", scores must be in [0, 1], and bits are counted from both
+        ends, where probabilities are dense. Needs `resolution` or `max_cells`.
     max_cells : int or None
         The most distinct scores to keep. Beyond it `resolution` drops for the
         whole evaluator, to the largest that fits; it never rises again.
@@ -59,13 +63,14 @@ class Evaluator(EvaluatorQueries):
 
     See Also
     --------
-    streameval.functional : the same figures from columns, in one call.
+    streameval.functional : the same metrics from columns, in one call.
 
     Notes
     -----
     One thread may change an evaluator while others query it. Exact state takes
-    8 B for each distinct score, 16 B once any repeats, and some 24 B for each
-    with positives once it is asked. Queries are computed once per revision.
+    8 B for each distinct score, 16 B once any repeats, and some 24 B more for each
+    score with positives after the first query. Each query is computed once per
+    revision.
 
     Examples
     --------
@@ -86,10 +91,10 @@ class Evaluator(EvaluatorQueries):
         self._begin(empty_state(resolution=resolution, scale=scale, max_cells=max_cells))
 
     def _begin(self, state: State) -> None:
-        self._ledger = CountsAccumulator(state)
-        # The ledger's own lists, at hand for the scalar path.
-        self._positives = self._ledger.positives
-        self._negatives = self._ledger.negatives
+        self._accumulator = CountsAccumulator(state)
+        # The accumulator's own lists: `add_case` appends without an attribute lookup on it.
+        self._positives = self._accumulator.positives
+        self._negatives = self._accumulator.negatives
         self._permits: Iterator[object] = iter(())
         self._set_limits(state.scale)
 
@@ -106,19 +111,19 @@ class Evaluator(EvaluatorQueries):
         Parameters
         ----------
         positive : bool
-            Whether the reference is positive; 1 and 0 are taken too.
+            Whether the reference is positive; 1 and 0 are accepted too.
         score : float
             A finite number; higher means more positive.
 
         Raises
         ------
         InvalidInputError
-            When either is something else. Nothing has changed then.
+            When either argument is invalid. Nothing has changed then.
 
         Notes
         -----
-        O(1), about 0.1 us; O(log n) amortised with the merge that follows when
-        something is asked. Whole columns are quicker: `add_cases`.
+        O(1), about 0.1 us; O(log n) amortised with the merge at the next query.
+        Columns are faster: `add_cases`.
 
         Examples
         --------
@@ -128,9 +133,10 @@ class Evaluator(EvaluatorQueries):
         Traceback (most recent call last):
         streameval.InvalidInputError: score must be finite, got nan
         """
-        # NaN fails the comparison, and so do the infinities.
+        # The range check rejects NaN and the infinities too.
         if type(score) is float and self._low <= score <= self._high:
-            # One permit a case bounds what waits, at half the price of a length.
+            # Each case takes one permit, which bounds the buffer. Advancing the iterator
+            # costs half as much as a check of the list's length.
             for _ in self._permits:
                 if positive is False:
                     self._negatives.append(score)
@@ -139,15 +145,15 @@ class Evaluator(EvaluatorQueries):
                     self._positives.append(score)
                     return
                 break
-        self._add_slowly(positive, score)
+        self._add_checked(positive, score)
 
-    def _add_slowly(self, positive: Any, score: Any) -> None:
-        """Add what is not plainly right, or say what is wrong; make room when it is used up."""
+    def _add_checked(self, positive: Any, score: Any) -> None:
+        """Slow path: check every type of argument, and renew the permits when none is left."""
         label = check_label(positive)
-        number = check_score(score, scale=self._ledger.state.scale)
+        number = check_score(score, scale=self._accumulator.state.scale)
         if next(self._permits, self) is self:
             # This case takes the first of the new permits.
-            self._permits = repeat(None, self._ledger.make_room(PERMITS) - 1)
+            self._permits = repeat(None, self._accumulator.renew_permits(MAX_BUFFERED_SCORES) - 1)
         (self._positives if label else self._negatives).append(number)
 
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
@@ -160,7 +166,7 @@ class Evaluator(EvaluatorQueries):
         scores : column of float
             Finite numbers, as many as there are labels.
         counts : column of int, optional
-            How many identical cases each row stands for; 0 drops the row.
+            How many identical cases each row represents; 0 drops the row.
 
         Raises
         ------
@@ -170,9 +176,8 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        A column is a list, or what numpy, pandas, polars, pyarrow or torch call
-        one. No columns at all are fine and change nothing. O(n log n), with
-        sorts at about 10 ns a score.
+        A column is a list, or a column of numpy, pandas, polars, pyarrow or torch.
+        Empty columns change nothing. O(n log n), with sorts at about 10 ns a score.
 
         Data that does not fit memory is added in chunks, each all or none::
 
@@ -187,12 +192,12 @@ class Evaluator(EvaluatorQueries):
         14
         """
         is_positive, values, weights = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._ledger.state.scale
+            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
         if not is_positive.size:
             return
-        self._ledger.add_columns(is_positive, values, weights)
-        self._permits = iter(())  # what room is left is counted anew
+        self._accumulator.add_columns(is_positive, values, weights)
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_misses(self, count: int) -> None:
         """Add positive references that were never scored.
@@ -220,8 +225,8 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_misses, ev.num_positive_ref, ev.num_cases
         (3, 3, 0)
         """
-        self._ledger.miss(positives=check_count(count))
-        self._permits = iter(())  # what room is left is counted anew
+        self._accumulator.add_misses(positives=check_count(count))
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def add_negative_misses(self, count: int) -> None:
         """Add negative references that were never scored.
@@ -249,27 +254,27 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref, ev.num_cases
         (2, 0)
         """
-        self._ledger.miss(negatives=check_count(count))
-        self._permits = iter(())  # what room is left is counted anew
+        self._accumulator.add_misses(negatives=check_count(count))
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def remove_case(self, positive: bool, score: float) -> None:
-        """Take one case back.
+        """Remove one case.
 
         Parameters
         ----------
         positive, score
-            As they were added. With a resolution, any case of that cell.
+            As they were added. With a resolution, any case of the score's cell.
 
         Raises
         ------
         InvalidInputError
-            When no such case is there. Nothing has changed then.
+            When there is no such case. Nothing has changed then.
 
         Notes
         -----
-        O(log n), amortised with the merge that follows; O(n) where the case is
-        among those added since the last query. Removal does not bring back bits
-        that `max_cells` has dropped.
+        O(log n), amortised with the merge that follows; O(n) if the case was added
+        after the last query. Removal does not restore bits that `max_cells` has
+        dropped.
 
         Examples
         --------
@@ -280,12 +285,12 @@ class Evaluator(EvaluatorQueries):
         0
         """
         is_positive = check_label(positive)
-        number = check_score(score, scale=self._ledger.state.scale)
-        if not self._ledger.remove(is_positive, number):
-            raise not_there(is_positive, number, field="score")
+        number = check_score(score, scale=self._accumulator.state.scale)
+        if not self._accumulator.remove(is_positive, number):
+            raise missing_case_error(is_positive, number, field="score")
 
     def remove_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
-        """Take columns of cases back, all or none.
+        """Remove columns of cases, all or none.
 
         Parameters
         ----------
@@ -295,8 +300,8 @@ class Evaluator(EvaluatorQueries):
         Raises
         ------
         InvalidInputError
-            With the first row that asks for more cases than are there. Nothing
-            has changed then.
+            With the first row that removes more cases than there are. Nothing has
+            changed then.
 
         Notes
         -----
@@ -308,21 +313,21 @@ class Evaluator(EvaluatorQueries):
         >>> ev.add_cases(labels=[1, 0, 0], scores=[0.9, 0.4, 0.1])
         >>> ev.remove_cases(labels=[0, 1], scores=[0.4, 0.4])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        streameval.InvalidInputError: no positive case of score 0.4 is there to remove ...
+        streameval.InvalidInputError: there is no positive case of score 0.4 to remove ...
         """
         is_positive, values, weights = check_columns(
-            labels=labels, scores=scores, counts=counts, scale=self._ledger.state.scale
+            labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
         if is_positive.size:
-            self._ledger.remove_columns(is_positive, values, weights)
+            self._accumulator.remove_columns(is_positive, values, weights)
 
     def remove_misses(self, count: int) -> None:
-        """Take back positive references that were never scored.
+        """Remove positive references that were never scored.
 
         Raises
         ------
         InvalidInputError
-            When there are not so many. Nothing has changed then.
+            When there are fewer than `count`. Nothing has changed then.
 
         Examples
         --------
@@ -332,15 +337,15 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_positive_ref
         2
         """
-        self._ledger.miss(positives=-check_count(count))
+        self._accumulator.add_misses(positives=-check_count(count))
 
     def remove_negative_misses(self, count: int) -> None:
-        """Take back negative references that were never scored.
+        """Remove negative references that were never scored.
 
         Raises
         ------
         InvalidInputError
-            When there are not so many. Nothing has changed then.
+            When there are fewer than `count`. Nothing has changed then.
 
         Examples
         --------
@@ -350,16 +355,16 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref
         2
         """
-        self._ledger.miss(negatives=-check_count(count))
+        self._accumulator.add_misses(negatives=-check_count(count))
 
     def merge(self, *others: Evaluator) -> None:
-        """Add everything that other evaluators have counted.
+        """Add the counts of other evaluators.
 
         Parameters
         ----------
         *others : Evaluator
-            Any number; they stay as they are. Many at once are quicker than one
-            after the other.
+            Any number; they are not changed. One call with many is faster than many
+            calls.
 
         Raises
         ------
@@ -370,9 +375,9 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        The result has the lowest resolution of all (exact counts as the
-        highest) and the smallest `max_cells`; the order makes no difference,
-        not to a bit. O(S log S) for S distinct scores in all.
+        The result has the lowest resolution of all (exact counts as the highest) and
+        the smallest `max_cells`. It is the same to the bit in any order of the
+        evaluators. O(S log S) for S distinct scores in all.
 
         Examples
         --------
@@ -386,12 +391,12 @@ class Evaluator(EvaluatorQueries):
         """
         if not others:
             return
-        mine = self._ledger.view()
+        mine = self._accumulator.view()
         merged = merge_states(
             [mine, *(other._view() for other in others)], revision=mine.revision + 1
         )
-        self._ledger.replace(merged)
-        self._permits = iter(())  # what room is left is counted anew
+        self._accumulator.replace(merged)
+        self._permits = iter(())  # the remaining total has changed: renew
         self._set_limits(merged.scale)
 
     def __add__(self, other: Evaluator) -> Self:
@@ -407,71 +412,71 @@ class Evaluator(EvaluatorQueries):
         self.merge(other)
         return self
 
-    # -- what is counted -----------------------------------------------------
+    # -- counts and settings -------------------------------------------------
 
     @property
     def num_cases(self) -> int:
         """How many cases there are: scored references of both classes. O(1)."""
-        _, positives, negatives = self._ledger.tally()
+        _, positives, negatives = self._accumulator.totals()
         return positives + negatives
 
     @property
     def num_positive_ref(self) -> int:
         """P: all positive references, misses included. O(1)."""
-        return self._ledger.tally()[1] + self._ledger.state.missed_positives
+        return self._accumulator.totals()[1] + self._accumulator.state.missed_positives
 
     @property
     def num_negative_ref(self) -> int:
         """N: all negative references, misses included. O(1)."""
-        return self._ledger.tally()[2] + self._ledger.state.missed_negatives
+        return self._accumulator.totals()[2] + self._accumulator.state.missed_negatives
 
     @property
     def num_misses(self) -> int:
         """How many positive references were never scored."""
-        return self._ledger.state.missed_positives
+        return self._accumulator.state.missed_positives
 
     @property
     def num_negative_misses(self) -> int:
         """How many negative references were never scored."""
-        return self._ledger.state.missed_negatives
+        return self._accumulator.state.missed_negatives
 
     @property
     def num_cells(self) -> int:
         """How many distinct scores are kept, over both classes. O(n log m)."""
-        return self._ledger.view().num_cells
+        return self._accumulator.view().num_cells
 
     @property
     def resolution(self) -> int | None:
-        """Significant bits of a score that are kept now; None keeps all."""
-        return self._ledger.view().resolution
+        """Significant bits of a score that are kept now; None if all are."""
+        return self._accumulator.view().resolution
 
     @property
     def scale(self) -> Scale:
-        """What the bits are counted of: "plain" or "probability"."""
-        return self._ledger.state.scale
+        """The scale of the resolution: "plain" or "probability"."""
+        return self._accumulator.state.scale
 
     @property
     def max_cells(self) -> int | None:
-        """The most distinct scores that are kept; None is no limit."""
-        return self._ledger.state.max_cells
+        """The most distinct scores that are kept; None means no limit."""
+        return self._accumulator.state.max_cells
 
     @property
     def revision(self) -> int:
         """How many mutations have been made; every answer belongs to one."""
-        return self._ledger.tally()[0]
+        return self._accumulator.totals()[0]
 
     def snapshot(self) -> Snapshot:
-        """Return the figures of this moment, frozen.
+        """Return the metrics of the present revision, immutable.
 
         Returns
         -------
         Snapshot
-            Areas, hull, counts and revision; intervals and bounds are computed
-            when they are read, from the same counts, whatever comes later.
+            Areas, hull, counts and revision. Intervals and bounds are computed when
+            they are read, from the same revision.
 
         Notes
         -----
-        O(G) for G distinct scores of positives, after the merge of what is new.
+        O(G) for G distinct scores of positives, after the merge of new cases.
 
         Examples
         --------
@@ -482,14 +487,14 @@ class Evaluator(EvaluatorQueries):
         >>> snapshot.auc_roc, ev.snapshot().auc_roc
         (0.75, 0.5)
         """
-        return take_snapshot(RevisionQueries(self._ledger.view()))
+        return take_snapshot(RevisionQueries(self._accumulator.view()))
 
     # -- copies and bytes ------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent evaluator with the same content and revision.
 
-        O(1): states are immutable and shared until one of the two changes.
+        O(1): both share one immutable state until either changes.
 
         Examples
         --------
@@ -500,13 +505,13 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_cases, other.num_cases
         (1, 2)
         """
-        return self._of(self._ledger.view())
+        return self._of(self._accumulator.view())
 
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
 
-        Equal evaluators have equal bytes, whatever the order in which their
-        cases came. The revision is not part of them. O(n).
+        Equal evaluators have equal bytes, for any order in which cases were added.
+        The bytes do not include the revision. O(n).
 
         Examples
         --------
@@ -515,7 +520,7 @@ class Evaluator(EvaluatorQueries):
         >>> Evaluator.from_bytes(ev.to_bytes()) == ev
         True
         """
-        return codec.encode_state(self._ledger.view())
+        return codec.encode_state(self._accumulator.view())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -528,8 +533,8 @@ class Evaluator(EvaluatorQueries):
 
         Notes
         -----
-        O(n). Bytes from a stranger are safe to read: nothing is executed, and
-        no more memory is taken than a small multiple of their length.
+        O(n). Untrusted bytes are safe to read: no code is executed, and reading takes
+        no more memory than a small multiple of their length.
 
         Examples
         --------
@@ -542,7 +547,7 @@ class Evaluator(EvaluatorQueries):
 
     @classmethod
     def _of(cls, state: State) -> Self:
-        """Return an evaluator that begins with this state."""
+        """Return an evaluator with this state."""
         self = cls.__new__(cls)
         self._begin(state)
         return self
@@ -554,34 +559,34 @@ class Evaluator(EvaluatorQueries):
         return self.copy()
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = self._ledger.view()
+        state = self._accumulator.view()
         return _restored, (type(self), codec.encode_state(state), state.revision)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Evaluator):
             return NotImplemented
-        return self._ledger.view().same_content(other._view())
+        return self._accumulator.view().same_content(other._view())
 
-    __hash__ = None  # type: ignore[assignment]  # it changes, so it must not be a key
+    __hash__ = None  # type: ignore[assignment]  # mutable, so it must not be a key
 
     def __repr__(self) -> str:
-        state = self._ledger.view()
+        state = self._accumulator.view()
         settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
         settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
         return f"<Evaluator({', '.join(settings)}): P={state.P}, N={state.N}>"
 
-    # -- the machinery ---------------------------------------------------------
+    # -- internals -------------------------------------------------------------
 
     def _view(self) -> State:
-        """Return the state with everything that has been added up to now."""
-        return self._ledger.view()
+        """Return the state with all mutations merged."""
+        return self._accumulator.view()
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
-        self._ledger.view()._check()
+        """Assert all invariants. O(n log n)."""
+        self._accumulator.view()._check()
 
 
 def _restored(cls: type[Evaluator], data: bytes, revision: int) -> Evaluator:
-    """Return what was pickled."""
+    """Return the unpickled evaluator."""
     return cls._of(replace(codec.decode_state(data), revision=revision))

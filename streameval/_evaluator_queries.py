@@ -1,4 +1,4 @@
-"""All facets of queries put together, for an evaluator and for one revision of it."""
+"""All facets of queries combined, for an evaluator and for one revision of it."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ class EvaluatorQueries(MetricQueries, UncertaintyQueries, BoundsQueries):
 
 
 class RevisionQueries(ViewQueries, EvaluatorQueries):
-    """Every query of one revision: later mutations of its evaluator change no answer."""
+    """Every query of one fixed revision; later mutations of its evaluator have no effect."""

@@ -1,10 +1,10 @@
-"""One-shot figures from columns: an `Evaluator` filled once and asked once.
+"""Metrics of columns in one call: each fills an `Evaluator` and queries it once.
 
 Every function takes ``labels=``, ``scores=`` and optionally ``counts=`` as
 :meth:`streameval.Evaluator.add_cases` does, by keyword because libraries disagree
-on their order, and otherwise the arguments of the evaluator's method of the same
-name, whose page has the definition. Each sorts the columns: for several
-figures of the same columns fill an evaluator (:func:`evaluator`) and ask that.
+on their order. The other arguments are those of the evaluator's method of the same
+name, which documents the definition. Each function sorts the columns: for several
+metrics of the same columns, fill one evaluator (:func:`evaluator`) and query it.
 
 Cost: O(n log n), some 20 ns a case. Errors: `InvalidInputError` with the field
 and the row at fault.
@@ -56,7 +56,7 @@ def evaluator(*, labels: Any, scores: Any, counts: Any = None) -> Evaluator:
 
 
 def snapshot(*, labels: Any, scores: Any, counts: Any = None) -> Snapshot:
-    """Return the figures of these columns, as :meth:`streameval.Evaluator.snapshot`.
+    """Return the metrics of these columns, as :meth:`streameval.Evaluator.snapshot`.
 
     Examples
     --------

@@ -1,6 +1,10 @@
-"""The ground: errors, values, names, ids, array types, frames of bytes, atomic files."""
+"""Shared basics that import nothing else of the project.
 
-# What the server may use; the library imports the modules themselves.
+`errors`, `values` (one value that a caller passed), `names` (streams, producers, ids),
+`arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`.
+"""
+
+# The names that the server may use; the library imports from the modules.
 from streameval._common.arrays import BoolArray, FloatArray, IntArray
 from streameval._common.atomic_file import write_atomically
 from streameval._common.coverage import Coverage

@@ -1,4 +1,4 @@
-"""Types of the numpy arrays that counts, scores and metrics are held in."""
+"""The types of numpy arrays of counts, scores and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def write_atomically(target: Path) -> Iterator[Path]:
-    """Yield a name beside the target to write to; afterwards that file is the target, durably.
+    """Yield a temporary path to write; then rename it to the target, durably.
 
-    Only its owner can read it. When the context raises, nothing is left. What is
-    there is not touched.
+    Only the owner can read the file. If the block raises, the temporary file is
+    deleted. An existing file is never overwritten.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ def write_atomically(target: Path) -> Iterator[Path]:
     Raises
     ------
     StreamEvalError
-        When there is a file of the target's name, or of the other.
+        When the target or the temporary file exists.
     """
     partial = target.with_name(target.name + ".partial")
     for path in (target, partial):
         if path.exists():
-            raise StreamEvalError(f"{path} is there already: move it, or write to another name")
-    # Before anything is in it.
+            raise StreamEvalError(f"{path} exists: move it, or write to another name")
+    # Permissions are set at creation, before the file has any content.
     os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         yield partial
@@ -46,7 +46,7 @@ def write_atomically(target: Path) -> Iterator[Path]:
 
 def _sync(path: Path) -> None:
     if path.is_dir() and os.name != "posix":
-        return  # directories cannot be opened there
+        return  # other systems cannot open a directory
     descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""How much of the truth has been seen: what stands beside a figure of labelled predictions."""
+"""Label coverage: how many predictions the metrics of a joined stream include."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 COUNTS = ("predictions", "labelled", "expired", "retracted", "orphans")
-"""What is counted; everything else is derived from it."""
+"""The fields that are counted; all other values are derived from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the truth has been seen.
+    """How many predictions have received their label.
 
     Attributes
     ----------
     predictions : int
         Predictions by id that arrived.
     labelled : int
-        Those whose label counts now.
+        Predictions whose label is counted now.
     expired : int
-        Those whose label did not come in time.
+        Predictions whose label did not arrive in time.
     retracted : int
-        Those that were taken back.
+        Predictions that were retracted.
     orphans : int
-        Labels whose prediction never came, by the time of the label.
+        Labels whose prediction never arrived, by the time of the label.
 
     Examples
     --------
@@ -45,17 +45,17 @@ class Coverage:
 
     @property
     def pending(self) -> int:
-        """Predictions that still wait for their label."""
+        """Predictions without a label that are neither expired nor retracted."""
         return self.predictions - self.labelled - self.expired - self.retracted
 
     @property
     def labelled_share(self) -> float:
         """Labelled predictions among those not retracted; nan without any."""
-        asked = self.predictions - self.retracted
-        return self.labelled / asked if asked else float("nan")
+        expected = self.predictions - self.retracted
+        return self.labelled / expected if expected else float("nan")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold.
+        """Return all counts and rates as values that JSON can hold.
 
         Examples
         --------

@@ -1,20 +1,21 @@
-"""What streameval raises.
+"""The exceptions of the library.
 
 ::
 
     StreamEvalError
     ├── InvalidInputError (also ValueError)   a value that cannot be counted
-    ├── CorruptStateError (also ValueError)   bytes that are not a whole evaluator
+    ├── CorruptStateError (also ValueError)   bytes that are not a complete evaluator
     └── streameval.client's errors            see streameval/client/_errors.py
 
-A call that raises has changed nothing. Messages say what, where, which value.
+A call that raises has changed nothing. A message names the field, the row and the
+value at fault.
 """
 
 from __future__ import annotations
 
 
 class StreamEvalError(Exception):
-    """Base of everything that streameval raises on purpose."""
+    """Base class of the exceptions that streameval raises on purpose."""
 
     __module__ = "streameval"
 
@@ -45,7 +46,7 @@ class InvalidInputError(StreamEvalError, ValueError):
 
 
 class CorruptStateError(StreamEvalError, ValueError):
-    """Bytes that do not hold a whole, unchanged evaluator of a known format."""
+    """Bytes that are not a complete, unaltered evaluator of a known format."""
 
     __module__ = "streameval"
 

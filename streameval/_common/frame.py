@@ -1,12 +1,12 @@
-"""Bytes that know what they are: a magic word and a version before, a checksum behind.
+"""The frame of every binary format: a magic word and a version, a body, a checksum.
 
-Every form that is written to disk or sent, of one evaluator or of many panes, is
-framed here. CRC-32 finds every change within four adjacent bytes; what it covers
-is checked again by whoever reads it.
+Every state that is written to disk or sent, of one evaluator or of many panes, has
+this frame. CRC-32 detects every change within four adjacent bytes; each decoder also
+checks the content of its body.
 
-`Reader` compares every length with the bytes that are left before anything is
-allocated, so a stranger's bytes cost no more memory than a small multiple of
-their length.
+`Reader` compares every length with the bytes that are left before it allocates
+anything, so untrusted bytes cost no more memory than a small multiple of their
+length.
 """
 
 from __future__ import annotations
@@ -29,82 +29,83 @@ _CHECKSUM = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One kind of bytes.
+    """One binary format.
 
     Attributes
     ----------
     magic : bytes
         The first four bytes.
-    form : int
-        The version that is written, and the only one that is read.
-    what : str
-        What messages call it, with its article: "an evaluator".
+    version : int
+        The version that is written, and the only one that can be read.
+    name : str
+        Its name in messages, with the article: "an evaluator".
     """
 
     magic: bytes
-    form: int
-    what: str
+    version: int
+    name: str
 
     def sealed(self, *parts: bytes) -> bytes:
-        """Return the parts behind the prefix and before their checksum. O(n)."""
-        body = b"".join((_PREFIX.pack(self.magic, self.form), *parts))
+        """Return the framed bytes: the prefix, the parts, the checksum of both. O(n)."""
+        body = b"".join((_PREFIX.pack(self.magic, self.version), *parts))
         return body + _CHECKSUM.pack(zlib.crc32(body))
 
-    def begun(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
-        """Return what stands between prefix and checksum, or refuse the prefix. O(1).
+    def body(self, data: bytes | bytearray | memoryview, size: int = 0) -> memoryview:
+        """Return the bytes between prefix and checksum, or refuse the prefix. O(1).
 
         Parameters
         ----------
         data : bytes-like
         size : int
-            The shortest body that there is.
+            The least length of a body.
         """
         try:
             view = memoryview(data).cast("B")
         except TypeError:
-            raise_corrupt(f"{self.what} is read from bytes, got {type(data).__name__}")
+            raise_corrupt(f"{self.name} is read from bytes, got {type(data).__name__}")
         if len(view) < _PREFIX.size + size + _CHECKSUM.size:
-            raise_corrupt(f"{len(view)} bytes are too few for {self.what}: truncated?")
-        magic, form = _PREFIX.unpack_from(view)
+            raise_corrupt(f"{len(view)} bytes are too few for {self.name}: truncated?")
+        magic, version = _PREFIX.unpack_from(view)
         if magic != self.magic:
             raise_corrupt(
-                f"not {self.what}: the bytes begin with {magic!r}, not with {self.magic!r}"
+                f"not {self.name}: the bytes begin with {magic!r}, not with {self.magic!r}"
             )
-        if form != self.form:
+        if version != self.version:
             raise_corrupt(
-                f"{self._noun} format {form} is unknown; this version reads format {self.form}"
+                f"{self._noun} format {version} is unknown; "
+                f"this version reads format {self.version}"
             )
         return view[_PREFIX.size : -_CHECKSUM.size]
 
     def check_length(self, body: memoryview, size: int) -> None:
-        """Refuse a body of another size than it announces. O(1)."""
+        """Refuse a body whose length is not the announced one. O(1)."""
         if size != len(body):
             framing = _PREFIX.size + _CHECKSUM.size
             raise_corrupt(
-                f"{self.what} of {size + framing} bytes is announced, "
+                f"{self.name} of {size + framing} bytes is announced, "
                 f"got {len(body) + framing}: truncated?"
             )
 
-    def check_sum(self, data: bytes | bytearray | memoryview) -> None:
-        """Refuse bytes that were altered. O(n)."""
+    def check_checksum(self, data: bytes | bytearray | memoryview) -> None:
+        """Refuse bytes whose checksum does not match. O(n)."""
         view = memoryview(data).cast("B")
         (checksum,) = _CHECKSUM.unpack_from(view, len(view) - _CHECKSUM.size)
         if zlib.crc32(view[: -_CHECKSUM.size]) != checksum:
             raise_corrupt(f"the {self._noun}'s bytes were altered: their checksum does not match")
 
     def reader(self, data: bytes | bytearray | memoryview) -> Reader:
-        """Return a reader of a body of this kind, or refuse the bytes. O(n)."""
-        body = self.begun(data)
-        self.check_sum(data)
+        """Return a reader of the body, or refuse the bytes. O(n)."""
+        body = self.body(data)
+        self.check_checksum(data)
         return Reader(body, self._noun)
 
     @property
     def _noun(self) -> str:
-        return self.what.partition(" ")[2]
+        return self.name.partition(" ")[2]
 
 
 class Reader:
-    """Reads a body from its beginning to its end."""
+    """A cursor over a body, from its start to its end."""
 
     def __init__(self, body: memoryview, noun: str) -> None:
         self._body = body
@@ -116,18 +117,18 @@ class Reader:
         return layout.unpack(self._take(layout.size))
 
     def column(self, dtype: str, rows: int) -> npt.NDArray[Any]:
-        """Read a column; it looks into the bytes and cannot be written."""
+        """Read a column as a read-only array over the bytes, without a copy."""
         return np.frombuffer(self._take(rows * np.dtype(dtype).itemsize), dtype=dtype)
 
     def blob(self, size: int) -> memoryview:
-        """Read so many bytes."""
+        """Read `size` bytes, without a copy."""
         return self._take(size)
 
     def end(self) -> None:
-        """Refuse bytes that are left."""
+        """Refuse a body that has bytes left."""
         left = len(self._body) - self._at
         if left:
-            raise_corrupt(f"{left} bytes are left behind the {self._noun}")
+            raise_corrupt(f"{left} bytes are left after the {self._noun}")
 
     def _take(self, size: int) -> memoryview:
         left = len(self._body) - self._at
@@ -139,5 +140,5 @@ class Reader:
 
 
 def raise_corrupt(message: str) -> NoReturn:
-    """Refuse bytes."""
+    """Raise `CorruptStateError`."""
     raise CorruptStateError(message)

@@ -1,7 +1,8 @@
-"""One value of the caller's: what it is, and how a message shows it.
+"""Reading one value that the caller passed, and showing it in a message.
 
-It may be an object of any class, whose methods raise what they like. While it is
-read that is caught, and chained to the refusal; showing it never fails.
+The value may be an object of any class, and its methods may raise any exception.
+An exception while the value is read becomes the cause of an `InvalidInputError`;
+formatting a value for a message never raises.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def scalar(value: Any, what: str, field: str, index: int | None) -> Any:
-    """Return a zero-dimensional array or tensor as the scalar that it holds."""
+    """Return a zero-dimensional array or tensor as its scalar, other values unchanged."""
     if isinstance(value, numbers.Number | np.generic | str):
         return value
     try:
@@ -32,12 +33,12 @@ def scalar(value: Any, what: str, field: str, index: int | None) -> Any:
 
 
 def real(value: Any, field: str) -> float:
-    """Return an argument that is a real number as a float, infinite if it is beyond one.
+    """Return a real number as a float; numbers beyond float64 become infinite.
 
     Raises
     ------
     InvalidInputError
-        When it is none.
+        When the argument is no real number.
     """
     number = scalar(value, field, field, None)
     if not is_number(number):
@@ -52,7 +53,7 @@ def real(value: Any, field: str) -> float:
 
 
 def share(value: Any, field: str) -> float:
-    """Return an argument that is a number from 0 to 1, or refuse it."""
+    """Return an argument as a float from 0 to 1, or refuse it."""
     number = real(value, field)
     if not 0 <= number <= 1:
         message = f"{field} must be between 0 and 1, got {shown(value)}"
@@ -61,12 +62,12 @@ def share(value: Any, field: str) -> float:
 
 
 def optional_real(value: Any, field: str) -> float | None:
-    """Return None for None, and otherwise the same as `real`."""
+    """Return None for None, and otherwise `real(value, field)`."""
     return None if value is None else real(value, field)
 
 
 def reals(values: Any, field: str) -> FloatArray:
-    """Return an argument of any shape as float64, or refuse it. O(n)."""
+    """Return an array-like argument as float64, or refuse it. O(n)."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(values, dtype=np.float64)
@@ -75,40 +76,40 @@ def reals(values: Any, field: str) -> FloatArray:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a scalar is a real number: not a boolean, not a duration."""
-    if isinstance(value, bool | np.bool_ | np.timedelta64):  # numpy calls a duration an integer
+    """Return whether a scalar is a real number: not a boolean, not a duration."""
+    if isinstance(value, bool | np.bool_ | np.timedelta64):  # a timedelta64 is an np.integer
         return False
     if isinstance(value, numbers.Real):
         return True
-    # Decimal is a Number without being a Real; complex numbers have no order.
+    # Decimal is a Number but not a Real; complex numbers have no order.
     return isinstance(value, numbers.Number) and not isinstance(value, numbers.Complex)
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message shows it: numbers bare, the rest quoted, all short."""
+    """Return a value as text for a message: numbers bare, others quoted, at most 40 characters."""
     try:
         text = str(value) if isinstance(value, numbers.Number | np.generic) else repr(value)
-    except Exception:  # noqa: BLE001 - an integer of 5,000 digits, say; the message must not fail
+    except Exception:  # noqa: BLE001 - for example an integer of 5,000 digits
         text = f"a value of type {type(value).__name__}"
     return truncated(text, 40)
 
 
-def truncated(text: str, most: int = 200) -> str:
-    """Return a text, or its beginning."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+def truncated(text: str, max_length: int = 200) -> str:
+    """Return a text, cut to `max_length` characters."""
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
-def quoted(text: str, most: int = 150) -> str:
-    """Return a text in quotes, or the beginning of that."""
-    return truncated(repr(text[:most]), most)
+def quoted(text: str, max_length: int = 150) -> str:
+    """Return a text in quotes, cut to `max_length` characters."""
+    return truncated(repr(text[:max_length]), max_length)
 
 
 def unreadable(what: str, error: Exception, field: str, index: int | None) -> InvalidInputError:
-    """Return the refusal of a value whose own methods failed."""
+    """Return the error for a value whose own methods raised."""
     message = f"{what} cannot be read{at_row(index)}: {truncated(str(error))}"
     return InvalidInputError(message, field=field, index=index)
 
 
 def at_row(index: int | None) -> str:
-    """Return where a message says that a value stood."""
+    """Return the part of a message that names the row, if any."""
     return "" if index is None else f" at index {index}"

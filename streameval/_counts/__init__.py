@@ -1,17 +1,21 @@
-"""What is counted: a sorted multiset of (score, label), exact or in cells, and its bytes.
+"""The counts: a sorted multiset of (score, label), exact or in cells, and its bytes.
 
-- `run`: one class's distinct scores, sorted, with counts; `multiset`: a run for each
-  class and how they interleave; `limit`: how much can be counted.
-- `columns`: what counts as a label, a score and a count; `groups`, `points` and
-  `exact` are what figures are computed from, in integers.
-- `ledger`: one immutable `state` and the changes that wait; `view` is what queries
-  read of it. `sums`: many states merged, a part taken from a whole.
-- `keys`, `resolution`, `scatter`: doubles as integers in their order, scores reduced
-  to cells, and cells counted without sorting.
-- `codec`: evaluators as bytes.
+From the bottom up:
+
+- `exact`: exact sums of products, and the limit on all counts together.
+- `keys`, `resolution`: doubles as ordered integers, and scores reduced to cells.
+- `run`: one class's distinct scores, sorted, with counts. `multiset`: a run for each
+  class, and how they interleave.
+- `cell_layout`, `scatter`: tables of cells, and counting into them without sorting.
+- `groups`, `cumulative`: the integers that metrics are computed from. `view`: the
+  protocol by which queries read them.
+- `state`: one immutable revision with its cached answers. `merge`: sums and
+  differences of states. `codec`: a state as bytes.
+- `accumulator`: the current state and the changes that are not merged yet.
+- `columns`: the rules for labels, scores and counts that callers pass.
 """
 
-# What the server may use; the library imports the modules themselves.
+# The names that the server may use; the library imports from the modules.
 from streameval._counts.cell_layout import Layout, Span, cell_keys
 from streameval._counts.codec import decode_state, encode_state
 from streameval._counts.columns import (

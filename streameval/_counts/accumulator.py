@@ -1,12 +1,13 @@
-"""What an evaluator has counted: one immutable state, and the changes that wait.
+"""An evaluator's counts: one immutable state, and buffered changes.
 
-A change is checked, noted and done; sorting and merging come when somebody asks,
-or when what waits has grown to half of the state. So the merge costs O(log n) a
-case amortised, and what waits takes less memory than the state, or 0.8 MB.
+A mutation is checked and buffered. Buffered changes are sorted and merged into the
+state at the next query, or when they have grown to half of the state. So a merge
+costs O(log n) a case amortised, and the buffers take less memory than the state,
+or 0.8 MB.
 
-Guarantee: one thread may write while any number read. Each reader gets the state
-of one moment: what it includes is a prefix of the writer's mutations. What is
-refused has changed nothing, and when somebody asks never changes an answer.
+Thread safety: one thread may write while any number read. Each reader gets the
+state of one moment, which includes a prefix of the writer's mutations. A refused
+mutation changes nothing. The times at which readers query change no answer.
 """
 
 from __future__ import annotations
@@ -19,77 +20,87 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import NotThereError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run, merge_runs
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
     from streameval._counts.state import State
 
-PERMITS = 8_192
-"""How many scalars may be appended before the writer calls `spill`."""
+MAX_BUFFERED_SCORES = 8_192
+"""Scores that the writer may append to the lists before it calls `renew_permits`."""
 
-_ROOM = 65_536
-"""The fewest rows, and removals, that wait before they are merged unasked."""
+_MIN_MERGE_ROWS = 65_536
+"""Fewer buffered rows and removals than this are merged only by a query."""
 
 
 class CountsAccumulator:
-    """The state and what waits to be merged into it.
+    """The state, and the changes that are not merged into it yet.
 
     Attributes
     ----------
     state : State
-        What was merged last.
+        The result of the last merge.
     positives, negatives : list of float
-        Checked scores that wait. The writer only appends to them; whoever
-        merges takes away a prefix.
+        Checked scores that are not merged yet. The writer appends to these lists
+        without the lock: `list.append` is atomic, so no reader sees half a score.
+        A thread that holds the lock removes a prefix, never what was appended
+        meanwhile. The writer has permits for at most `MAX_BUFFERED_SCORES`
+        appends; then it must call `renew_permits`.
+
+    Notes
+    -----
+    A row moves from the lists to the pending columns, and from there into the
+    state. It is published to its next container before it leaves the previous one.
     """
 
     def __init__(self, state: State) -> None:
         self.positives: list[float] = []
         self.negatives: list[float] = []
         self._lock = Lock()
-        self._forget()
+        self._clear_pending()
         self._set(state)
 
     def view(self) -> State:
-        """Return the state that includes everything up to now. O(1) if nothing waits."""
-        # Unlocked: what waits is nowhere missing on its way into the state, for it
-        # is put into the next place before it leaves the last. So who finds
-        # nothing waiting finds the state that has it all.
-        if self._adds_wait() or self._removed:
+        """Return the state with all changes merged. O(1) if none is pending."""
+        # Lock-free fast path: a row is published to its next container before it
+        # leaves the previous one, so a reader that finds all containers empty has
+        # the complete state.
+        if self._has_additions() or self._pending_removals:
             with self._lock:
                 self._merge()
         return self.state
 
-    def tally(self) -> tuple[int, int, int]:
-        """Return the revision and how many positives and negatives are scored. O(1)."""
+    def totals(self) -> tuple[int, int, int]:
+        """Return the revision and the numbers of scored positives and negatives. O(1)."""
         with self._lock:
             positives, negatives = self._lengths()
             counts = self.state.counts
             return (
-                self.state.revision + self._mutations + positives + negatives,
-                counts.positives.total + self._waiting[True] + positives,
-                counts.negatives.total + self._waiting[False] + negatives,
+                self.state.revision + self._pending_mutations + positives + negatives,
+                counts.positives.total + self._pending_cases[True] + positives,
+                counts.negatives.total + self._pending_cases[False] + negatives,
             )
 
-    def make_room(self, most: int) -> int:
-        """Move the scalars that wait to where columns wait, in a quarter of their memory.
+    def renew_permits(self, max_permits: int) -> int:
+        """Return how many more scores the writer may append, at most `max_permits`.
 
-        Returns how many more, up to `most`, all counts together have room for.
+        The buffered scores move from the lists to arrays, which take a quarter of
+        their memory, and are merged if they are due. The permits also keep all
+        counts together below `MAX_TOTAL`.
 
         Raises
         ------
         InvalidInputError
-            When there is none.
+            When one more case would exceed `MAX_TOTAL`.
         """
         with self._lock:
-            self._spill()
-            self._merge_if_much_waits()
-            self._check_room(1)
-            return min(most, MAX_TOTAL - 1 - self.state.total - sum(self._waiting))
+            self._flush_scores()
+            self._merge_if_due()
+            self._check_total(1)
+            return min(max_permits, MAX_TOTAL - 1 - self.state.total - sum(self._pending_cases))
 
     def add_columns(self, labels: BoolArray, scores: FloatArray, counts: IntArray | None) -> None:
-        """Add checked columns as one mutation, or refuse what would be too many."""
+        """Add checked columns as one mutation, or refuse them if the total grows too large."""
         rows = [np.flatnonzero(~labels), np.flatnonzero(labels)]  # by class, False first
         columns = [scores[each] for each in rows]
         runs = (
@@ -101,35 +112,35 @@ class CountsAccumulator:
         if not sum(added):
             return
         with self._lock:
-            self._check_room(sum(added))
+            self._check_total(sum(added))
             for label in (False, True):
                 if runs is None:
-                    self._columns[label].append(columns[label])
+                    self._pending_columns[label].append(columns[label])
                 else:
-                    self._runs[label].append(runs[label])
-                self._waiting[label] += added[label]
-            self._mutations += 1
-            self._rows += labels.size
-            self._merge_if_much_waits()
+                    self._pending_runs[label].append(runs[label])
+                self._pending_cases[label] += added[label]
+            self._pending_mutations += 1
+            self._pending_rows += labels.size
+            self._merge_if_due()
 
     def remove(self, label: bool, score: float) -> bool:
-        """Take one case away; tell whether there was one. O(log n) amortised."""
+        """Remove one case; return whether it was counted. O(log n) amortised."""
         with self._lock:
-            # With a cap on cells additions are merged first: else the bits that
-            # they cost would depend on when somebody asked.
-            if self.state.max_cells is not None and self._adds_wait():
+            # With a cap on cells, additions are merged first. Otherwise the bits that
+            # the cap drops would depend on the time of the last query.
+            if self.state.max_cells is not None and self._has_additions():
                 self._merge()
-            # Most removals are of what was merged long ago.
-            if self._note_removal(label, score):
-                self._merge_if_much_waits()
+            # Fast path: most removals are of cases that are merged already.
+            if self._record_removal(label, score):
+                self._merge_if_due()
                 return True
             self._merge()
-            return self._note_removal(label, score)
+            return self._record_removal(label, score)
 
     def remove_columns(
         self, labels: BoolArray, scores: FloatArray, counts: IntArray | None
     ) -> None:
-        """Take checked columns away as one mutation, or refuse the first row that is not there."""
+        """Remove checked columns as one mutation, or refuse the first row that is not counted."""
         if counts is None:
             counts = np.ones(scores.size, dtype=np.int64)
         with self._lock:
@@ -143,24 +154,26 @@ class CountsAccumulator:
             change = ScoreCounts(positives.negated(), negatives.negated())
             try:
                 after = state.changed(change, revision=state.revision + 1)
-            except NotThereError:
-                raise _first_missing(state, labels, scores, counts) from None
+            except NegativeCountError:
+                raise _first_missing_case(state, labels, scores, counts) from None
             self._set(after)
 
-    def miss(self, *, positives: int = 0, negatives: int = 0) -> None:
-        """Add misses of either class, or take them away if negative."""
+    def add_misses(self, *, positives: int = 0, negatives: int = 0) -> None:
+        """Add misses of either class, or remove them if negative."""
         if not positives and not negatives:
             return
         with self._lock:
             self._merge()
             state = self.state
-            self._check_room(positives + negatives)
-            for there, change in (
+            self._check_total(positives + negatives)
+            for counted, change in (
                 (state.missed_positives, positives),
                 (state.missed_negatives, negatives),
             ):
-                if there + change < 0:
-                    message = f"count must be at most {there}, the misses there are, got {-change}"
+                if counted + change < 0:
+                    message = (
+                        f"count must be at most {counted}, the number of misses, got {-change}"
+                    )
                     raise InvalidInputError(message, field="count")
             after = state.changed(
                 ScoreCounts(),
@@ -171,117 +184,121 @@ class CountsAccumulator:
             self._set(after)
 
     def replace(self, state: State) -> None:
-        """Put another state in the place of the one that `view` gave."""
+        """Replace the state that the last `view` returned."""
         with self._lock:
             self._set(state)
 
-    # What follows is called with the lock held.
+    # The methods below require the lock.
 
     def _set(self, state: State) -> None:
         self.state = state
-        # A merge is a pass over the state: the larger that is, the rarer.
-        self._room = max(_ROOM, len(state.counts) // 2)
+        # A merge is a pass over the state, so a larger state is merged less often.
+        self._merge_threshold = max(_MIN_MERGE_ROWS, len(state.counts) // 2)
 
-    def _forget(self) -> None:
-        """Begin anew with nothing that waits, scalars apart."""
-        # By class, negatives first.
-        self._columns: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-        self._runs: tuple[list[Run], list[Run]] = ([], [])
-        self._removed: dict[tuple[bool, float], int] = {}
-        self._waiting = [0, 0]  # cases among these
-        self._mutations = 0
-        self._rows = 0
+    def _clear_pending(self) -> None:
+        """Reset all buffers except the lists of scores."""
+        # Indexed by class: negatives first.
+        self._pending_columns: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+        self._pending_runs: tuple[list[Run], list[Run]] = ([], [])
+        self._pending_removals: dict[tuple[bool, float], int] = {}
+        self._pending_cases = [0, 0]  # cases in the columns and runs, less the removals
+        self._pending_mutations = 0
+        self._pending_rows = 0
 
-    def _adds_wait(self) -> bool:
-        return bool(self.positives or self.negatives or self._rows)
+    def _has_additions(self) -> bool:
+        return bool(self.positives or self.negatives or self._pending_rows)
 
     def _lengths(self) -> tuple[int, int]:
-        """Return how many scalars of each class waited at one moment.
+        """Return the lengths of both lists as they were at one moment.
 
-        The writer may be appending. When there were as many positives before
-        and after the negatives were counted, both counts held at once.
+        The writer may be appending. If the positives have the same length before
+        and after the negatives are counted, both lengths were true at once.
         """
         while True:
             positives, negatives = len(self.positives), len(self.negatives)
             if len(self.positives) == positives:
                 return positives, negatives
 
-    def _check_room(self, added: int) -> None:
-        """Refuse what takes all counts together beyond what int64 arithmetic bears."""
-        waiting = sum(self._waiting) + len(self.positives) + len(self.negatives)
+    def _check_total(self, added: int) -> None:
+        """Refuse cases that would take the total beyond the range of int64 arithmetic."""
+        waiting = sum(self._pending_cases) + len(self.positives) + len(self.negatives)
         if self.state.total + waiting + added >= MAX_TOTAL:
             raise too_many()
 
-    def _merge_if_much_waits(self) -> None:
-        if self._rows + len(self._removed) >= self._room:
+    def _merge_if_due(self) -> None:
+        if self._pending_rows + len(self._pending_removals) >= self._merge_threshold:
             self._merge()
 
-    def _spill(self) -> None:
+    def _flush_scores(self) -> None:
         lengths = self._lengths()
         if lengths == (0, 0):
             return
-        self._mutations += sum(lengths)
-        self._rows += sum(lengths)  # before the buffers are emptied: see `view`
+        self._pending_mutations += sum(lengths)
+        self._pending_rows += sum(lengths)  # before the buffers are emptied: see `view`
         for label, buffer, length in zip((True, False), (self.positives, self.negatives), lengths):
-            self._columns[label].append(np.fromiter(buffer, np.float64, length))
-            self._waiting[label] += length
+            self._pending_columns[label].append(np.fromiter(buffer, np.float64, length))
+            self._pending_cases[label] += length
             del buffer[:length]
 
     def _merge(self) -> None:
-        self._spill()
-        if not self._mutations:
+        self._flush_scores()
+        if not self._pending_mutations:
             return
         change = ScoreCounts(self._change(True), self._change(False))
-        self._set(self.state.changed(change, revision=self.state.revision + self._mutations))
-        self._forget()
+        self._set(
+            self.state.changed(change, revision=self.state.revision + self._pending_mutations)
+        )
+        self._clear_pending()
 
     def _change(self, label: bool) -> Run:
-        """Return what waits for one class as a signed run at the state's resolution."""
-        columns = self._columns[label]
-        runs = self._runs[label]
+        """Return one class's pending changes as a signed run at the state's resolution."""
+        columns = self._pending_columns[label]
+        runs = self._pending_runs[label]
         if columns:
             runs = [*runs, Run.of(columns[0] if len(columns) == 1 else np.concatenate(columns))]
         change = self.state.quantised(merge_runs(runs))
-        removed = {s: -n for (each, s), n in self._removed.items() if each is label}
+        removed = {s: -n for (each, s), n in self._pending_removals.items() if each is label}
         if not removed:
             return change
         scores = np.fromiter(removed.keys(), dtype=np.float64, count=len(removed))
         counts = np.fromiter(removed.values(), dtype=np.int64, count=len(removed))
         return merge_runs([change, Run.of(scores, counts)])
 
-    def _note_removal(self, label: bool, score: float) -> bool:
-        """Note that a case which is merged already goes; tell whether there is one."""
+    def _record_removal(self, label: bool, score: float) -> bool:
+        """Record the removal of one merged case; return whether the state has such a case."""
         edge = self.state.edge(score)
-        noted = self._removed.get((label, edge), 0)
+        noted = self._pending_removals.get((label, edge), 0)
         if self.state.run(label).count_of(edge) <= noted:
             return False
-        self._removed[label, edge] = noted + 1
-        self._waiting[label] -= 1
-        self._mutations += 1
+        self._pending_removals[label, edge] = noted + 1
+        self._pending_cases[label] -= 1
+        self._pending_mutations += 1
         return True
 
 
-def not_there(
+def missing_case_error(
     label: bool, score: float, *, field: str, index: int | None = None
 ) -> InvalidInputError:
-    """Return the refusal to remove a case that is not there."""
+    """Return the error for removing a case that is not counted."""
     kind = "positive" if label else "negative"
     at = "" if index is None else f" at index {index}"
-    message = f"no {kind} case of score {score} is there to remove{at}"
+    message = f"there is no {kind} case of score {score} to remove{at}"
     return InvalidInputError(message, field=field, index=index)
 
 
-def _first_missing(
+def _first_missing_case(
     state: State, labels: BoolArray, scores: FloatArray, counts: IntArray
 ) -> InvalidInputError:
-    """Return the refusal of the first row that asks for more cases than are left."""
+    """Return the error for the first row that removes more cases than are left."""
     left: dict[tuple[bool, float], int] = {}
     rows = zip(labels.tolist(), scores.tolist(), counts.tolist())
     for index, (label, score, count) in enumerate(rows):
         edge = state.edge(score)
-        there = left.get((label, edge))
-        left[label, edge] = (state.run(label).count_of(edge) if there is None else there) - count
+        counted = left.get((label, edge))
+        if counted is None:
+            counted = state.run(label).count_of(edge)
+        left[label, edge] = counted - count
         if left[label, edge] < 0:
-            return not_there(label, score, field="scores", index=index)
-    message = "a removal was refused although every case is there"
+            return missing_case_error(label, score, field="scores", index=index)
+    message = "a removal was refused although every case is counted"
     raise AssertionError(message)

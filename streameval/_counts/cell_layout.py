@@ -1,10 +1,10 @@
-"""Where cells stand in a table over their numbers.
+"""The layout of a dense table of cells: which row of the table each cell has.
 
-Cells of one resolution are numbered in order: the leading bits of a score's key are
-such numbers. Scores that are measured with one model fill a narrow range of them, so a
-table over that range is about as long as there are cells, and to find a cell's place in
-it takes no search. Scores of both signs leave the cells of all magnitudes below theirs
-unused: a table leaves that gap out.
+The cells of one resolution are numbered in order: a cell's number is the leading bits
+of its scores' keys. The scores of one model fill a narrow range of numbers, so a table
+over that range has few unused rows, and a cell's row is found without a search. Scores
+of both signs leave the cells of all smaller magnitudes unused; the table omits that
+gap. "Place" is the index of a row in the table.
 
 Cost: a few passes over the keys.
 """
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.resolution import Scale
 
-_WIDE = 1 << 17
-"""A table up to this long is cheap whatever goes into it."""
+_MAX_CHEAP_WIDTH = 1 << 17
+"""Rows: a table up to this width is cheap for any number of scores."""
 
-_SPARSE = 4
-"""Longer tables may have this many places for each score."""
+_MAX_PLACES_PER_SCORE = 4
+"""Rows for each score that a wider table may have before it counts as sparse."""
 
-Bounds: TypeAlias = "tuple[int, int] | None"
-"""The least and the greatest of some numbers; None where there are none."""
+Range: TypeAlias = "tuple[int, int] | None"
+"""The least and the greatest number, both included; None if there is no number."""
 
 
 def cell_keys(scores: FloatArray, scale: Scale) -> IntArray:
-    """Return the integers whose leading bits number the cells of scores, in order. O(n).
+    """Return the keys of scores: integers whose leading bits are the cells' numbers. O(n).
 
-    On the probability scale those from 1/2 on count down the distance from 1. They may
-    be the scores' own memory: never change them in place.
+    On the probability scale the keys from 1/2 on count down the distance from 1. The
+    result may share the scores' memory: never change it in place.
 
     Examples
     --------
@@ -53,48 +53,48 @@ def cell_keys(scores: FloatArray, scale: Scale) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Between which numbers, or keys, all of some are: those below zero, and the others.
+    """The range of the negative numbers (or keys) in use, and that of the others.
 
     Attributes
     ----------
     below, above : (int, int) or None
-        The least and the greatest, both included.
+        The least and the greatest number below zero, and from zero on.
     """
 
-    below: Bounds
-    above: Bounds
+    below: Range
+    above: Range
 
     @classmethod
     def of(cls, keys: IntArray) -> Span:
-        """Return the span of some keys, at least one. O(n)."""
+        """Return the span of at least one key. O(n)."""
         least, greatest = int(keys.min()), int(keys.max())
         if least >= 0:
             return cls(None, (least, greatest))
         if greatest < 0:
             return cls((least, greatest), None)
-        # As unsigned numbers those below zero come last, in their order.
+        # As unsigned numbers the negative ones come last, in their order.
         unsigned = keys.view(np.uint64)
         return cls((least, int(unsigned.max()) - (1 << 64)), (int(unsigned.min()), greatest))
 
     def shifted(self, dropped: int) -> Span:
-        """Return the span of the numbers that are left when low bits are dropped."""
+        """Return the span of the same numbers without their `dropped` low bits."""
         return Span(_shifted(self.below, dropped), _shifted(self.above, dropped))
 
     def union(self, other: Span) -> Span:
-        """Return what holds both."""
+        """Return the least span that covers both."""
         return Span(_union(self.below, other.below), _union(self.above, other.above))
 
     @property
     def width(self) -> int:
-        """Numbers that there are in it."""
+        """How many numbers it covers."""
         return sum(each[1] - each[0] + 1 for each in (self.below, self.above) if each)
 
 
-def _shifted(bounds: Bounds, dropped: int) -> Bounds:
+def _shifted(bounds: Range, dropped: int) -> Range:
     return None if bounds is None else (bounds[0] >> dropped, bounds[1] >> dropped)
 
 
-def _union(one: Bounds, other: Bounds) -> Bounds:
+def _union(one: Range, other: Range) -> Range:
     if one is None or other is None:
         return one or other
     return min(one[0], other[0]), max(one[1], other[1])
@@ -102,14 +102,14 @@ def _union(one: Bounds, other: Bounds) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of all cells in a span.
+    """The layout of a table of all cells in a span.
 
     Attributes
     ----------
     bits, scale
-        Of the cells.
+        The resolution and scale of the cells.
     span : Span
-        Of their numbers.
+        The span of the cells' numbers.
 
     Examples
     --------
@@ -126,29 +126,31 @@ class Layout:
 
     @classmethod
     def of(cls, keys: Span, bits: int, scale: Scale) -> Layout:
-        """Lay out the cells of a span of keys. At least one bit must be left."""
+        """Return the layout for the cells of a span of keys; `bits` is at least 1."""
         return cls(bits, scale, keys.shifted(MAX_BITS - bits))
 
     @property
     def width(self) -> int:
-        """Places that there are."""
+        """How many rows the table has."""
         return self.span.width
 
     @property
     def num_below(self) -> int:
-        """Places of cells below zero; they come first."""
+        """How many rows belong to negative cells; these come first."""
         return Span(self.span.below, None).width
 
     @property
     def gap(self) -> int:
-        """Numbers that are left out."""
+        """How many unused numbers around zero the table omits."""
         below, above = self.span.below, self.span.above
         return above[0] - below[1] - 1 if below and above else 0
 
     def is_sparse(self, size: int) -> bool:
-        """Tell whether the table is out of proportion to so many scores."""
-        # At full precision the gap alone may be more than an int64 holds.
-        return self.width > max(_WIDE, _SPARSE * size) or self.gap >= 1 << 63
+        """Return whether the table would be too wide for `size` scores."""
+        # At full precision the gap alone may exceed int64.
+        return (
+            self.width > max(_MAX_CHEAP_WIDTH, _MAX_PLACES_PER_SCORE * size) or self.gap >= 1 << 63
+        )
 
     @property
     def _first(self) -> int:
@@ -156,10 +158,10 @@ class Layout:
         return bounds[0] if bounds else 0
 
     def places(self, keys: IntArray) -> IntArray:
-        """Return the place of each key's cell, which the table must have. O(n)."""
+        """Return the place of each key's cell; the span must cover the keys. O(n)."""
         places = keys >> np.int64(MAX_BITS - self.bits)
         if self.gap:
-            # What is below the gap moves up to what is above it.
+            # Numbers below the gap move up, next to those above it.
             below = places >> np.int64(63)
             below &= np.int64(self.gap)
             places += below
@@ -167,7 +169,7 @@ class Layout:
         return places
 
     def places_of(self, other: Layout) -> IntArray:
-        """Return where the places of another layout, which this one covers, are in this. O(n)."""
+        """Return this layout's place for each place of another layout, which it covers. O(n)."""
         places = np.arange(other.width)
         if self.span.below and other.span.below:
             places[: other.num_below] += other.span.below[0] - self.span.below[0]

@@ -1,4 +1,4 @@
-"""Evaluators as bytes: one versioned, checksummed form, the same on every machine.
+"""Evaluators as bytes: one versioned, checksummed format, the same on every machine.
 
 Layout, little-endian: a header; then for the positives and for the negatives the
 ascending distinct scores and, unless all are 1, their counts; last the CRC-32 of
@@ -6,9 +6,9 @@ everything before it. Scores are written as float32 where that loses nothing
 (bounded states, models that score in float32), counts in the fewest of 1, 2, 4
 or 8 bytes: equal states have equal bytes.
 
-Guarantee: a truncated or altered form never gives a wrong evaluator. CRC-32 finds
-every change within four adjacent bytes, and what it covers is checked again as
-counts. Lengths are compared with the data before anything is allocated.
+Guarantee: truncated or altered bytes never give a wrong evaluator. CRC-32 detects
+every change within four adjacent bytes, and the decoded counts are checked again.
+Lengths are compared with the data before anything is allocated.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
     CorruptStateError
         When the bytes are not exactly that.
     """
-    body = FRAME.begun(data, _HEADER.size)
+    body = FRAME.body(data, _HEADER.size)
     flags, bits, max_cells, missed_p, missed_n, *shapes = _HEADER.unpack_from(body)
     sizes, score_widths, count_widths = shapes[::3], shapes[1::3], shapes[2::3]
     length = _HEADER.size
     for size, score_width, count_width in zip(sizes, score_widths, count_widths):
         length += size * (score_width + count_width)
     FRAME.check_length(body, length if min(sizes) >= 0 else -1)
-    FRAME.check_sum(data)
+    FRAME.check_checksum(data)
     _check_header(flags, bits, max_cells, score_widths, count_widths)
     runs = []
     offset = _HEADER.size
@@ -96,7 +96,7 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
         scale="probability" if flags & _IS_PROBABILITY else "plain",
         max_cells=max_cells or None,
     )
-    if not state.holds():
+    if not state.is_consistent():
         raise_corrupt("the evaluator's counts contradict its settings")
     return state
 
@@ -104,7 +104,7 @@ def decode_state(data: bytes | bytearray | memoryview) -> State:
 def _check_header(
     flags: int, bits: int, max_cells: int, score_widths: list[int], count_widths: list[int]
 ) -> None:
-    """Refuse a header that no writer of this format leaves, though its checksum is right."""
+    """Refuse a header that no writer of this format produces, although its checksum matches."""
     if flags & ~(_HAS_RESOLUTION | _IS_PROBABILITY) or (bits and not flags & _HAS_RESOLUTION):
         raise_corrupt(f"the evaluator has unknown flags {flags}")
     if not {*score_widths} <= {4, 8} or not {*count_widths} <= {0, 1, 2, 4, 8}:
@@ -134,14 +134,14 @@ def _packed_counts(counts: IntArray | None) -> tuple[int, bytes]:
 
 
 def _unpacked(scores: FloatArray, counts: IntArray | None) -> Run:
-    """Return the run of columns that came from outside, or refuse them."""
+    """Return the run of decoded columns, or refuse them."""
     ascending = np.isfinite(scores).all() and (scores[1:] > scores[:-1]).all()
     if not ascending or np.signbit(scores[scores == 0.0]).any():
         raise_corrupt("the evaluator's scores are not finite and ascending")
     if counts is not None:
         if not counts.size or counts.min() < 1 or counts.max() >= MAX_TOTAL:
             raise_corrupt("the evaluator has counts out of range")
-        # In floats the sum is right to far better than the factor of two that is left.
+        # A float sum is accurate enough: int64 holds twice MAX_TOTAL.
         if counts.sum(dtype=np.float64) >= MAX_TOTAL:
             raise_corrupt("the evaluator's counts together are out of range")
         counts = counts.astype(np.int64)

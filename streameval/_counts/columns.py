@@ -1,19 +1,19 @@
-"""What counts as a label, a score and a count: one set of rules and of messages.
+"""The rules for labels, scores and counts, and the messages that refuse them.
 
-The evaluator and the server check their input here, so that a bad value is
-refused with the same words over Python and over gRPC, before anything changes.
+The evaluator and the server check their input with these functions, so Python and
+gRPC refuse a bad value with the same message, before anything changes.
 
 - A *label* is True or False, or a number equal to 1 or 0 (many libraries hand
-  out float labels). Anything else, missing values included, is refused.
+  return float labels). Anything else, missing values included, is refused.
 - A *score* is a finite real number of any width; it is kept as float64, so two
-  integers above 2**53 may become one score. Booleans are refused: decisions in
-  the place of scores are a mistake worth hearing of. -0.0 is 0.0.
+  integers above 2**53 may become one score. Booleans are refused, because passing
+  decisions instead of scores is a mistake. -0.0 is 0.0.
 - A *count* is an integer, 0 or more; 0 drops the row.
 
-Columns may be lists, numpy arrays, and whatever pandas, polars, pyarrow or torch
-call a column; none of these is imported. Cost: O(n), a few passes over arrays;
-columns of Python objects are read one by one. Whatever the caller's own objects
-raise while they are read refuses them, with what they raised as the cause.
+A column is a list, a numpy array, or a column of pandas, polars, pyarrow or torch;
+none of these is imported. Cost: O(n), a few passes over arrays; columns of Python
+objects are read one by one. If the caller's objects raise while they are read, the
+column is refused, with that exception as the cause.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_columns(
 
 
 def check_length(field: str, size: int, *, like: str, length: int) -> None:
-    """Refuse a column that is not as long as another."""
+    """Refuse a column whose length differs from another's."""
     if size != length:
         message = f"{field} must have one row for each of {like}, got {size} rows and {length}"
         raise InvalidInputError(message, field=field)
@@ -90,7 +90,7 @@ def check_labels(labels: Any, *, field: str = "labels") -> BoolArray:
     if kind == "b":
         return column
     if kind in "iuf":
-        # Two comparisons and one "or"; NaN is equal to neither.
+        # Two comparisons and one "or" reject NaN too: it equals neither.
         positive: BoolArray = column == 1
         bad = ~(positive | (column == 0))
         if bad.any():
@@ -162,7 +162,7 @@ def check_counts(counts: Any, *, field: str = "counts") -> IntArray:
         if column.min() < 0:
             raise _refused_count(column[_first(column < 0)], field, _first(column < 0))
         largest = int(column.max())
-        # The quick bound first; only where it fails are Python's integers needed.
+        # A cheap upper bound first; Python integers only where it fails.
         if largest * column.size >= MAX_TOTAL and (
             largest >= MAX_TOTAL or sum(column.tolist()) >= MAX_TOTAL
         ):
@@ -223,7 +223,7 @@ def check_count(count: Any, *, field: str = "count", index: int | None = None) -
 
 
 def _whole(value: Any) -> int | None:
-    """Return a number as an integer, if it is one and not negative."""
+    """Return a whole number of 0 or more as an int, other values as None."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
     if not is_number(value) or not isinstance(value, int | np.integer) or value < 0:
@@ -240,7 +240,7 @@ def _column(values: Any, field: str) -> npt.NDArray[Any]:
     else:
         try:
             _check_nulls(values, field)
-            # Of a nullable column without nulls pandas makes objects unless asked so.
+            # np.asarray turns a nullable pandas column into objects; to_numpy does not.
             column = np.asarray(values.to_numpy() if hasattr(values, "isna") else values)
         except InvalidInputError:
             raise
@@ -257,7 +257,7 @@ def _column(values: Any, field: str) -> npt.NDArray[Any]:
 
 
 def _check_nulls(values: Any, field: str) -> None:
-    """Refuse a column whose library knows missing values and finds one."""
+    """Refuse a column in which its own library reports a missing value."""
     if isinstance(values, np.ma.MaskedArray):
         missing = np.ma.getmaskarray(values)
     elif hasattr(values, "null_count") and hasattr(values, "is_null"):  # polars, pyarrow
@@ -267,7 +267,7 @@ def _check_nulls(values: Any, field: str) -> None:
         missing = np.asarray(values.is_null())
     elif hasattr(values, "isna"):  # pandas
         if isinstance(getattr(values, "dtype", None), np.dtype) and values.dtype.kind == "f":
-            return  # plain floats, where what is missing shows as nan
+            return  # a plain float column marks missing values as nan
         missing = np.asarray(values.isna())
     else:
         return
@@ -278,7 +278,7 @@ def _check_nulls(values: Any, field: str) -> None:
 
 
 def _objects(values: Any, column: npt.NDArray[Any]) -> Any:
-    """Return the values as they were, where numpy had to agree on one type for them."""
+    """Return the original values where numpy may have converted them to a common type."""
     return values if isinstance(values, list | tuple) else column
 
 

@@ -1,4 +1,4 @@
-"""Counts above each threshold: the integers that every operating point is made of."""
+"""Counts above each threshold: the integers of every operating point."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def cumulative_counts(
     positive_scores, negative_scores : float64[...]
         Finite scores of each class in ascending order.
     positive_counts, negative_counts : int64[...] or None
-        How many cases stand at each score; None means one each.
+        How many cases have each score; None means one each.
     missed_positives, missed_negatives : int
         References that were never scored. With any, the last row is (N, P) at -inf.
 
     Notes
     -----
-    O(n): the sort is a merge of two sorted runs.
+    O(n): the stable sort only merges two sorted runs.
     """
     scores = np.concatenate((positive_scores, negative_scores))
     positives = np.zeros(scores.size, dtype=np.int64)

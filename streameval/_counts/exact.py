@@ -1,7 +1,7 @@
-"""Sums of products: exact ones that int64 cannot hold, and plain ones of floats.
+"""Sums of products: exact sums beyond int64, and sums of floats.
 
 Counts are int64 and totals stay below 2^62, so a product of two counts may need
-124 bits. Floats would round, and an AUC that rounds its pair count is no longer
+124 bits. Floats would round it, and an AUC with a rounded pair count is no longer
 the Wilcoxon-Mann-Whitney statistic. O(n), vectorised at every size.
 """
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
 MAX_TOTAL = 2**62
-"""All counts together stay below this, so that doubled counts fit int64."""
+"""Cases: all counts together stay below this, so that doubled counts fit int64."""
 
-# Three limbs of 21 bits hold 63. A product of limbs has 42 bits, so int64 sums
-# 2^21 of them without overflow.
+# Three limbs of 21 bits hold 63 bits. A product of limbs has 42 bits, so an int64
+# can sum 2^21 products without overflow.
 _LIMB_BITS = 21
 _LIMB_MASK = (1 << _LIMB_BITS) - 1
 _CHUNK = 1 << 20
@@ -34,7 +34,7 @@ def exact_dot(a: IntArray, b: IntArray, bound: int) -> int:
     a, b : int64[n]
         Not negative.
     bound : int
-        At least the result. Below 2^63 one int64 pass is enough.
+        An upper bound of the result. Below 2^63 one int64 pass is enough.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def exact_dot(a: IntArray, b: IntArray, bound: int) -> int:
 def dot(a: FloatArray | IntArray, b: FloatArray | IntArray) -> float:
     """Return sum(a * b). O(n).
 
-    Not np.dot: beyond some ten thousand floats it starts threads, which on a
-    busy machine cost more than the sum, and it sums less accurately.
+    Not `np.dot`: beyond some ten thousand floats it starts threads, which cost more
+    than the sum on a busy machine, and it sums less accurately.
     """
     return float((a * b).sum())
 
@@ -76,5 +76,5 @@ def dots(a: FloatArray | IntArray, b: FloatArray | IntArray) -> FloatArray:
 
 
 def too_many() -> InvalidInputError:
-    """Return the refusal of more cases than can be counted exactly."""
+    """Return the error for more cases than can be counted exactly."""
     return InvalidInputError("all counts together must stay below 2**62", field="counts")

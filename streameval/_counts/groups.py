@@ -1,10 +1,9 @@
-"""Tied groups that hold positives: all that the figures need, in O(positives).
+"""Tied groups with positives: the input of nearly all metrics, in O(positives).
 
-A figure of the empirical ROC or PR curve depends on a group of tied scores
-only through its counts and through what ranks above it. Groups without
-positives matter only by adding to the false positives of what ranks below, so
-the figures read one row for each distinct score *that has positives*. At 5 %
-prevalence that is a twentieth of the work.
+A metric of the empirical ROC or PR curve depends on a group of tied scores only
+through the group's counts and the counts above it. Groups without positives only
+add to the false positives of the groups below them. So metrics read one row for
+each distinct score *that has positives*: at 5 % prevalence, a twentieth of the rows.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """The groups of tied scores that hold positives, best first.
+    """The groups of tied scores that have positives, best first.
 
     Row g describes one distinct score with at least one positive. Between the
     end of row g, at ``fp[g] + n[g]`` false positives, and the start of row
-    g + 1, at ``fp[g + 1]``, lie only negatives.
+    g + 1, at ``fp[g + 1]``, there are only negatives.
 
     Attributes
     ----------
@@ -35,14 +34,14 @@ class Groups:
     tp, fp : int64[G]
         True and false positives that rank strictly above the group.
     missed_positives, missed_negatives : int
-        References that were never scored: one more tied group, at -inf.
+        References that were never scored: one more tied group at -inf.
     P, N : int
         All positives and negatives, misses included.
 
     Notes
     -----
-    Where cases are looked at in several orders at once (`cell_orders.both_orders`),
-    n and fp are int64[orders, G].
+    Bounds compute with several orders of the cases at once
+    (`cell_orders.both_orders`); then n and fp are int64[orders, G].
     """
 
     scores: FloatArray
@@ -56,11 +55,11 @@ class Groups:
     N: int
 
     def with_misses(self) -> Groups:
-        """Return the same with missed positives as a last group at -inf.
+        """Return the groups with the misses as a last group at -inf.
 
         ROC and PR curves, hulls and interpolated areas count the misses as a
-        group; AP, F and the figures of ranked lists do not: a missed positive adds
-        nothing to them. Without missed positives this is ``self``:
+        group. AP, F and the metrics of ranked lists do not: a missed positive adds
+        nothing to them. Without missed positives the result is ``self``, because
         missed negatives alone only raise N. O(G).
         """
         if self.missed_positives == 0:
@@ -81,5 +80,5 @@ class Groups:
 
 
 def _appended(counts: IntArray, last: int) -> IntArray:
-    """Return the counts with one more at the end, of each order."""
+    """Return the counts with `last` appended, in each order."""
     return np.concatenate((counts, np.full((*counts.shape[:-1], 1), last)), axis=-1)

@@ -1,6 +1,6 @@
-"""Doubles as integers that have their order: the IEEE 754 bits, read as sign and magnitude.
+"""Doubles as integers in the same order: the IEEE 754 bits, read as sign and magnitude.
 
-Cells are runs of such keys that agree in their leading bits (`resolution`).
+A cell is the set of keys that agree in their leading bits (`resolution`).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
 LARGEST_KEY = np.int64(0x7FEF_FFFF_FFFF_FFFF)
-"""Of the largest double."""
+"""The key of the largest double."""
 
 HALF_KEY = np.int64(0x3FE0_0000_0000_0000)
-"""Of 1/2."""
+"""The key of 1/2."""
 
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 def to_key(values: FloatArray) -> IntArray:
-    """Return the signed integers that order as the doubles do; -0.0 and 0.0 are 0. O(n).
+    """Return signed integers in the order of the doubles; -0.0 and 0.0 become 0. O(n).
 
-    They may be the doubles' own memory: never change them in place.
+    The result may share the doubles' memory: never change it in place.
     """
     raw = values.view(np.int64)
     if not raw.size or raw.min() >= 0:
-        return raw  # no sign bit, and bits in their order already
-    below = raw >> np.int64(63)  # all ones below zero
+        return raw  # without a sign bit the bits are in order already
+    below = raw >> np.int64(63)  # all bits 1 for negative numbers, else 0
     keys = below & _MAGNITUDE
     keys ^= raw
     keys -= below
@@ -37,9 +37,9 @@ def to_key(values: FloatArray) -> IntArray:
 
 
 def from_key(keys: IntArray) -> FloatArray:
-    """Return the doubles that have these keys; below all finite ones, the lowest. O(n).
+    """Return the doubles with these keys; keys below all finite ones give the lowest. O(n).
 
-    They may be the keys' own memory: never change them in place.
+    The result may share the keys' memory: never change it in place.
     """
     if not keys.size or keys.min() >= 0:
         return keys.view(np.float64)
@@ -49,7 +49,7 @@ def from_key(keys: IntArray) -> FloatArray:
 
 
 def floor_key(keys: IntArray, dropped: int) -> IntArray:
-    """Return the lowest key of each cell of so many low bits. O(n)."""
+    """Return the lowest key of each key's cell, a cell being `dropped` low bits. O(n)."""
     if dropped == 64:
         return np.full_like(keys, -LARGEST_KEY)
     # An arithmetic shift rounds toward minus infinity.
@@ -58,7 +58,7 @@ def floor_key(keys: IntArray, dropped: int) -> IntArray:
 
 
 def next_key(keys: IntArray, dropped: int) -> IntArray:
-    """Return the first key above each cell, at most one above the largest double's. O(n)."""
+    """Return the first key above each key's cell, at most `LARGEST_KEY + 1`. O(n)."""
     if dropped == 64:
         return np.full_like(keys, LARGEST_KEY + 1)
     last = keys | np.int64((1 << dropped) - 1)

@@ -1,6 +1,6 @@
-"""Sums and differences of states: many merged at once, a part taken from a whole.
+"""Sums and differences of states: many merged at once, a part subtracted from a whole.
 
-States meet at the lowest of their resolutions; their scales must agree.
+The result has the lowest of the states' resolutions. Their scales must agree.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import NotThereError, Run, merge_runs
+from streameval._counts.run import NegativeCountError, Run, merge_runs
 from streameval._counts.scatter import merge_cells
-from streameval._counts.state import State, at_resolution, fitted, is_probability
+from streameval._counts.state import State, at_resolution, fit_to_cap, is_probability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def merge_states(states: Sequence[State], *, revision: int) -> State:
     """Return the sum of several states.
 
-    The result has the lowest resolution of them all (exact counts as the
-    highest) and the smallest cap on cells. Order does not matter, to the bit.
+    The result has the lowest resolution of all (exact counts as the highest) and
+    the smallest cap on cells. It is the same to the bit in any order of the states.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
 
     Notes
     -----
-    O(S log S) for S distinct scores in all, in one pass however many states.
+    O(S log S) for S distinct scores in all, in one pass for any number of states.
     """
     bits = [state.resolution for state in states if state.resolution is not None]
     caps = [state.max_cells for state in states if state.max_cells is not None]
@@ -51,7 +51,7 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
         merged = ScoreCounts(
             _merged(states, True, resolution, scale), _merged(states, False, resolution, scale)
         )
-    return fitted(
+    return fit_to_cap(
         State(
             counts=merged,
             missed_positives=sum(state.missed_positives for state in states),
@@ -65,14 +65,14 @@ def merge_states(states: Sequence[State], *, revision: int) -> State:
 
 
 def subtract_states(whole: State, part: State) -> State:
-    """Return what a state counts beyond one of its parts.
+    """Return the counts of a state without those of one of its parts.
 
     The result has the lower resolution of the two.
 
     Raises
     ------
     InvalidInputError
-        When the part has counts that the whole has not.
+        When the part has cases or misses that the whole lacks.
 
     Notes
     -----
@@ -84,8 +84,8 @@ def subtract_states(whole: State, part: State) -> State:
     change = ScoreCounts(taken.positives.negated(), taken.negatives.negated())
     try:
         counts = _at(whole, resolution, scale).merged(change)
-    except NotThereError as error:
-        message = f"the part has cases that the whole has not, the first at score {error.score}"
+    except NegativeCountError as error:
+        message = f"the part has cases that the whole lacks, the first at score {error.score}"
         raise InvalidInputError(message, field="part") from None
     rest = replace(
         whole,
@@ -97,12 +97,12 @@ def subtract_states(whole: State, part: State) -> State:
         _answers={},
     )
     if min(rest.missed_positives, rest.missed_negatives) < 0:
-        raise InvalidInputError("the part has misses that the whole has not", field="part")
+        raise InvalidInputError("the part has misses that the whole lacks", field="part")
     return rest
 
 
 def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:
-    """Return the counts at a resolution that is not above the state's."""
+    """Return the counts at a resolution no higher than the state's."""
     if state.resolution == resolution:
         return state.counts
     return ScoreCounts(
@@ -112,7 +112,7 @@ def _at(state: State, resolution: int | None, scale: Scale) -> ScoreCounts:
 
 
 def _common_scale(states: Sequence[State]) -> Scale:
-    """Return what the bits of all bounded states are counted of."""
+    """Return the scale of all bounded states, or refuse states of different scales."""
     scales = {state.scale for state in states if state.is_bounded}
     if len(scales) > 1:
         message = "evaluators on the plain and on the probability scale have no cells in common"

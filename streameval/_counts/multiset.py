@@ -1,11 +1,11 @@
-"""A sorted multiset of scores for each class: the state that every answer is computed from.
+"""A sorted multiset of scores for each class: the data of every answer.
 
-Positives and negatives are kept apart, a `Run` each. Sorting each class apart
-needs no argsort and carries no labels along, and nearly all figures need only the
-positives' groups and how many negatives lie below each (`ScoreCounts.ranks`).
+Positives and negatives are separate, a `Run` each. Sorting the classes separately
+needs no argsort and moves no labels, and nearly all metrics need only the positives'
+groups and the number of negatives below each (`ScoreCounts.ranks`).
 
-Guarantee: a pair of runs is immutable. Adding, removing, merging and sliding a
-window are the same operation, a signed merge, and give a new pair.
+A pair of runs is immutable. Adding, removing, merging and sliding a window are the
+same operation, a signed merge, which returns a new pair.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import MAX_TOTAL
-from streameval._counts.run import EMPTY_RUN, NotThereError, Run, locate
+from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, locate
 
 if TYPE_CHECKING:
     from streameval._common.arrays import IntArray
 
-_FEW_RANKS = 16
-"""Ranks are carried through a change this many times shorter than the positives."""
+_MIN_RANK_UPDATE_RATIO = 16
+"""Ranks are updated if the positives are longer than the change times this; else recomputed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ class ScoreCounts:
         return self.positives.total + self.negatives.total
 
     def ranks(self) -> tuple[IntArray, IntArray | None]:
-        """Return how many negatives lie below, and tie with, each distinct positive score.
+        """Return how many negatives are below, and tied with, each distinct positive score.
 
         Returns
         -------
@@ -68,7 +68,7 @@ class ScoreCounts:
 
         Notes
         -----
-        O(n log m) once; after a merge of few scores they are carried along in O(n).
+        O(n log m), cached. A merge of few scores updates the cache in O(n).
         """
         if not self.ranks_cache:
             self.ranks_cache.append(_ranks(self.positives, self.negatives))
@@ -76,27 +76,27 @@ class ScoreCounts:
 
     def num_distinct(self) -> int:
         """Return how many distinct scores there are over both classes. O(n log m)."""
-        few, many = sorted((self.positives.scores, self.negatives.scores), key=len)
-        return few.size + many.size - int(np.count_nonzero(locate(many, few)[1]))
+        shorter, longer = sorted((self.positives.scores, self.negatives.scores), key=len)
+        return shorter.size + longer.size - int(np.count_nonzero(locate(longer, shorter)[1]))
 
     def merged(self, change: ScoreCounts) -> ScoreCounts:
         """Return these with the signed counts of `change` added. O(n + d).
 
         Raises
         ------
-        NotThereError
+        NegativeCountError
             When a score would be left with a negative count.
         """
         after = ScoreCounts(
-            _positive(self.positives.merged(change.positives)),
-            _positive(self.negatives.merged(change.negatives)),
+            _require_positive(self.positives.merged(change.positives)),
+            _require_positive(self.negatives.merged(change.negatives)),
         )
-        if self.ranks_cache and after.positives.scores.size and _is_small(self, change):
-            after.ranks_cache.append(_carried(self, change, after))
+        if self.ranks_cache and after.positives.scores.size and _is_update_cheaper(self, change):
+            after.ranks_cache.append(_updated_ranks(self, change, after))
         return after
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
+        """Assert all invariants. O(n log n)."""
         self.positives._check()
         self.negatives._check()
         assert self.total < MAX_TOTAL, self.total
@@ -111,52 +111,52 @@ class ScoreCounts:
                 assert np.array_equal(tied, fresh_tied), (tied, fresh_tied)
 
 
-def _positive(run: Run) -> Run:
-    """Return the run itself if every count is at least 1."""
+def _require_positive(run: Run) -> Run:
+    """Return the run if every count is at least 1, else raise."""
     if run.counts is not None and run.counts.size and run.counts.min() < 1:
-        raise NotThereError(float(run.scores[np.argmax(run.counts < 1)]))
+        raise NegativeCountError(float(run.scores[np.argmax(run.counts < 1)]))
     return run
 
 
 def _ranks(positives: Run, negatives: Run) -> tuple[IntArray, IntArray | None]:
-    at, there = locate(negatives.scores, positives.scores)
+    at, present = locate(negatives.scores, positives.scores)
     below = negatives.cumulative()
-    if not there.any():
+    if not present.any():
         return (at if below is None else below[at]), None
     tied = np.zeros(at.size, dtype=np.int64)
-    tied[there] = 1 if negatives.counts is None else negatives.counts[at[there]]
+    tied[present] = 1 if negatives.counts is None else negatives.counts[at[present]]
     return (at if below is None else below[at]), tied
 
 
-def _is_small(counts: ScoreCounts, change: ScoreCounts) -> bool:
-    """Tell whether carrying the ranks along costs less than finding them anew."""
-    return len(change) * _FEW_RANKS < len(counts.positives)
+def _is_update_cheaper(counts: ScoreCounts, change: ScoreCounts) -> bool:
+    """Return whether updating the ranks costs less than computing them again."""
+    return len(change) * _MIN_RANK_UPDATE_RATIO < len(counts.positives)
 
 
-def _carried(
+def _updated_ranks(
     before: ScoreCounts, change: ScoreCounts, after: ScoreCounts
 ) -> tuple[IntArray, IntArray | None]:
     """Return the ranks after a small signed change, in a few passes over the positives."""
     below, tied = before.ranks()
     old = before.positives.scores
-    # Of the positives above each changed negative, all move up by its count.
+    # Every positive above a changed negative has that many more negatives below it.
     moved = change.negatives
     steps = np.zeros(old.size + 1, dtype=np.int64)
     np.add.at(steps, np.searchsorted(old, moved.scores, side="right"), moved.multiplicities())
     below = below + np.cumsum(steps[:-1])
-    at, there = locate(old, moved.scores)
-    if there.any():
+    at, present = locate(old, moved.scores)
+    if present.any():
         tied = np.zeros(old.size, dtype=np.int64) if tied is None else tied.copy()
-        tied[at[there]] += moved.multiplicities()[there]
-    # Then the positive scores that came and went.
-    gone = ~locate(after.positives.scores, change.positives.scores)[1]
-    at, there = locate(old, change.positives.scores)
-    drop = at[there & gone]
+        tied[at[present]] += moved.multiplicities()[present]
+    # Then the positive scores that are removed and added.
+    removed = ~locate(after.positives.scores, change.positives.scores)[1]
+    at, present = locate(old, change.positives.scores)
+    drop = at[present & removed]
     if drop.size:
         below = np.delete(below, drop)
         tied = None if tied is None else np.delete(tied, drop)
         old = np.delete(old, drop)
-    fresh = change.positives.scores[~there]
+    fresh = change.positives.scores[~present]
     if fresh.size:
         at = np.searchsorted(old, fresh)
         fresh_below, fresh_tied = _ranks(Run(fresh, None, fresh.size), after.negatives)

@@ -1,13 +1,12 @@
 """Cells: a score reduced to a few significant bits, so that the state stays bounded.
 
 An evaluator with ``resolution=b`` keeps `b` significant bits of each score: it
-counts the case at the *lower edge* of the cell that holds the score. A cell is
-a run of doubles that agree in the leading part of their order-preserving
-integer key (the IEEE 754 bits read as sign and magnitude), so cells are as fine
-relative to the score as `b` says, at every magnitude and without a range to
-declare.
+counts the case at the *lower edge* of the score's cell. A cell is a range of doubles
+that agree in the leading bits of their order-preserving integer key (the IEEE 754
+bits read as sign and magnitude). So the relative width of a cell depends on `b`
+alone, at every magnitude, and no range of scores has to be declared.
 
-What is guaranteed, on both scales and at every `b`:
+Invariants, on both scales and at every `b`:
 
 - *monotone*: a higher score never gets a lower edge, so the order of cases is
   kept between cells and lost only inside one;
@@ -15,8 +14,8 @@ What is guaranteed, on both scales and at every `b`:
   an edge splits the cases exactly;
 - *nested*: ``quantise(quantise(x, b), c) == quantise(x, c)`` for ``c <= b``, so
   lowering the resolution later, or in another order, gives the same state;
-- *ending*: below one significant bit the exponent's bits go too, and at
-  `MIN_BITS` one cell holds every score, so any cap on cells can be met.
+- *ending*: below one significant bit the exponent's bits are dropped too, and at
+  `MIN_BITS` one cell has every score, so any cap on cells can be met.
 
 Cost: O(n), a few passes of integer arithmetic over the scores.
 """
@@ -44,16 +43,16 @@ if TYPE_CHECKING:
 Scale: TypeAlias = Literal["plain", "probability"]
 
 MAX_BITS = 53
-"""Significant bits of a double: nothing is lost."""
+"""Bits: the significant bits of a double, with which cells are single scores."""
 MIN_BITS = -11
-"""All 64 bits of the key are dropped: a single cell."""
+"""Bits: all 64 bits of the key are dropped, which leaves a single cell."""
 
 _LARGEST = np.finfo(np.float64).max
 _MANTISSA_BITS = 52
 
 
 def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain") -> FloatArray:
-    """Return the lower edge of the cell that holds each score.
+    """Return the lower edge of each score's cell.
 
     Parameters
     ----------
@@ -63,8 +62,8 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
         Significant bits to keep, from `MIN_BITS` to `MAX_BITS`.
     scale : {"plain", "probability"}
         "plain" counts significant bits of the score. "probability" counts those
-        of the score up to 1/2 and those of 1 - score from there on, so that
-        cells are as fine near 1 as they are near 0, where scores crowd too.
+        of the score up to 1/2 and those of 1 - score above, so that cells are as
+        fine near 1 as near 0. Probabilities are dense at both ends.
 
     Returns
     -------
@@ -78,9 +77,9 @@ def quantise(scores: npt.NDArray[np.float64], bits: int, scale: Scale = "plain")
 
     Notes
     -----
-    The edge is the floor of the key. Clearing mantissa bits would round
-    negative scores up, across the edge. A cell of huge negative scores whose
-    floor is -inf takes the lowest finite double, its lowest member, instead.
+    The edge is the floor of the key. Clearing mantissa bits would round negative
+    scores up, across the edge. If the floor of a cell of huge negative scores is
+    -inf, its edge is the lowest finite double, which is in that cell.
 
     Examples
     --------
@@ -106,14 +105,14 @@ def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain"
     Parameters
     ----------
     edges : float64[n]
-        Lower edges (any score of a cell will do).
+        Lower edges, or any scores of the cells.
     bits, scale
         As for `quantise`.
 
     Returns
     -------
     float64[n]
-        inf for the cell that holds the largest double.
+        inf for the cell of the largest double.
 
     Examples
     --------
@@ -128,8 +127,8 @@ def upper_edge(edges: npt.NDArray[np.float64], bits: int, scale: Scale = "plain"
         if dropped == 64:
             return np.full(edges.shape, np.nextafter(1.0, 2.0))
         low = np.minimum(from_key(next_key(to_key(np.minimum(edges, 0.5)), dropped)), 0.5)
-        # The cell's complements are (previous, c]; below 2**-53 they have no
-        # double beside 1, and the next double up ends the cell.
+        # The cell's complements are (previous, c]. Below 2**-53 no double lies
+        # between 1 - complement and 1, so the next double above the edge ends the cell.
         complement = 1.0 - np.maximum(edges, 0.5)
         previous = from_key(floor_key(np.maximum(to_key(complement) - 1, 0), dropped))
         high = np.maximum(1.0 - previous, np.nextafter(edges, 2.0))
@@ -153,7 +152,7 @@ def largest_bits(
         Scores or edges in use, one array per class; a cell that both classes
         use counts once.
     bits : int
-        The resolution now.
+        The present resolution.
     max_cells : int
         How many distinct cells are allowed, at least 1.
     scale : {"plain", "probability"}
@@ -166,11 +165,11 @@ def largest_bits(
 
     Notes
     -----
-    Cells are nested, so the answer depends on the set of scores alone: not on
-    their order, nor on a resolution that an earlier part of them had already.
-    Two neighbours fall into one cell once all the bits in which their keys
-    differ are dropped, so the cells at every resolution can be counted at once:
-    O(n + m) for ascending arrays, O((n + m) log(n + m)) to sort others.
+    Cells are nested, so the result depends on the set of scores alone, not on their
+    order or on an earlier resolution of some of them. Two neighbours share a cell
+    once all bits in which their keys differ are dropped, so one pass counts the
+    cells of every resolution: O(n + m) for ascending arrays, O((n + m) log(n + m))
+    to sort others.
 
     Examples
     --------
@@ -184,24 +183,24 @@ def largest_bits(
     scores = np.concatenate((distinct_edges_a, distinct_edges_b))
     if len(scores) <= max_cells:
         return bits
-    scores.sort(kind="stable")  # which only merges what ascends
+    scores.sort(kind="stable")  # a stable sort of two ascending arrays is a merge
     keys = to_key(scores)
     if scale == "probability":
-        # Above 1/2 the cells are those of the complements, from the far end.
+        # Above 1/2 the cells are those of the complements, in reverse order.
         upper = scores >= 0.5
         keys = np.where(upper, -to_key(1.0 - np.maximum(scores, 0.5)), keys)
-    # As unsigned numbers: signs are bits like others, the last to be dropped.
+    # As unsigned numbers, the sign is the highest bit, which is dropped last.
     differing = (keys[1:] ^ keys[:-1]).view(np.uint64)
     if scale == "probability":
         differing[upper[1:] != upper[:-1]] = np.iinfo(np.uint64).max
-    # Each neighbour that still differs starts another cell; the first needs none.
+    # Each neighbour that still differs starts another cell, beside the first cell.
     place = len(differing) - max_cells
     last = int(np.partition(differing, place)[place])
     return MAX_BITS - max(dropped, last.bit_length())
 
 
 def _dropped(bits: int) -> int:
-    """Return how many low bits of the key go at this resolution."""
+    """Return how many low bits of the key this resolution drops."""
     if not MIN_BITS <= bits <= MAX_BITS:
         raise InvalidInputError(
             f"resolution must be between {MIN_BITS} and {MAX_BITS} bits, got {bits}",
@@ -226,7 +225,7 @@ def _quantise_probability(scores: FloatArray, dropped: int) -> FloatArray:
     """Return lower edges: floors up to 1/2, mirrored floors (ceilings of 1 - s) above.
 
     1 - s is exact for s >= 1/2, and so is 1 - its ceiling: both are multiples of
-    2**-53. Below one significant bit a ceiling may pass 1/2, where the half ends.
+    2**-53. Below one significant bit a ceiling may exceed 1/2; it is limited to 1/2.
     """
     if dropped == 64:
         return np.zeros_like(scores)
@@ -237,14 +236,15 @@ def _quantise_probability(scores: FloatArray, dropped: int) -> FloatArray:
 
 
 def _lower_edges(scores: FloatArray, dropped: int) -> FloatArray:
-    """Return the floors of keys, without keys: a few passes over the bits of the doubles.
+    """Return the floors of the keys, computed from the bits of the doubles directly.
 
-    A magnitude is cut off above zero and rounded up below it; a carry goes into
-    the exponent, and no further than infinity, as long as only mantissa bits go.
+    The magnitude is truncated for positive numbers and rounded up for negative ones.
+    A carry goes into the exponent, at most to infinity, as long as only mantissa bits
+    are dropped.
     """
     raw = scores.view(np.int64)
     last = np.int64((1 << dropped) - 1)
-    edges = np.right_shift(raw, 63, out=np.empty_like(raw))  # all ones below zero
+    edges = np.right_shift(raw, 63, out=np.empty_like(raw))  # all bits 1 if negative
     edges &= last
     edges += raw
     edges &= ~last

@@ -1,7 +1,7 @@
 """One class's scores: sorted, distinct, each with its multiplicity.
 
-Guarantee: a run is immutable and has one normal form. Adding, removing and merging
-are the same operation, a signed merge, and give a new run.
+A run is immutable and has one normal form. Adding, removing and merging are the same
+operation, a signed merge, which returns a new run.
 
 Cost: 8 B for each distinct score, 16 B once any score repeats. Merging d scores
 into n is O(d log d + n), with passes at memory speed (0.5 ms for a million).
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
 
-_FEW = 100
-"""A run this many times shorter than the other is inserted; else both are merge-sorted."""
+_MIN_INSERT_RATIO = 100
+"""A change this many times shorter than the run is inserted; a longer one is merge-sorted."""
 
 _NO_SCORES: FloatArray = np.empty(0)
 _NO_SCORES.flags.writeable = False
 
 
-class NotThereError(Exception):
-    """A signed merge would leave a score with fewer cases than none."""
+class NegativeCountError(Exception):
+    """A signed merge would leave a score with a negative count."""
 
     def __init__(self, score: float) -> None:
         super().__init__(f"no case of score {score} is left to remove")
@@ -43,8 +43,8 @@ class Run:
     scores : float64[n]
         Finite, strictly ascending, without -0.0; read-only.
     counts : int64[n] or None
-        How many cases stand at each score, at least 1 (or signed, in a change
-        that is to be merged); None while all are 1.
+        How many cases have each score, at least 1 (signed in a change that is to be
+        merged); None if all are 1.
     total : int
         The sum of the counts.
 
@@ -68,10 +68,10 @@ class Run:
         scores : float64[n]
             Finite; -0.0 is taken as 0.0.
         counts : int64[n] or None
-            Multiplicity of each row; None means 1 each. Rows whose counts
-            cancel leave nothing.
+            Multiplicity of each row; None means 1 each. Scores whose counts add up
+            to 0 are left out.
         """
-        scores = scores + 0.0  # a copy that nobody else holds, and -0.0 becomes 0.0
+        scores = scores + 0.0  # a private copy, in which -0.0 is 0.0
         if counts is None:
             scores.sort()
             return _grouped(scores, None)
@@ -80,28 +80,28 @@ class Run:
 
     @classmethod
     def of_ordered(cls, scores: FloatArray, counts: IntArray | None = None) -> Run:
-        """Build a run from ascending scores, which may repeat; they become the run's. O(n)."""
+        """Build a run from ascending scores, which may repeat; takes ownership of them. O(n)."""
         return _grouped(scores, counts)
 
     @classmethod
     def of_distinct(cls, scores: FloatArray, counts: IntArray) -> Run:
-        """Build a run from strictly ascending scores and their counts; it keeps them. O(n)."""
+        """Build a run from strictly ascending scores and counts; takes ownership of both. O(n)."""
         return _run(scores, counts)
 
     def __len__(self) -> int:
         return self.scores.size
 
     def count_of(self, score: float) -> int:
-        """Return how many cases stand at `score`. O(log n)."""
+        """Return how many cases have this score. O(log n)."""
         at = int(np.searchsorted(self.scores, score))
         if at == self.scores.size or self.scores[at] != score:
             return 0
         return 1 if self.counts is None else int(self.counts[at])
 
     def cumulative(self) -> IntArray | None:
-        """Return counts of all scores before each index, n + 1 of them.
+        """Return the number of cases before each index, n + 1 values. O(n).
 
-        None where that is the index itself, because all counts are 1. O(n).
+        None if all counts are 1, because then each value is the index itself.
         """
         if self.counts is None:
             return None
@@ -110,17 +110,21 @@ class Run:
         return below
 
     def multiplicities(self) -> IntArray:
-        """Return how many cases stand at each score, also while all are 1. O(n) then."""
+        """Return how many cases have each score, as an array even if all are 1 (then O(n))."""
         return np.ones(self.scores.size, dtype=np.int64) if self.counts is None else self.counts
 
     def merged(self, change: Run) -> Run:
-        """Return the sum of both signed runs; scores that come to nothing go. O(n + d)."""
+        """Return the sum of both signed runs, without scores whose count is 0. O(n + d)."""
         if not change.scores.size:
             return self
         if not self.scores.size:
             return change
-        if self.counts is None and change.counts is None and len(change) * _FEW > len(self):
-            # Two sorted runs without multiplicities: a merge sort's last step.
+        if (
+            self.counts is None
+            and change.counts is None
+            and len(change) * _MIN_INSERT_RATIO > len(self)
+        ):
+            # Two sorted runs without multiplicities: the last step of a merge sort.
             scores = np.concatenate((self.scores, change.scores))
             scores.sort(kind="stable")
             return _grouped(scores, None)
@@ -129,11 +133,11 @@ class Run:
         return _inserted(self, change)
 
     def negated(self) -> Run:
-        """Return the change that takes all of this away. O(n)."""
+        """Return the change that removes all these cases. O(n)."""
         return Run(self.scores, -self.multiplicities(), -self.total)
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         assert self.scores.dtype == np.float64, self.scores.dtype
         assert self.scores.ndim == 1, self.scores.shape
         assert not self.scores.flags.writeable
@@ -158,7 +162,7 @@ EMPTY_RUN = Run(_NO_SCORES, None, 0)
 def merge_runs(runs: Sequence[Run]) -> Run:
     """Return the sum of many runs at once.
 
-    One sort of all scores, not one merge after the other: sixty runs of 16,000
+    One sort of all scores instead of one merge after another: sixty runs of 16,000
     cells take milliseconds. O(S log S) for S scores in all.
     """
     runs = [run for run in runs if run.scores.size]
@@ -168,7 +172,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
     union.sort()
     if all(run.counts is None for run in runs):
         return _grouped(union, None)
-    union = union[_firsts(union)]
+    union = union[_first_indices(union)]
     counts = np.zeros(union.size, dtype=np.int64)
     for run in runs:
         # A run's scores are distinct, so no index occurs twice.
@@ -177,7 +181,7 @@ def merge_runs(runs: Sequence[Run]) -> Run:
 
 
 def locate(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
-    """Return where each wanted score is, or belongs, and whether it is there."""
+    """Return the insertion index of each wanted score, and whether the score is present."""
     at = np.searchsorted(ordered, wanted)
     if not ordered.size:
         return at, np.zeros(at.size, dtype=np.bool_)
@@ -185,19 +189,19 @@ def locate(ordered: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray
 
 
 def _run(scores: FloatArray, counts: IntArray | None) -> Run:
-    """Return the run of ascending distinct scores, in its one normal form."""
+    """Return the run of ascending distinct scores, in its normal form."""
     if counts is not None:
         if (counts == 1).all():
             counts = None
         else:
             counts.flags.writeable = False
     scores.flags.writeable = False
-    # The limit on counts is checked before they come here: the sum fits int64.
+    # The callers have checked the limit on counts, so the sum fits int64.
     return Run(scores, counts, scores.size if counts is None else int(counts.sum()))
 
 
-def _firsts(ordered: FloatArray) -> IntArray:
-    """Return where each distinct value of an ascending array begins."""
+def _first_indices(ordered: FloatArray) -> IntArray:
+    """Return the first index of each distinct value of an ascending array."""
     new = np.empty(ordered.size, dtype=np.bool_)
     new[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -205,12 +209,12 @@ def _firsts(ordered: FloatArray) -> IntArray:
 
 
 def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
-    """Return the run of ascending scores with repetitions; sums that are 0 go."""
+    """Return the run of ascending scores with repetitions, without sums that are 0."""
     if counts is None and (ordered[1:] != ordered[:-1]).all():
         return _run(ordered, None)
     if not ordered.size:
         return EMPTY_RUN
-    firsts = _firsts(ordered)
+    firsts = _first_indices(ordered)
     if counts is None:
         return _run(ordered[firsts], np.diff(firsts, append=ordered.size))
     sums = np.add.reduceat(counts, firsts)
@@ -219,16 +223,16 @@ def _grouped(ordered: FloatArray, counts: IntArray | None) -> Run:
 
 
 def _inserted(into: Run, change: Run) -> Run:
-    """Return the sum of two runs, walking the shorter through the longer."""
-    at, there = locate(into.scores, change.scores)
+    """Return the sum of two runs, inserting the shorter into the longer."""
+    at, present = locate(into.scores, change.scores)
     added = change.multiplicities()
     counts = into.counts
-    if there.any():
+    if present.any():
         counts = into.multiplicities().copy()
-        counts[at[there]] += added[there]
+        counts[at[present]] += added[present]
     scores = into.scores
-    if not there.all():
-        absent = ~there
+    if not present.all():
+        absent = ~present
         scores = np.insert(scores, at[absent], change.scores[absent])
         if counts is not None or change.counts is not None:
             counts = np.insert(

@@ -1,9 +1,9 @@
-"""One revision's counts, immutable, with the answers computed from them so far.
+"""The immutable counts of one revision, with a cache of the answers computed from them.
 
-An evaluator replaces its state when it changes and never alters one, so a
-reader in another thread keeps a whole, consistent revision for as long as it
-likes. Whatever a query computes is kept with the state: asking again without a
-change costs nothing, and only what is asked for is computed.
+An evaluator replaces its state at every change and never alters one, so a reader in
+another thread can keep a complete, consistent revision for any time. Answers are lazy
+and cached with the state: a second query without a change costs nothing, and only
+what a query needs is computed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The counts at one revision. It is the `View` that all queries read.
+    """The counts at one revision. It implements the `View` that all queries read.
 
     Attributes
     ----------
     counts : ScoreCounts
-        The scored cases. With a resolution each stands at its cell's lower edge.
+        The scored cases; with a resolution, each at its cell's lower edge.
     missed_positives, missed_negatives : int
         References that were never scored.
     resolution : int or None
         Significant bits of a score that are kept; None keeps all.
     scale : {"plain", "probability"}
-        What the bits are counted of.
+        Whether bits are counted from 0 only, or from both 0 and 1.
     max_cells : int or None
         The most distinct scores that are kept before bits are dropped.
     revision : int
@@ -70,12 +70,12 @@ class State:
 
     @property
     def total(self) -> int:
-        """All references."""
+        """All references, misses included."""
         return self.P + self.N
 
     @property
     def is_bounded(self) -> bool:
-        """Whether scores are, or may become, less exact than they came."""
+        """Whether scores are reduced to cells, or may be later."""
         return self.resolution is not None or self.max_cells is not None
 
     @cached_property
@@ -85,11 +85,11 @@ class State:
 
     @cached_property
     def groups(self) -> Groups:
-        """The tied groups that hold positives, best first. O(n) in their number."""
+        """The tied groups that have positives, best first. O(n) in their number."""
         positives, negatives = self.counts.positives, self.counts.negatives
         below, tied = self.counts.ranks()
         size = positives.scores.size
-        # Columns that are all alike take no memory: one value, repeated by its stride.
+        # A constant column takes no memory: broadcasting repeats one value by its stride.
         n = np.broadcast_to(np.int64(0), size) if tied is None else tied[::-1]
         fp = negatives.total - below[::-1]
         if tied is not None:
@@ -127,16 +127,16 @@ class State:
         )
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what `compute` gave the first time it was asked for `key`.
+        """Return the cached answer for `key`, computing it on the first call.
 
-        Two threads that ask at once may both compute; both get one answer.
+        If two threads call at once, both may compute; both get the same answer.
         """
         if key not in self._answers:
             self._answers.setdefault(key, compute())
         return cast("T", self._answers[key])
 
     def same_content(self, other: State) -> bool:
-        """Tell whether both count the same; revisions do not matter. O(n)."""
+        """Return whether both have the same counts and settings; revisions may differ. O(n)."""
         return (
             self.missed_positives == other.missed_positives
             and self.missed_negatives == other.missed_negatives
@@ -156,7 +156,7 @@ class State:
         return at_resolution(run, self.resolution, self.scale)
 
     def edge(self, score: float) -> float:
-        """Return where one score stands at this state's resolution."""
+        """Return the lower edge of one score's cell at this state's resolution."""
         if self.resolution is None:
             return score + 0.0
         return float(quantise(np.array([score]), self.resolution, self.scale)[0])
@@ -173,10 +173,10 @@ class State:
 
         Raises
         ------
-        NotThereError
+        NegativeCountError
             When a score would be left with a negative count.
         """
-        return fitted(
+        return fit_to_cap(
             State(
                 counts=self.counts.merged(change),
                 missed_positives=self.missed_positives + missed_positives,
@@ -188,8 +188,8 @@ class State:
             )
         )
 
-    def holds(self) -> bool:
-        """Tell whether the totals and the settings agree with the scores. O(n log n)."""
+    def is_consistent(self) -> bool:
+        """Return whether the totals and the settings agree with the scores. O(n log n)."""
         runs = (self.counts.positives, self.counts.negatives)
         return (
             min(self.missed_positives, self.missed_negatives) >= 0
@@ -201,13 +201,13 @@ class State:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
+        """Assert all invariants. O(n log n)."""
         self.counts._check()
-        assert self.holds(), (self.resolution, self.scale, self.max_cells, self.num_cells)
+        assert self.is_consistent(), (self.resolution, self.scale, self.max_cells, self.num_cells)
 
 
 def empty_state(*, resolution: object, scale: object, max_cells: object) -> State:
-    """Return a state with these settings and nothing counted, or refuse them.
+    """Return a state with these settings and no counts, or refuse the settings.
 
     Raises
     ------
@@ -221,11 +221,11 @@ def empty_state(*, resolution: object, scale: object, max_cells: object) -> Stat
     )
 
 
-def fitted(state: State) -> State:
-    """Return the state itself, or at the largest resolution that fits its cap.
+def fit_to_cap(state: State) -> State:
+    """Return the state, reduced to the largest resolution at which it fits its cap on cells.
 
-    Cells are nested, so whoever drops bits early ends where one who drops them
-    late does: the outcome depends on the scores alone.
+    Cells are nested, so dropping bits early or late gives the same result: it depends
+    on the scores alone.
     """
     positives, negatives = state.counts.positives, state.counts.negatives
     if state.max_cells is None or len(positives) + len(negatives) <= state.max_cells:
@@ -248,18 +248,18 @@ def fitted(state: State) -> State:
 
 
 def at_resolution(run: Run, bits: int | None, scale: Scale) -> Run:
-    """Return a run with so many significant bits of each score; None keeps all. O(n)."""
+    """Return a run with `bits` significant bits of each score; None keeps all. O(n)."""
     if bits is None or not run.scores.size:
         return run
     edges = quantise(run.scores, bits, scale)
-    # Quantising keeps order, so a run stays sorted; at its own resolution it is unchanged.
+    # Quantising keeps the order, so the run stays sorted; at its own resolution it is unchanged.
     if np.array_equal(edges, run.scores):
         return run
     return Run.of_ordered(edges, run.counts)
 
 
 def is_probability(run: Run) -> bool:
-    """Tell whether all scores lie in [0, 1]. O(1)."""
+    """Return whether all scores are in [0, 1]. O(1)."""
     return not run.scores.size or bool(run.scores[0] >= 0.0 and run.scores[-1] <= 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What every query reads: one revision's counts, and what was computed from them."""
+"""The protocol that every query reads: one revision's counts, with cached answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class View(Protocol):
-    """The counts at one revision: immutable, sorted; answers are cached with it."""
+    """The counts at one revision: immutable, sorted, with a cache of answers."""
 
     @property
     def revision(self) -> int:
@@ -35,7 +35,7 @@ class View(Protocol):
 
     @property
     def scale(self) -> Scale:
-        """What the bits are counted of."""
+        """Whether bits are counted from 0 only, or from both 0 and 1."""
 
     @property
     def P(self) -> int:
@@ -47,18 +47,18 @@ class View(Protocol):
 
     @property
     def groups(self) -> Groups:
-        """The tied groups that hold positives; computed once."""
+        """The tied groups that have positives; computed once."""
 
     @property
     def cumulative(self) -> CumulativeCounts:
         """The counts above each threshold; computed once."""
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what `compute` gave the first time it was asked for `key`."""
+        """Return the cached answer for `key`, computing it on the first call."""
 
 
 class Queries:
-    """Base of the facets that make up an evaluator's queries."""
+    """Base class of the facets: each adds one family of queries to an evaluator."""
 
     def _view(self) -> View:
         raise NotImplementedError

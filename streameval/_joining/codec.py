@@ -16,7 +16,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._common.ids import LONGEST
+from streameval._common.names import MAX_ID_BYTES
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
 from streameval._joining.table import LAST_BUCKET
@@ -114,7 +114,7 @@ def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
     event_us = reader.column("<i8", count)
     due = reader.column("<u4", count)
     codes = reader.column("<u2", count * joiner.keys).reshape(count, joiner.keys)
-    if lengths.min() < 1 or lengths.max() > LONGEST or any(a >= b for a, b in pairwise(ids)):
+    if lengths.min() < 1 or lengths.max() > MAX_ID_BYTES or any(a >= b for a, b in pairwise(ids)):
         raise_corrupt("the joiner's ids are not ascending, or of unknown length")
     early = states >= EARLY_NEGATIVE
     if states.max() > EARLY_POSITIVE or not np.array_equal(early, np.isnan(scores)):

@@ -17,7 +17,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
-from streameval._common.ids import check_id, check_ids
+from streameval._common.names import check_id, check_ids
 from streameval._counts.columns import (
     check_label,
     check_labels,

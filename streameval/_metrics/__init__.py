@@ -1,7 +1,11 @@
-"""The figures and curves, each computed from groups or operating points.
+"""Metrics and curves, computed from tied groups or operating points.
 
-Pure functions stand below (`roc_areas`, `pr_areas`, `hull`, `space`,
-`tied_ranks`, `ranked_curves`), the queries that an evaluator inherits above them
-(`areas`, `curves`, `skew`, `ranked`, `decisions`, `scorecards`, `probabilities`).
-`shards` puts figures together from ranges of scores that no one place holds all of.
+- Pure functions: `roc_areas`, `pr_areas` (with `log_series`), `hull`, `costs`,
+  `confusion`, `reliability`, `tied_ranks`, `ranked_retrieval_curves`, `roc_pr_space`;
+  `influence`: how the areas move with each case.
+- Query facets, from which an evaluator inherits: `areas`, `curves`, `skew`,
+  `ranked_curve_queries`, `ranked_retrieval`, `decisions`, `scorecards`,
+  `probabilities`; `queries` combines them.
+- `operating_points`: the points of a curve, and the base class of curve objects.
+- `shards`: metrics of counts that are divided into ranges of scores, one per node.
 """

@@ -1,8 +1,8 @@
-"""Areas under curves: what an evaluator and every curve object can be asked.
+"""Areas under curves: the methods of an evaluator and of every curve object.
 
-The pure functions below them are in ``roc_areas`` and ``pr_areas``. All are O(G)
+The computations are pure functions in ``roc_areas`` and ``pr_areas``. All are O(G)
 for G groups of tied scores that have positives, and an evaluator computes each
-once a revision.
+once per revision.
 """
 
 from __future__ import annotations
@@ -16,28 +16,18 @@ from streameval._counts.groups import Groups
 from streameval._counts.view import Queries
 from streameval._metrics.hull import Vertices, cached_hull, hull_vertices
 from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
-from streameval._metrics.roc_areas import auc_roc_value, partial_auc_roc_value
+from streameval._metrics.roc_areas import partial_auc_roc_value
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.view import View
 
-__all__ = [
-    "AreaQueries",
-    "CurveAreas",
-    "auc_pr_value",
-    "auc_roc_value",
-    "average_precision_value",
-    "partial_auc_roc_value",
-    "steps",
-]
 
-
-def steps(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) -> Groups:
+def step_groups(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) -> Groups:
     """Return the steps of a curve that gain positives, as tied groups. O(K).
 
-    To the areas, a curve through chosen points is a ranking whose ties are the
-    steps between neighbours.
+    The areas treat a curve through chosen points as a ranking in which all cases
+    between two neighbouring points are tied.
     """
     gained = np.diff(tp)
     rows = np.flatnonzero(gained)
@@ -55,7 +45,7 @@ def steps(thresholds: FloatArray, fp: IntArray, tp: IntArray, P: int, N: int) ->
 
 
 class CurveAreas:
-    """The areas of a curve object; the base of every curve of this package."""
+    """The areas of a curve object; the base class of every curve of this package."""
 
     __slots__ = ()
 
@@ -83,7 +73,7 @@ class CurveAreas:
         >>> ev.at_thresholds([4, 2]).auc_roc()
         0.875
         """
-        groups = _hull_steps(self.groups()) if hull else self.groups()
+        groups = _hull_groups(self.groups()) if hull else self.groups()
         return partial_auc_roc_value(
             groups, max_fpr=max_fpr, min_recall=min_recall, standardize=standardize
         )
@@ -108,7 +98,7 @@ class CurveAreas:
         >>> round(ev.at_thresholds([4, 2]).auc_pr(), 4)
         0.8873
         """
-        groups = _hull_steps(self.groups()) if hull else self.groups()
+        groups = _hull_groups(self.groups()) if hull else self.groups()
         return auc_pr_value(groups, method=method, prevalence=prevalence, min_recall=min_recall)
 
 
@@ -125,15 +115,15 @@ class AreaQueries(Queries):
     ) -> float:
         """Return the area under the ROC curve.
 
-        It is the chance that a random positive outscores a random negative,
-        ties counting half (the Wilcoxon-Mann-Whitney statistic), misses
-        included as one tied group below every case.
+        It is the probability that a random positive outscores a random negative,
+        a tie counting half (the Wilcoxon-Mann-Whitney statistic). Misses are
+        included, as one tied group below every case.
 
         Parameters
         ----------
         hull : bool
-            The area under the ROC hull. The hull is chosen on the data that it
-            is scored on, so its area is optimistic; see :meth:`at_thresholds`.
+            Return the area under the ROC hull. The hull is chosen on the data that
+            it is scored on, so its area is optimistic; see :meth:`at_thresholds`.
         max_fpr : float or None
             In (0, 1]: only the area where the false positive rate is at most
             this. Raw, so at most `max_fpr`; scikit-learn's ``max_fpr`` is
@@ -142,7 +132,7 @@ class AreaQueries(Queries):
             In [0, 1): only the area beside FPR = 1 where the recall is at least
             this. Raw, so at most ``1 - min_recall``.
         standardize : bool
-            Put a partial area on McClish's scale: 0.5 on the diagonal, 1 for a
+            Rescale a partial area to McClish's scale: 0.5 on the diagonal, 1 for a
             perfect curve.
 
         Returns
@@ -157,7 +147,7 @@ class AreaQueries(Queries):
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again. The
+        O(G) for G distinct scores of positives; cached per revision. The
         pair count is an exact integer. Sources: Davis and Goadrich (2006),
         section 4; McClish (1989) for `standardize`.
 
@@ -196,22 +186,23 @@ class AreaQueries(Queries):
         """Return the area under the precision-recall curve, correctly interpolated.
 
         Between operating points false positives grow linearly with true
-        positives. Misses count as one tied group below every case, so the tail
-        that they make has the precision of chance; :meth:`average_precision`
-        gives it none.
+        positives. Misses count as one tied group below every case, so the tail of
+        the curve that they form has the precision of random ranking;
+        :meth:`average_precision` adds nothing for it.
 
         Parameters
         ----------
         hull : bool
-            The area under the achievable PR curve. It is chosen on the data
-            that it is scored on, so it is optimistic; see :meth:`at_thresholds`.
+            Return the area under the achievable PR curve. The curve is chosen on the
+            data that it is scored on, so its area is optimistic; see
+            :meth:`at_thresholds`.
         method : {"closed", "unit"}
             The integral itself, or the paper's composite trapezoid with a node
             at every integer number of true positives.
         prevalence : float or None
-            In (0, 1). The area that the same ROC curve would have at this
-            prevalence. Use one prevalence to compare periods or segments: one
-            ROC curve can have 0.54 at prevalence 0.05 and 0.18 at 0.005.
+            In (0, 1). Return the area that the same ROC curve has at this
+            prevalence. Use one prevalence to compare periods or segments: the area
+            of one ROC curve can be 0.54 at prevalence 0.05 and 0.18 at 0.005.
         min_recall : float
             In [0, 1): integrate from this recall to 1 only. Raw, so at most
             ``1 - min_recall``.
@@ -229,8 +220,8 @@ class AreaQueries(Queries):
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
-        Right to 1e-15 relative. Source: Davis and Goadrich (2006), section 4.
+        O(G) for G distinct scores of positives; cached per revision. The relative
+        error is below 1e-15. Source: Davis and Goadrich (2006), section 4.
 
         Examples
         --------
@@ -266,7 +257,7 @@ class AreaQueries(Queries):
         Parameters
         ----------
         prevalence : float or None
-            In (0, 1). What the same ROC curve would have at this prevalence.
+            In (0, 1). Return the value that the same ROC curve has at this prevalence.
 
         Returns
         -------
@@ -280,7 +271,7 @@ class AreaQueries(Queries):
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
+        O(G) for G distinct scores of positives; cached per revision.
 
         Examples
         --------
@@ -303,13 +294,13 @@ class AreaQueries(Queries):
 
 def _curve_groups(view: View, *, hull: bool) -> Groups:
     if hull:
-        return _steps_of(cached_hull(view), view.P, view.N)
+        return _vertex_groups(cached_hull(view), view.P, view.N)
     return view.groups.with_misses()
 
 
-def _hull_steps(groups: Groups) -> Groups:
-    return _steps_of(hull_vertices(groups), groups.P, groups.N)
+def _hull_groups(groups: Groups) -> Groups:
+    return _vertex_groups(hull_vertices(groups), groups.P, groups.N)
 
 
-def _steps_of(hull: Vertices, P: int, N: int) -> Groups:
-    return steps(hull.thresholds, hull.fp, hull.tp, P, N)
+def _vertex_groups(hull: Vertices, P: int, N: int) -> Groups:
+    return step_groups(hull.thresholds, hull.fp, hull.tp, P, N)

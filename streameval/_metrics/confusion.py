@@ -1,8 +1,8 @@
-"""The confusion matrix at one threshold, and what is read from it.
+"""The confusion matrix at one threshold, and the rates computed from it.
 
-Counts are exact. A rate whose denominator is 0 is nan, with one exception that
-the whole library shares with its sources: where nothing is called positive the
-precision is 1, the limit from which every precision-recall curve starts.
+Counts are exact. A rate whose denominator is 0 is nan, with one exception in the
+whole library, which is also that of the literature: if nothing is called positive,
+the precision is 1, the limit at which every precision-recall curve starts.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from streameval._common.values import real, shown
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """What a threshold decides: counts of the four outcomes, misses included.
+    """The counts of the four outcomes at one threshold, misses included.
 
     Attributes
     ----------
     threshold : float
-        Every case with score >= threshold is called positive; at -inf the
-        references that were never scored are, too.
+        Every case with score >= threshold is called positive; at -inf, so are the
+        references that were never scored.
     tp, fp : int
-        Called positive, rightly and wrongly.
+        References called positive, correctly and wrongly.
     fn, tn : int
-        Called negative, wrongly and rightly.
+        References called negative, wrongly and correctly.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Confusion:
 
     @property
     def precision(self) -> float:
-        """TP/(TP+FP); 1.0 where nothing is called positive."""
+        """TP/(TP+FP); 1.0 if nothing is called positive."""
         return _ratio(self.tp, self.tp + self.fp, empty=1.0)
 
     @property
@@ -63,7 +63,7 @@ class Confusion:
 
     @property
     def negative_predictive_value(self) -> float:
-        """TN/(TN+FN); 1.0 where nothing is called negative."""
+        """TN/(TN+FN); 1.0 if nothing is called negative."""
         return _ratio(self.tn, self.tn + self.fn, empty=1.0)
 
     @property
@@ -85,13 +85,13 @@ class Confusion:
     def mcc(self) -> float:
         """Matthews correlation, in [-1, 1].
 
-        nan unless both classes have references and both are called.
+        nan unless both classes have references and both are predicted.
         """
         called, positives = self.tp + self.fp, self.tp + self.fn
         rest, negatives = self.tn + self.fn, self.tn + self.fp
         if 0 in (called, rest, positives, negatives):
             return math.nan
-        # Integers up to the last step: the difference of products cancels.
+        # In integers, because the difference of products would cancel in floats.
         agreement = self.tp * self.tn - self.fp * self.fn
         return agreement / math.sqrt(called * positives) / math.sqrt(rest * negatives)
 
@@ -106,7 +106,7 @@ class Confusion:
         Returns
         -------
         float
-            In [0, 1]; nan without positives, 0 where none is found.
+            In [0, 1]; nan without positives, 0 if none is called positive.
 
         Raises
         ------

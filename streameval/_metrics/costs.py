@@ -1,11 +1,10 @@
 """Costs of errors: the best threshold for given costs, and the cost curve for all.
 
-Both are read from the ROC hull. For a cost of c1 a false positive and c0 a
-false negative the total c1 FP + c0 FN is least at a vertex of the hull, where
-its slope dTP/dFP passes c1/c0. The cost curve (Drummond and Holte 2006) draws
-that least cost for every ratio of costs and every prevalence at once: each
-vertex is a straight line there and the curve is their lower envelope.
-Cost: O(log H) and O(H) for H vertices.
+Both are read from the ROC hull. If a false positive costs c1 and a false negative c0,
+the total c1 FP + c0 FN is least at the vertex of the hull where the slope dTP/dFP
+passes c1/c0. The cost curve (Drummond and Holte 2006) shows that least cost for every
+ratio of costs and every prevalence at once: each vertex is a straight line there, and
+the curve is the lower envelope of these lines. O(log H) and O(H) for H vertices.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ class CostCurve:
     The horizontal axis is the probability-cost
     PC = pi c0 / (pi c0 + (1 - pi) c1), for prevalence pi, cost c0 of a false
     negative and c1 of a false positive. The vertical axis is the normalised
-    expected cost FNR PC + FPR (1 - PC): 1 is the cost of getting everything
-    wrong. Always or never calling positive costs min(PC, 1 - PC).
+    expected cost FNR PC + FPR (1 - PC), which is 1 if every decision is wrong. Always
+    or never calling positive costs min(PC, 1 - PC).
 
     Attributes
     ----------
     probability_cost : float64[K+1]
-        From 0 to 1: the ends of the pieces, rising.
+        From 0 to 1, ascending: the ends of the pieces.
     cost : float64[K+1]
-        The least normalised expected cost there; straight lines between.
+        The least normalised expected cost at these ends; linear between them.
     thresholds : float64[K]
-        The threshold that is best on each piece, from +inf (call nothing
-        positive) to the lowest (call everything positive).
+        The best threshold on each piece, from +inf (call nothing positive) to the
+        lowest (call everything positive).
 
     Examples
     --------
@@ -71,7 +70,7 @@ class CostCurve:
         Returns
         -------
         float64[...]
-            Of the same shape; nan where the curve is undefined.
+            Of the same shape; nan if the curve is undefined.
 
         Raises
         ------
@@ -111,14 +110,14 @@ def cost_envelope(hull: Vertices, P: int, N: int) -> CostCurve:
         empty = np.empty(0)
         return CostCurve(probability_cost=empty, cost=empty, thresholds=empty)
     d_fpr, d_tpr = np.diff(hull.fp) / N, np.diff(hull.tp) / P
-    # Neighbouring lines cross where one more unit of hull costs what it saves.
+    # Neighbouring lines cross where PC d_tpr = (1 - PC) d_fpr.
     crossing = d_fpr / (d_fpr + d_tpr)
-    # Rounding must not make crossings turn back where slopes nearly agree.
+    # Where slopes nearly agree, rounding must not put the crossings out of order.
     at = np.maximum.accumulate(np.concatenate(([0.0], crossing, [1.0])))
     fpr, fnr = hull.fp / N, (P - hull.tp) / P
     left = fnr * at[:-1] + fpr * (1 - at[:-1])
     cost = np.append(left, 0.0)
-    # A vertical first or level last piece of the hull makes a piece of no width.
+    # A vertical first or horizontal last segment of the hull gives a piece of width 0.
     wide = np.diff(at) > 0
     curve = CostCurve(
         probability_cost=np.append(at[:-1][wide], 1.0),
@@ -140,7 +139,7 @@ def cheapest_threshold(hull: Vertices, *, cost_fp: float, cost_fn: float) -> flo
         middle = (low + high) // 2
         saved = fn_cost * int(hull.tp[middle + 1] - hull.tp[middle])
         spent = fp_cost * int(hull.fp[middle + 1] - hull.fp[middle])
-        # Slopes fall along the hull, so the steps that pay all come first.
+        # Slopes fall along the hull, so the steps that lower the cost all come first.
         if saved > spent:
             low = middle + 1
         else:

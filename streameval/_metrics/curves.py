@@ -1,9 +1,9 @@
 """Curve objects: the ROC hull, the achievable PR curve, and the queries for both.
 
-The two curves have the same vertices (Davis and Goadrich 2006, corollary 3.1):
-the hull is computed once, in count space, and shown in either space. Both are
-chosen on the data that they are scored on, so they flatter: to judge a scorer,
-take the thresholds of the hull on tuning data to `at_thresholds` on test data.
+The two curves have the same vertices (Davis and Goadrich 2006, corollary 3.1): the
+hull is computed once, in counts, and shown in either space. Both are chosen on the
+data that they are scored on, so they are optimistic: to judge a scorer, pass the
+thresholds of the hull of tuning data to `at_thresholds` of test data.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class RocHull(Curve):
     """The upper convex hull of the operating points.
 
-    Every point on a segment is reached by choosing between the classifiers at
-    its ends with a weighted coin.
+    A point on a segment is reached by choosing at random, for each case, between the
+    thresholds at the segment's ends.
 
     Attributes
     ----------
     thresholds : float64[K]
-        Of each vertex, decreasing; +inf at (0, 0). The last is -inf, which calls
-        everything positive, unless (N, P) is a score that a positive has.
+        The threshold of each vertex, decreasing; +inf at (0, 0). The last is -inf,
+        which calls everything positive, unless the score of a positive reaches (N, P).
     fp, tp : int64[K]
         The vertices, from (0, 0) to (N, P). No three are on one line.
     P, N : int
@@ -55,7 +55,7 @@ class RocHull(Curve):
 
     @property
     def slopes(self) -> FloatArray:
-        """Slope dTP/dFP of each of the K - 1 segments, in counts; falls, may be inf."""
+        """Slope dTP/dFP of each of the K - 1 segments, in counts; decreasing, may be inf."""
         rise, run = np.diff(self.tp), np.diff(self.fp)
         slopes: FloatArray = np.full(rise.size, np.inf)
         np.divide(rise, run, out=slopes, where=run > 0)
@@ -66,8 +66,8 @@ class RocHull(Curve):
 class PrHull(Curve):
     """The achievable PR curve: the ROC hull's vertices in PR space.
 
-    It is above every other valid curve through the operating points. Between
-    vertices false positives, not precision, grow linearly: draw it with `at`.
+    It is nowhere below any other curve that the operating points can reach. Between
+    vertices the false positives, not the precision, grow linearly: draw it with `at`.
 
     Attributes
     ----------
@@ -87,8 +87,8 @@ class PrHull(Curve):
     def precision(self) -> FloatArray:
         """Precision of each vertex.
 
-        At recall 0 it is the first vertex's: on the segment from (0, 0) the
-        precision does not change. nan without positives.
+        At recall 0 it is that of the first vertex after (0, 0), because the precision
+        is constant on that segment. nan without positives.
         """
         precision = precision_of(self.fp, self.tp)
         if self.P == 0:
@@ -98,7 +98,7 @@ class PrHull(Curve):
         return precision
 
     def at(self, recalls: npt.ArrayLike) -> FloatArray:
-        """Return the precision that is achievable at these recalls.
+        """Return the achievable precision at these recalls.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class PrHull(Curve):
             raise InvalidInputError(message, field="recalls", index=index)
         if self.P == 0:
             return np.full(wanted.shape, np.nan)
-        # Only the first vertex with all positives: the best precision at recall 1.
+        # Stop at the first vertex with all positives: the best precision at recall 1.
         last = int(np.searchsorted(self.tp, self.P)) + 1
         tp = wanted * self.P
         fp = np.interp(tp, self.tp[:last], self.fp[:last])
@@ -146,7 +146,7 @@ class CurveQueries(Queries):
     """An evaluator's curves."""
 
     def operating_points(self) -> OperatingPoints:
-        """Return the points that the scores reach, one for each distinct score.
+        """Return the operating points, one for each distinct score.
 
         From (0, 0) at +inf through every distinct score; with misses, a last
         point (N, P) at -inf.
@@ -159,7 +159,7 @@ class CurveQueries(Queries):
 
         Notes
         -----
-        O(n) for n distinct scores, nothing when asked again. Source: Davis and
+        O(n) for n distinct scores; cached per revision. Source: Davis and
         Goadrich (2006), section 2.
 
         Examples
@@ -177,10 +177,10 @@ class CurveQueries(Queries):
         return points_of(self._view())
 
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
-        """Return what is reached at these thresholds, and at nothing between.
+        """Return the operating points at these thresholds only.
 
-        The honest use of a hull: choose thresholds with it on tuning data, then
-        judge them here, on test data.
+        The unbiased use of a hull: choose thresholds with it on tuning data, then
+        evaluate them here, on test data.
 
         Parameters
         ----------
@@ -227,12 +227,12 @@ class CurveQueries(Queries):
         -------
         RocHull
             ``fp``, ``tp``, ``thresholds``, ``fpr``, ``tpr``, ``slopes``, from
-            (0, 0) to (N, P). Slopes were compared as integers: exact.
+            (0, 0) to (N, P). Exact: slopes are compared as integers.
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
-        Chosen on the data that it describes, so its area is optimistic. Source:
+        O(G) for G distinct scores of positives; cached per revision. The hull is
+        chosen on the data that it describes, so its area is optimistic. Source:
         Davis and Goadrich (2006), section 3.
 
         Examples
@@ -259,8 +259,8 @@ class CurveQueries(Queries):
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
-        Chosen on the data that it describes, so its area is optimistic. Source:
+        O(G) for G distinct scores of positives; cached per revision. The curve is
+        chosen on the data that it describes, so its area is optimistic. Source:
         Davis and Goadrich (2006), corollary 3.1.
 
         Examples

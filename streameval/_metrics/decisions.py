@@ -1,9 +1,9 @@
-"""Queries about decisions: thresholds, what they reach, and what errors cost.
+"""Queries about decisions: thresholds, the rates they reach, and the cost of errors.
 
-Counts are exact, and so are comparisons with a target: a figure meets a target
-when it, correctly rounded to a double, is at least (or at most) the target. So
-0.1 is met by 1 of 10, and any figure that another method returned can be asked
-for. Misses count in P and N; a finite threshold never calls them positive.
+Counts are exact, and so are comparisons with a target: a rate meets a target if it,
+correctly rounded to a double, is at least (or at most) the target. So 1 of 10 meets
+0.1, and any rate that another method returned is a target that can be met. Misses
+count in P and N; a finite threshold never calls them positive.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._metrics.operating_points import OperatingPoints
 
-_DOUBLE_EXACT = 1 << 53
-"""Up to here a count is a double, and one division rounds once."""
+_MAX_EXACT_DOUBLE = 1 << 53
+"""Cases: up to this a count is exact as a double, so a quotient is rounded once."""
 
 
 class DecisionQueries(Queries):
-    """Which threshold to run, and what a threshold does."""
+    """Which threshold to use, and the outcomes at a threshold."""
 
     def confusion_at(self, threshold: float) -> Confusion:
         """Return the confusion matrix of a threshold.
@@ -40,13 +40,13 @@ class DecisionQueries(Queries):
         Parameters
         ----------
         threshold : float
-            Every case with score >= threshold is called positive. At -inf the
-            references that were never scored are called positive, too.
+            Every case with score >= threshold is called positive. At -inf, so are
+            the references that were never scored.
 
         Returns
         -------
         Confusion
-            Exact counts, and recall, precision, F, ... of them.
+            Exact counts, with recall, precision, F and other rates.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(log D) for D distinct scores, after the operating points.
+        O(log D) for D distinct scores, after the operating points are computed.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class DecisionQueries(Queries):
         if math.isnan(cut):
             raise InvalidInputError("threshold must not be NaN, got nan", field="threshold")
         points = points_of(self._view())
-        # Thresholds fall, so a search needs them reversed: those below the cut come first.
+        # Thresholds are descending; searchsorted needs them ascending.
         row = len(points) - int(np.searchsorted(points.thresholds[::-1], cut)) - 1
         tp, fp = int(points.tp[row]), int(points.fp[row])
         return Confusion(threshold=cut, tp=tp, fp=fp, fn=points.P - tp, tn=points.N - fp)
@@ -92,15 +92,15 @@ class DecisionQueries(Queries):
             The highest threshold whose recall is at least this.
         fpr : float, optional
             The lowest threshold whose false positive rate is at most this;
-            +inf (call nothing positive) where no score's rate is.
+            +inf (call nothing positive) if no score meets it.
 
         Returns
         -------
         float
-            A score, or +inf. nan where the target cannot be met at a finite
-            threshold (a precision that no threshold reaches, a recall that
-            misses put out of reach) and where its rate is undefined: precision
-            and recall without positives, fpr without negatives.
+            A score, or +inf. nan if no finite threshold meets the target (a
+            precision that no threshold reaches, a recall that the misses make
+            unreachable) and if its rate is undefined: precision and recall without
+            positives, fpr without negatives.
 
         Raises
         ------
@@ -109,9 +109,9 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(G) for G distinct scores of positives, O(log D) for fpr once the
-        operating points are there. The threshold is chosen on the cases that it
-        is judged by; look at new cases with `at_thresholds` or `confusion_at`.
+        O(G) for G distinct scores of positives; for fpr, O(log D) after the
+        operating points are computed. The threshold is chosen on the cases that it
+        is judged by; evaluate it on new cases with `at_thresholds` or `confusion_at`.
 
         Examples
         --------
@@ -151,9 +151,9 @@ class DecisionQueries(Queries):
         Returns
         -------
         float
-            The highest threshold with the least cost_fp FP + cost_fn FN: +inf
-            where calling nothing positive is as cheap as anything, -inf where
-            everything should be called positive, references without a score
+            The highest threshold with the least cost_fp FP + cost_fn FN: +inf if
+            no threshold is cheaper than calling nothing positive, -inf if it is
+            cheapest to call everything positive, references without a score
             included. nan unless both classes have references.
 
         Raises
@@ -167,8 +167,8 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(log H) after the hull, compared in exact arithmetic. It counts the
-        cases as they came: at another prevalence scale the costs,
+        O(log H) after the hull, compared in exact arithmetic. It uses the
+        prevalence of the counted cases. For another prevalence pi, scale the costs:
         ``cost_fn=c * pi / prevalence, cost_fp=d * (1 - pi) / (1 - prevalence)``.
 
         Examples
@@ -195,8 +195,8 @@ class DecisionQueries(Queries):
 
         Notes
         -----
-        O(H) after the hull; cached. Source: Drummond and Holte, "Cost curves"
-        (Machine Learning 65, 2006). Like the hull it is chosen on the cases
+        O(H) after the hull; cached per revision. Source: Drummond and Holte, "Cost
+        curves" (Machine Learning 65, 2006). Like the hull it is chosen on the cases
         that it is judged by, so it is optimistic.
 
         Examples
@@ -213,8 +213,8 @@ class DecisionQueries(Queries):
 
 
 def _quotients(part: IntArray, whole: IntArray) -> FloatArray:
-    """Return part/whole, each rounded once, also where counts are no doubles."""
-    if whole.size and int(whole.max()) > _DOUBLE_EXACT:
+    """Return part/whole, each rounded once, also for counts that are not exact as doubles."""
+    if whole.size and int(whole.max()) > _MAX_EXACT_DOUBLE:
         exact: FloatArray = (part.astype(object) / whole.astype(object)).astype(np.float64)
         return exact
     return part / whole
@@ -225,7 +225,7 @@ def _threshold_for_precision(groups: Groups, target: float) -> float:
     meets = np.flatnonzero(_quotients(reached, reached + groups.fp + groups.n) >= target)
     if groups.P == 0 or not meets.size:
         return math.nan
-    # Scores without positives only lower precision, so a group's own score is best.
+    # Scores without positives only lower the precision, so a group's own score is best.
     return float(groups.scores[meets[-1]])
 
 

@@ -5,17 +5,19 @@ below 2^31, in Python integers beyond. The vertices are minimal: no three lie on
 a line. (0, 0) and (N, P) are always among them.
 
 Only the end of a group that has positives can be a vertex: a step of negatives
-alone arrives with slope 0, and no slope after it is smaller. Of those corners
+alone has slope 0, and no later slope is smaller. The vertices are found among these
+corners in three steps:
 
-1. a sample's hull throws out most: what lies on or under a chord of it;
-2. passes drop every point on or under the segment of its two neighbours, all at
-   once, as long as a pass drops a fair share (a vertex never lies on or under a
-   segment between others, so dropping neighbours together is safe; two equal
-   points would delete each other, but corners differ in their true positives);
-3. what shrinks too slowly for that, and what is small, goes to Andrew's scan
-   (1979): a few tenths of a microsecond a point in plain Python, and O(n)
-   whatever the input. An adversary gains nothing: a million corners that are
-   all vertices, or that lose one a pass, take well under a second.
+1. The hull of a sample excludes most corners: those on or under one of its chords.
+2. Vectorised passes drop every point on or under the segment between its two
+   neighbours, all at once, as long as each pass drops at least an eighth. A vertex
+   never lies on or under a segment between other points, so dropping neighbours
+   together is safe. (Two equal points would delete each other, but corners differ in
+   their true positives.)
+3. Chains that shrink more slowly, and short ones, go to Andrew's scan (1979): a few
+   tenths of a microsecond a point in plain Python, and O(n) for any input. The worst
+   inputs, a million corners that are all vertices or that lose one a pass, take well
+   under a second.
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ if TYPE_CHECKING:
 # Object arrays hold Python integers where int64 products would overflow.
 _Exact = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
-_NARROW = 1 << 31  # totals below this: every product of two differences fits int64
-_SMALL = 96  # the plain scan is quicker up to here
-_STRIDE = 32  # the sample takes every 32nd corner
-_FAIR_SHARE = 8  # a pass that drops less than 1/8 hands over to the scan
-# Float products of differences of counts below 2^62 err by less than this.
+_MAX_INT64_TOTAL = 1 << 31  # below this total, every product of two differences fits int64
+_MAX_SCAN_POINTS = 96  # up to this many points the plain scan is faster
+_SAMPLE_STRIDE = 32  # the sample takes every 32nd corner
+_MAX_POINTS_PER_DROP = 8  # a pass that drops fewer than 1 point in 8 is the last before the scan
+# The relative error of float products of differences of counts below 2^62 is less than this.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vertices:
-    """The hull's vertices from (0, 0) to (N, P), and the thresholds that reach them."""
+    """The hull's vertices from (0, 0) to (N, P), with the threshold of each."""
 
     thresholds: FloatArray
     fp: IntArray
@@ -62,8 +64,8 @@ def hull_vertices(groups: Groups) -> Vertices:
     Returns
     -------
     Vertices
-        From (0, 0) at +inf to (N, P). Where the curve ends in negatives alone,
-        the last threshold is -inf: everything is called positive.
+        From (0, 0) at +inf to (N, P). If the curve ends in negatives alone, the
+        last threshold is -inf, which calls everything positive.
 
     Notes
     -----
@@ -110,24 +112,24 @@ def upper_hull(x: IntArray, y: IntArray) -> IntArray:
     Parameters
     ----------
     x, y : int64[n]
-        A chain that never turns back: both never fall, and no two rows are
-        equal. Values from 0 to 2^62. With the first and last row, the vertices
-        are those of the smallest concave curve above the chain.
+        A monotone chain: neither column ever decreases, and no two rows are equal.
+        Values from 0 to 2^62. The vertices are those of the least concave curve that
+        is nowhere below the chain, first and last row included.
 
     Returns
     -------
     int64[k]
-        Ascending rows; of points on one line only the ends.
+        Ascending row numbers; of points on one line only the ends.
     """
-    wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _NARROW
+    wide = x.size > 0 and max(int(x[-1]), int(y[-1])) >= _MAX_INT64_TOTAL
     return _hull_rows(x, y, wide=wide)
 
 
 def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
-    if x.size <= _SMALL:
+    if x.size <= _MAX_SCAN_POINTS:
         return _scan(x.tolist(), y.tolist())
     rows = _above_sample(x, y, wide=wide)
-    while rows.size > _SMALL:
+    while rows.size > _MAX_SCAN_POINTS:
         px, py = _exact(x[rows], wide=wide), _exact(y[rows], wide=wide)
         dx, dy = np.diff(px), np.diff(py)
         # A vertex: the slope before it is greater than the slope after it.
@@ -136,7 +138,7 @@ def _hull_rows(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
         if dropped == 0:
             return rows
         rows = rows[np.concatenate(([True], convex, [True]))]
-        if dropped * _FAIR_SHARE < convex.size:
+        if dropped * _MAX_POINTS_PER_DROP < convex.size:
             break
     return rows[_scan(x[rows].tolist(), y[rows].tolist())]
 
@@ -159,18 +161,18 @@ def _scan(x: list[int], y: list[int]) -> IntArray:
 
 
 def _above_sample(x: IntArray, y: IntArray, *, wide: bool) -> IntArray:
-    """Rows that may be vertices: those of the hull of a sample, and all above it."""
-    blocks = (x.size - 1) // _STRIDE
-    sample = np.append(np.arange(blocks) * _STRIDE, x.size - 1)
+    """Return the rows that may be vertices: the vertices of a sample's hull, and all above it."""
+    blocks = (x.size - 1) // _SAMPLE_STRIDE
+    sample = np.append(np.arange(blocks) * _SAMPLE_STRIDE, x.size - 1)
     corners = sample[_hull_rows(x[sample], y[sample], wide=wide)]
-    # The chord over each block of rows; the last block also has the remainder.
+    # The chord above each block of rows; the last block also includes the remainder.
     chord = np.searchsorted(corners, sample[:-1], side="right") - 1
     ax, ay = x[corners[chord]], y[corners[chord]]
     dx, dy = x[corners[chord + 1]] - ax, y[corners[chord + 1]] - ay
     keep = np.zeros(x.size, dtype=bool)
     keep[corners] = True
-    body = blocks * _STRIDE
-    shape = (blocks, _STRIDE)
+    body = blocks * _SAMPLE_STRIDE
+    shape = (blocks, _SAMPLE_STRIDE)
     _mark_above(
         x[:body].reshape(shape),
         y[:body].reshape(shape),
@@ -191,13 +193,13 @@ def _mark_above(
     *,
     wide: bool,
 ) -> None:
-    """Set `keep` where a point lies above its chord (or, if wide, may do so)."""
+    """Set `keep` for points above their chord (if wide, also for those within rounding)."""
     ax, ay, dx, dy = chord
     if wide:
-        # Floats are enough to throw out what is clearly below.
+        # Floats are accurate enough to exclude points that are clearly below.
         rise = (y - ay).astype(np.float64) * dx
         run = (x - ax).astype(np.float64) * dy
         keep |= rise >= run * (1 - _ROUNDING)
         return
-    # y dx > x dy + (ay dx - ax dy), each side below 2^63.
+    # y dx > x dy + (ay dx - ax dy); both sides are below 2^63.
     keep |= y * dx > x * dy + (ay * dx - ax * dy)

@@ -1,9 +1,9 @@
-"""Operating points: what a scorer reaches at each threshold, in integers.
+"""Operating points: the outcome at each threshold, in integers.
 
-Calling every case with ``score >= threshold`` positive makes one point of
-(false positives, true positives). Tied scores are always one point, so nothing
-here depends on the order in which cases arrived. Everything that the paper does
-with curves starts from these points (Davis and Goadrich 2006, sections 2 and 3).
+Calling every case with ``score >= threshold`` positive gives one point of (false
+positives, true positives). Tied scores are always one point, so no result depends on
+the order in which cases arrived. All curves of Davis and Goadrich (2006, sections 2
+and 3) are built from these points.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import reals
 from streameval._counts.cumulative import cumulative_counts
-from streameval._metrics.areas import CurveAreas, steps
+from streameval._metrics.areas import CurveAreas, step_groups
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve(CurveAreas):
-    """Points of a curve in count space, from (0, 0) at +inf downwards.
+    """Points of a curve in counts, from (0, 0) at +inf downwards.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Curve(CurveAreas):
 
     @property
     def recall(self) -> FloatArray:
-        """Recall TP/P of each point: the true positive rate's other name."""
+        """Recall TP/P of each point: another name of the true positive rate."""
         return self.tpr
 
     @property
@@ -75,23 +75,23 @@ class Curve(CurveAreas):
 
     @property
     def precision(self) -> FloatArray:
-        """Precision TP/(TP+FP) of each point; 1 where nothing is called positive."""
+        """Precision TP/(TP+FP) of each point; 1 if nothing is called positive."""
         return precision_of(self.fp, self.tp)
 
     def groups(self) -> Groups:
         """Return the steps of the curve that gain positives, as tied groups. O(K)."""
-        return steps(self.thresholds, self.fp, self.tp, self.P, self.N)
+        return step_groups(self.thresholds, self.fp, self.tp, self.P, self.N)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatingPoints(Curve):
-    """The points of one curve, from (0, 0) at +inf downwards.
+    """The points of one scorer's curve, from (0, 0) at +inf downwards.
 
     Attributes
     ----------
     thresholds : float64[K]
         Strictly decreasing. The first is +inf, where nothing is called
-        positive; -inf, if present, is last and calls the misses positive too.
+        positive; -inf, if present, is the last and calls the misses positive too.
     fp, tp : int64[K]
         False and true positives among the cases with score >= threshold.
     P, N : int
@@ -129,7 +129,7 @@ class OperatingPoints(Curve):
         positive_scores, negative_scores : float64[...]
             Finite scores of each class in ascending order.
         positive_counts, negative_counts : int64[...] or None
-            How many cases stand at each score; None means one each.
+            How many cases have each score; None means one each.
         missed_positives, missed_negatives : int
             References that were never scored. With any, the last point is
             (N, P) at -inf.
@@ -141,7 +141,7 @@ class OperatingPoints(Curve):
 
         Notes
         -----
-        O(n): the sort is a merge of two sorted runs.
+        O(n): the stable sort only merges two sorted runs.
         """
         counts = cumulative_counts(
             positive_scores=positive_scores,
@@ -154,10 +154,10 @@ class OperatingPoints(Curve):
         return cls(*counts, P=int(counts.tp[-1]), N=int(counts.fp[-1]))
 
     def at_thresholds(self, thresholds: npt.ArrayLike) -> OperatingPoints:
-        """Return what is reached at these thresholds, and at nothing between.
+        """Return the operating points at these thresholds only.
 
-        This is the paper's remedy for hulls that flatter themselves: choose
-        thresholds on tuning data, then look at test data only there.
+        This avoids the optimism of hulls, as the paper suggests: choose thresholds
+        on tuning data, then evaluate test data at these thresholds only.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ def points_of(view: View) -> OperatingPoints:
 
 
 def precision_of(fp: IntArray | FloatArray, tp: IntArray | FloatArray) -> FloatArray:
-    """Return TP/(TP+FP), and 1 where nothing is called positive."""
+    """Return TP/(TP+FP), and 1 if nothing is called positive."""
     called = tp + fp
     precision: FloatArray = np.ones(called.shape)
     np.divide(tp, called, out=precision, where=called > 0)

@@ -6,15 +6,15 @@ from (FP0, TP0) by dFP and dTP, integrates to
 
     dTP^2/s [phi(x) + (TP0/dTP) log1p(x)] / P,  s = dTP + dFP,  x = s/(TP0 + FP0),
 
-with phi(x) = 1 - log1p(x)/x. Written so, 1 - log1p(x)/x loses digits when x is
-small, and it nearly always is. With z = x/(2 + x) and log1p(x) = 2 atanh(z),
+with phi(x) = 1 - log1p(x)/x. This form of phi loses digits for small x, and x is
+nearly always small. With z = x/(2 + x) and log1p(x) = 2 atanh(z),
 
     phi(x) = z - (1 - z) w,   log1p(x) = 2 z (1 + w),   w = z^2/3 + z^4/5 + ...,
 
-where nothing cancels (`log_series`). Measured against 60-digit arithmetic the area is right to
-1e-15 relative; the textbook form errs by up to 3e-7.
+where nothing cancels (`log_series`). Measured against 60-digit arithmetic, the relative
+error of the area is 1e-15; that of the textbook form is up to 3e-7.
 
-Every function is O(G) for G groups and works in blocks that stay in cache.
+Every function is O(G) for G groups, in blocks that stay in the CPU's cache.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
 
-# A block of a dozen float64 columns fits the second-level cache.
-_BLOCK = 8192
-_LEAST = 1e-80
-"""A recall or prevalence below this changes no digit of an area, but overflows."""
-# The unit method adds this many trapezoids one by one before Euler-Maclaurin.
-_UNITS = 20
+# Rows: a block of a dozen float64 columns fits the second-level cache.
+_BLOCK_ROWS = 8192
+_MIN_SHARE = 1e-80
+"""A recall or prevalence below this changes no digit of an area, but would overflow."""
+# The unit method sums this many trapezoids directly before it uses Euler-Maclaurin.
+_MIN_SMOOTH_UNITS = 20
 # (2k, B_2k/2k): the terms for a multiple of 1/u.
 _EULER_MACLAURIN = (
     (2, 1 / 12),
@@ -91,7 +91,7 @@ def auc_pr_value(
     if not 0 <= least < 1:
         message = f"min_recall must be in [0, 1), got {shown(min_recall)}"
         raise InvalidInputError(message, field="min_recall")
-    if least < _LEAST:
+    if least < _MIN_SHARE:
         least = 0.0
     factor = negatives_factor(groups, prevalence)
     if groups.P == 0 or math.isnan(factor):
@@ -110,7 +110,7 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
     Parameters
     ----------
     groups : Groups
-        Without misses: a missed positive adds nothing but to P.
+        Without misses: a missed positive only increases P.
     prevalence : float or None
         Evaluate the same ROC curve at this prevalence instead of P/(P+N).
 
@@ -128,8 +128,8 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
     if groups.P == 0 or math.isnan(factor):
         return math.nan
     total = 0.0
-    for start in range(0, groups.p.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(0, groups.p.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
         p = groups.p[part]
         tp = (groups.tp[part] + p).astype(np.float64)
         called = (groups.fp[part] + groups.n[part]) * factor
@@ -140,9 +140,9 @@ def average_precision_value(groups: Groups, *, prevalence: float | None = None) 
 
 
 def negatives_factor(groups: Groups, prevalence: float | None) -> float:
-    """Return what one negative must count for, to make the prevalence so.
+    """Return the weight of one negative that gives the references this prevalence.
 
-    1 without a prevalence, nan without negatives or positives to rescale.
+    1 if `prevalence` is None; nan without negatives or positives.
     """
     if prevalence is None:
         return 1.0
@@ -152,7 +152,7 @@ def negatives_factor(groups: Groups, prevalence: float | None) -> float:
         raise InvalidInputError(message, field="prevalence")
     if groups.N == 0 or groups.P == 0:
         return math.nan
-    return groups.P / groups.N * ((1 - share) / max(share, _LEAST))
+    return groups.P / groups.N * ((1 - share) / max(share, _MIN_SHARE))
 
 
 def phi(x: float) -> float:
@@ -177,15 +177,15 @@ def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
     first = 0
     if from_tp > 0:
         first = int(np.searchsorted(groups.tp, from_tp, side="right")) - 1
-    for start in range(max(first, 0), groups.p.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
+    for start in range(max(first, 0), groups.p.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
         tp = groups.tp[part].astype(np.float64)
         fp: FloatArray = np.multiply(groups.fp[part], factor, dtype=np.float64)
         p = groups.p[part].astype(np.float64)
         n: FloatArray = np.multiply(groups.n[part], factor, dtype=np.float64)
         cut = from_tp - tp[0]
         if start == first and cut > 0:
-            if cut >= p[0]:  # the curve ends below the recall that is asked for
+            if cut >= p[0]:  # the curve ends below the requested recall
                 return
             share = cut / p[0]
             fp[0] += n[0] * share
@@ -197,7 +197,7 @@ def _pieces(groups: Groups, factor: float, from_tp: float) -> Iterator[_Piece]:
 def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
     """Return P times the area of the pieces; only the first may begin at (0, 0)."""
     area = 0.0
-    if tp[0] + fp[0] == 0:  # from (0, 0) the precision is constant
+    if tp[0] + fp[0] == 0:  # on a piece from (0, 0) the precision is constant
         area = float(p[0] * (p[0] / (p[0] + n[0])))
         tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
         if not tp.size:
@@ -210,7 +210,7 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
     q += 1
     q *= tp
     q *= 2
-    # z - 1, of which nothing is left where z is nearly 1.
+    # z - 1, computed without z, which would cancel for z near 1.
     above *= -2
     above /= d
     tail *= above
@@ -222,13 +222,13 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
 
 
 def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
-    """P times (trapezoids at every integer TP, minus the integral).
+    """Return P times (trapezoids at every integer TP, minus the integral).
 
     On a piece the precision is (1 - c/u)/a, where a = 1 + dFP/dTP and u = (TP + FP)/a
-    grows by 1 with each true positive. Where u is 20 or more, the difference is
-    Euler-Maclaurin's, right to the last digit after six terms; the first units of
-    a piece that begins lower are added one by one. At most log(total)/log(21/20)
-    pieces can begin lower, because each adds a twentieth to TP + FP.
+    grows by 1 with each true positive. From u = 20 on, six terms of Euler-Maclaurin
+    give the difference to the last digit; below that, the first units of a piece are
+    summed directly. At most log(total)/log(21/20) pieces begin below 20, because each
+    adds a twentieth to TP + FP.
     """
     a = (p + n) / p
     u = (tp + fp) / a
@@ -236,11 +236,11 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
     excess = 0.0
     start_at = tp
     whole = np.ceil(tp)  # only a piece cut by min_recall starts between integers
-    low = np.flatnonzero((u < _UNITS) | (whole != tp))
+    low = np.flatnonzero((u < _MIN_SMOOTH_UNITS) | (whole != tp))
     if low.size:
         start_at = tp.copy()
         for row in low:
-            stop = min(tp[row] + p[row], whole[row] + _UNITS)
+            stop = min(tp[row] + p[row], whole[row] + _MIN_SMOOTH_UNITS)
             inner = np.arange(whole[row] + (whole[row] == tp[row]), stop)
             nodes = np.concatenate(([tp[row]], inner, [stop]))
             excess += _first_units(nodes, fp[row], a[row])
@@ -256,7 +256,7 @@ def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -
 
 
 def _first_units(nodes: FloatArray, fp: float, a: float) -> float:
-    """Trapezoids over `nodes` (values of TP) of one piece, minus the integral."""
+    """Return the trapezoids over `nodes` (values of TP) of one piece, minus the integral."""
     called = (nodes[0] + fp) + a * (nodes - nodes[0])
     precision = np.divide(nodes, called, out=np.full(nodes.size, 1 / a), where=called > 0)
     trapezoids = float(np.sum(np.diff(nodes) * (precision[1:] + precision[:-1]) / 2))

@@ -1,9 +1,9 @@
 """Queries of scores that are probabilities: Brier score, log loss, reliability.
 
-They cover the scored cases only: a reference that was never scored said nothing
-that could be right or wrong. Scores outside [0, 1] are refused when one of these
-is asked, never squeezed. A bounded evaluator keeps each score at its cell's
-lower edge and answers for those edges.
+They cover the scored cases only, because a reference without a score has no
+prediction to judge. These queries refuse scores outside [0, 1] and never clip them.
+A bounded evaluator keeps each score at its cell's lower edge and answers for those
+edges.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.view import View
 
-_MOST_BINS = 1_000_000
+_MAX_BINS = 1_000_000
 
 
 class _CasesByScore(NamedTuple):
@@ -46,15 +46,15 @@ class _CasesByScore(NamedTuple):
 
 
 class ProbabilityQueries(Queries):
-    """How good the scores are as probabilities, not only as a ranking."""
+    """The quality of the scores as probabilities, not only as a ranking."""
 
     def brier_score(self) -> float:
-        """Return the mean squared distance of score and label.
+        """Return the mean squared difference of score and label.
 
         Returns
         -------
         float
-            In [0, 1], 0 is best; nan where nothing has been scored.
+            In [0, 1], 0 is best; nan without scored cases.
 
         Raises
         ------
@@ -77,13 +77,13 @@ class ProbabilityQueries(Queries):
         return view.cached("brier_score", lambda: _brier(_probabilities(view)))
 
     def log_loss(self) -> float:
-        """Return the mean of -ln(probability that was given to what happened).
+        """Return the mean of -ln(probability that the score gave to the true label).
 
         Returns
         -------
         float
-            In nats, 0 is best; inf when a positive was scored 0 or a negative
-            1: nothing is clipped. nan where nothing has been scored.
+            In nats, 0 is best; inf if a positive was scored 0 or a negative 1,
+            because nothing is clipped. nan without scored cases.
 
         Raises
         ------
@@ -109,16 +109,16 @@ class ProbabilityQueries(Queries):
         return view.cached("log_loss", lambda: _log_loss(_probabilities(view)))
 
     def brier_decomposition(self) -> BrierDecomposition:
-        """Return what of the Brier score is miscalibration and what is discrimination.
+        """Return the Brier score's parts: miscalibration, discrimination, uncertainty.
 
         brier_score() = miscalibration - discrimination + uncertainty, with the
         isotonic regression of the labels on the scores as the recalibrated
-        forecast. No bins are chosen.
+        forecast. It needs no bins.
 
         Returns
         -------
         BrierDecomposition
-            All nan where nothing has been scored.
+            All nan without scored cases.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class ProbabilityQueries(Queries):
         -----
         O(D) for D distinct scores; cached. The isotonic regression is read from
         the ROC hull. It is fitted to the cases that it is judged on, so with few
-        cases miscalibration is overstated, even where there is none. Source:
+        cases the miscalibration is overstated, even if there is none. Source:
         Dimitriadis, Gneiting and Jordan (PNAS 118, 2021).
 
         Examples
@@ -146,12 +146,12 @@ class ProbabilityQueries(Queries):
     def reliability(
         self, bins: SupportsIndex = 10, *, strategy: Literal["width", "mass"] = "width"
     ) -> ReliabilityTable:
-        """Return mean score against observed rate, bin by bin.
+        """Return the mean score and the observed rate of each bin.
 
         Parameters
         ----------
         bins : int
-            How many bins, 1 or more. Bins without cases are left out.
+            How many bins, 1 or more. Empty bins are left out.
         strategy : {"width", "mass"}
             Bins of equal width over [0, 1], or of about equal count. Tied
             scores always share a bin.
@@ -160,13 +160,13 @@ class ProbabilityQueries(Queries):
         -------
         ReliabilityTable
             Columns ``lower``, ``upper``, ``counts``, ``positives``,
-            ``mean_score``, ``observed_rate``; and ``calibration_error`` of
+            ``mean_score``, ``observed_rate``; and the ``calibration_error`` of
             these bins.
 
         Raises
         ------
         InvalidInputError
-            When a score is outside [0, 1] or an argument is not as above.
+            When a score is outside [0, 1] or an argument is invalid.
 
         Notes
         -----
@@ -187,8 +187,8 @@ class ProbabilityQueries(Queries):
             count = operator.index(bins)
         except TypeError:
             count = 0
-        if not 1 <= count <= _MOST_BINS:
-            message = f"bins must be an integer from 1 to {_MOST_BINS}, got {shown(bins)}"
+        if not 1 <= count <= _MAX_BINS:
+            message = f"bins must be an integer from 1 to {_MAX_BINS}, got {shown(bins)}"
             raise InvalidInputError(message, field="bins")
         if strategy not in {"width", "mass"}:
             raise InvalidInputError(
@@ -202,7 +202,7 @@ class ProbabilityQueries(Queries):
 
 
 def _probabilities(view: View) -> _CasesByScore:
-    """Return the scored cases, or refuse scores that are no probabilities."""
+    """Return the scored cases, or refuse scores outside [0, 1]."""
     points = points_of(view)
     rows = np.flatnonzero(np.isfinite(points.thresholds))[::-1]
     scores = points.thresholds[rows]
@@ -231,7 +231,7 @@ def _log_loss(cases: _CasesByScore) -> float:
         return math.nan
     if (scores[0] == 0 and positives[0]) or (scores[-1] == 1 and negatives[-1]):
         return math.inf
-    # What is left at 0 and 1 was right there, and adds nothing.
+    # The remaining cases at 0 and 1 are correct and add nothing.
     found = positives > 0
     turned = negatives > 0
     gains = np.sum(positives[found] * np.log(scores[found]))
@@ -248,7 +248,7 @@ def _decomposed(view: View) -> BrierDecomposition:
     recalibrated = isotonic_brier(hull_vertices(scored)) / total
     uncertainty = held / total * ((total - held) / total)
     return BrierDecomposition(
-        # Neither is ever negative; rounding could make it so.
+        # Neither is negative; max() corrects rounding.
         miscalibration=max(0.0, _brier(cases) - recalibrated),
         discrimination=max(0.0, uncertainty - recalibrated),
         uncertainty=uncertainty,

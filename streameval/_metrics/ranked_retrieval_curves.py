@@ -1,10 +1,9 @@
-"""The second source's curves: rows of recall and precision, or of the two rates.
+"""LingPipe's curves as pure functions: rows of recall and precision, or of the two rates.
 
-These are the curves of LingPipe's ``ScoredPrecisionRecallEvaluation``: plain
-arrays with limit points, and areas by the trapezoid over whatever rows are
-shown. They are kept because people compare with them; `auc_pr`, `auc_roc` and
-the hulls are the figures to trust. Unlike the original, tied scores are one
-row, so the order in which cases arrived changes nothing.
+These are the curves of LingPipe's ``ScoredPrecisionRecallEvaluation``: plain arrays
+with limit points, and the trapezoid areas under their rows. They exist for comparison
+with its results; prefer `auc_pr`, `auc_roc` and the hulls. Unlike in LingPipe, tied
+scores are one row, so the order in which cases arrived changes nothing.
 
 A curve whose rates are undefined has no rows, and its area is nan.
 Cost: O(K) for K operating points, O(G) for G groups that hold positives.
@@ -36,7 +35,7 @@ def pr_rows(points: OperatingPoints) -> FloatArray:
 def interpolated_pr_rows(groups: Groups) -> FloatArray:
     """Return (0, 1), then the best precision at each recall or above, once for each recall.
 
-    (1, 0) closes the curve only where the scored cases do not reach recall 1.
+    (1, 0) closes the curve only if the scored cases do not reach recall 1.
     """
     if groups.P == 0:
         return np.empty((0, 2))
@@ -78,8 +77,8 @@ def roc_rows(points: OperatingPoints) -> FloatArray:
     """Return rows of false and true positive rate: every point, and (1, 1) if absent."""
     if points.P == 0 or points.N == 0:
         return np.empty((0, 2))
-    # The points always end in (N, P): at the lowest score, or at -inf where
-    # references were never scored. So (1, 1) is there without being appended.
+    # The points always end in (N, P): at the lowest score, or at -inf if references
+    # were never scored. So (1, 1) is included without being appended.
     return np.column_stack((points.fpr, points.tpr))
 
 
@@ -101,8 +100,14 @@ def trapezoid_area(rows: FloatArray) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]))) / 2
 
 
+def read_only(values: FloatArray) -> FloatArray:
+    """Return the array with writing forbidden: callers of one revision share it."""
+    values.flags.writeable = False
+    return values
+
+
 def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
-    """Write a curve's rows as text: precision, recall and F, one row to a line.
+    """Format a curve's rows as text: precision, recall and F, one row per line.
 
     Parameters
     ----------
@@ -114,8 +119,8 @@ def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
     Returns
     -------
     str
-        A header and K lines, in the column order of the second source
-        (``printPrecisionRecallCurve``). To print to a file:
+        A header and K lines, in the column order of LingPipe's
+        ``printPrecisionRecallCurve``. To print to a file:
         ``print(format_pr_curve(curve), file=f)``.
 
     Notes
@@ -143,7 +148,7 @@ def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
 
 
 def format_pr_score_curve(curve: FloatArray) -> str:
-    """Write a curve's rows as text: precision, recall and score, one row to a line.
+    """Format a curve's rows as text: precision, recall and score, one row per line.
 
     Parameters
     ----------
@@ -153,8 +158,8 @@ def format_pr_score_curve(curve: FloatArray) -> str:
     Returns
     -------
     str
-        A header and K lines, in the column order of the second source
-        (``printScorePrecisionRecallCurve``).
+        A header and K lines, in the column order of LingPipe's
+        ``printScorePrecisionRecallCurve``.
 
     Notes
     -----

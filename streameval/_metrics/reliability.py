@@ -1,4 +1,4 @@
-"""Reliability: whether scores that say 0.7 come true seven times in ten.
+"""Reliability: whether seven in ten of the cases with score 0.7 are positive.
 
 Pure functions of the distinct scores with their positives and negatives. Tied
 scores always share a bin. O(D) for D distinct scores.
@@ -21,18 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReliabilityTable:
-    """Mean score against observed rate, bin by bin; only bins that hold cases.
+    """The mean score and the observed rate of each bin; empty bins are left out.
 
     Attributes
     ----------
     lower, upper : float64[B]
-        The bin: its two edges where bins have equal width (scores above
-        `lower` up to `upper`; 0 is in the first), its lowest and highest score
-        where they have equal mass.
+        The bin. With equal width, its two edges (scores above `lower` up to
+        `upper`; 0 is in the first). With equal mass, its lowest and highest score.
     counts, positives : int64[B]
         Cases and positives among them.
     mean_score, observed_rate : float64[B]
-        Mean of the scores; positives/counts. Equal where well calibrated.
+        Mean of the scores; positives/counts. Equal if the scores are calibrated.
 
     Examples
     --------
@@ -57,8 +56,8 @@ class ReliabilityTable:
     def calibration_error(self) -> float:
         """Mean of `|mean score - observed rate|` over cases ("ECE"); nan without cases.
 
-        It belongs to these bins: other bins give another number, and it rises
-        with their count. ``brier_decomposition().miscalibration`` needs no bins.
+        It depends on the bins: other bins give another number, and more bins a larger
+        one. ``brier_decomposition().miscalibration`` needs no bins.
         """
         if not self.counts.size:
             return math.nan
@@ -80,12 +79,12 @@ class BrierDecomposition:
     Attributes
     ----------
     miscalibration : float
-        How much recalibration would gain, >= 0; 0 when the scores are their own
-        isotonic regression.
+        How much recalibration would lower the score, >= 0; 0 if the scores equal
+        their isotonic regression.
     discrimination : float
-        How much the recalibrated scores gain over the base rate, >= 0.
+        How much lower the recalibrated score is than the uncertainty, >= 0.
     uncertainty : float
-        The base rate's own Brier score, r(1-r).
+        The Brier score of predicting the base rate r for every case, r(1-r).
     """
 
     miscalibration: float
@@ -96,9 +95,9 @@ class BrierDecomposition:
 def binned(
     scores: FloatArray, positives: IntArray, negatives: IntArray, bin_of: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.intp], IntArray, IntArray, FloatArray]:
-    """Return the bins that hold cases, with their cases, positives and mean score.
+    """Return the bins that have cases, with their cases, positives and mean score.
 
-    `bin_of` must not fall: the scores are ascending.
+    `bin_of` must be ascending, as the scores are.
     """
     first = np.flatnonzero(np.append(True, np.diff(bin_of) > 0)[: bin_of.size])
     held = np.add.reduceat(positives, first)
@@ -131,7 +130,7 @@ def equal_mass(
 ) -> ReliabilityTable:
     """Return the table over at most `bins` bins of about equal count. Scores ascending.
 
-    A score goes where the middle of its tied cases falls, so ties stay together.
+    The middle of a score's tied cases decides its bin, so ties stay together.
     """
     if not scores.size:
         return _empty()
@@ -153,7 +152,7 @@ def equal_mass(
 
 
 def isotonic_brier(hull: Vertices) -> float:
-    """Return the sum of squares that is left when each hull segment predicts its own rate.
+    """Return the sum of squared errors if each hull segment predicts its own rate.
 
     Pooling adjacent violators merges exactly the groups of one segment of the
     ROC hull, so the isotonic regression of the labels on the scores predicts

@@ -1,8 +1,8 @@
 """Areas under the ROC curve, whole and partial, as pure functions of tied groups.
 
-The whole area is the Wilcoxon-Mann-Whitney statistic with ties at half: its
-doubled pair count is an exact integer, divided once. Every function is O(G) for
-G groups.
+The whole area is the Wilcoxon-Mann-Whitney statistic, in which a tie counts half. Its
+doubled pair count is an exact integer, which is divided once. Every function is O(G)
+for G groups.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def auc_roc_value(groups: Groups) -> float:
     if P == 0 or N == 0:
         return math.nan
     pairs = 2 * P * N
-    # Twice the negatives above each positive, ties once; Python divides two
-    # integers of any size with a single rounding.
+    # Twice the negatives above each positive, plus its ties. Python divides integers
+    # of any size with a single rounding.
     lost = exact_dot(groups.p, 2 * groups.fp + groups.n, pairs)
     return (pairs - lost) / pairs
 
@@ -55,9 +55,9 @@ def partial_auc_roc_value(
         In (0, 1]. The area where the false positive rate is at most this.
     min_recall : float or None
         In [0, 1). The area between the curve and FPR = 1 where the recall is at
-        least this. Give one of the two.
+        least this. Give at most one of the two limits.
     standardize : bool
-        McClish's (1989) scale, on which the diagonal has 0.5 and a perfect
+        Use McClish's (1989) scale, on which the diagonal has 0.5 and a perfect
         curve 1.
 
     Raises
@@ -66,7 +66,7 @@ def partial_auc_roc_value(
         A limit out of its range, or both limits.
     """
     if max_fpr is not None and min_recall is not None:
-        message = "give max_fpr or min_recall, not both: they cut different regions"
+        message = "give max_fpr or min_recall, not both: they limit different regions"
         raise InvalidInputError(message, field="min_recall")
     max_fpr = optional_real(max_fpr, "max_fpr")
     min_recall = optional_real(min_recall, "min_recall")
@@ -93,11 +93,11 @@ def partial_auc_roc_value(
 
 
 def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
-    """Integrate TPR over FPR from 0: each group adds its p to all that follows."""
+    """Integrate TPR over FPR from 0: each group adds p to TP at every higher FP."""
     limit = max_fpr * groups.N
     begun = groups.fp < limit
     p, n, fp = groups.p[begun], groups.n[begun], groups.fp[begun]
-    inside = np.minimum(limit - fp, n)  # what the limit leaves of a tie
+    inside = np.minimum(limit - fp, n)  # the part of a tie below the limit
     gained = p * np.divide(inside, n, out=np.ones(n.size), where=n > 0)
     area = dot(gained, limit - fp - inside / 2)
     return area / groups.N / groups.P
@@ -108,6 +108,6 @@ def _from_recall(groups: Groups, min_recall: float) -> float:
     limit = min_recall * groups.P
     kept = groups.tp + groups.p > limit
     p, n, tp = groups.p[kept], groups.n[kept], groups.tp[kept]
-    inside = np.minimum(tp + p - limit, p)  # what the limit leaves of a tie
+    inside = np.minimum(tp + p - limit, p)  # the part of a tie above the limit
     above = groups.N - groups.fp[kept] - n + n * (inside / p) / 2
     return dot(inside, above) / groups.P / groups.N

@@ -1,10 +1,10 @@
-"""ROC space and PR space: the same points, seen twice.
+"""Conversion between ROC space and PR space, and dominance of curves.
 
 For fixed totals a point of either space is one confusion matrix, except that at
 recall 0 every number of false positives has the same recall and precision
-(Davis and Goadrich 2006, theorem 3.1). One curve dominates another in one space
-if and only if it does in the other (theorem 3.2). `dominates` decides in
-integers, so equal curves are equal, whatever their totals.
+(Davis and Goadrich 2006, theorem 3.1). A curve dominates another in one space if and
+only if it does in the other (theorem 3.2). `dominates` compares integers, so equal
+curves compare as equal at any size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval._metrics.operating_points import Curve
 
 _Integers = npt.NDArray[np.int64] | npt.NDArray[np.object_]
-# Rates computed from counts may exceed 1 by their own rounding.
+# Rates that were computed from counts may exceed 1 by rounding.
 _SLACK = 1e-9
 
 
@@ -34,7 +34,7 @@ class PrPoints(NamedTuple):
     tp : float64[K]
         True positives, one apart.
     fp : float64[K]
-        False positives, growing linearly: not always whole.
+        False positives, growing linearly; not always whole numbers.
     recall, precision : float64[K]
         The points in PR space.
     """
@@ -53,9 +53,9 @@ def roc_to_pr(
     Parameters
     ----------
     fpr, tpr : array_like of float
-        In [0, 1], of one shape.
+        In [0, 1], of the same shape.
     positives, negatives : int
-        The totals that the rates are of; each at least 1.
+        The totals that the rates refer to; each at least 1.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def pr_to_roc(
     recall : array_like of float
         In (0, 1]. Recall 0 has no inverse: its false positives are unknown.
     precision : array_like of float
-        In (0, 1], and no lower than what calling every negative positive gives.
+        In (0, 1], and no lower than if every negative were called positive.
     positives, negatives : int
         The totals; each at least 1.
 
@@ -105,8 +105,8 @@ def pr_to_roc(
     Raises
     ------
     InvalidInputError
-        A recall of 0, a value out of its range, a point that no confusion
-        matrix has, different shapes, or a total below 1.
+        A recall of 0, a value out of its range, a point without a confusion matrix,
+        different shapes, or a total below 1.
 
     Notes
     -----
@@ -148,8 +148,8 @@ def pr_between(a: tuple[int, int], b: tuple[int, int], positives: int) -> PrPoin
     Parameters
     ----------
     a, b : (int, int)
-        Two operating points as (false positives, true positives), `b` no lower
-        than `a` in either.
+        Two operating points as (false positives, true positives); neither count of
+        `b` is lower than that of `a`.
     positives : int
         All positives.
 
@@ -157,14 +157,14 @@ def pr_between(a: tuple[int, int], b: tuple[int, int], positives: int) -> PrPoin
     -------
     PrPoints
         At TP = TP_a, TP_a + 1, ..., TP_b. Each further true positive brings
-        (FP_b - FP_a)/(TP_b - TP_a) false positives, the local skew. At (0, 0)
-        the precision is that of the piece, which does not change along it.
+        (FP_b - FP_a)/(TP_b - TP_a) false positives, the local skew. On a piece from
+        (0, 0) the precision is constant, and (0, 0) has the same precision.
 
     Raises
     ------
     InvalidInputError
-        When `b` is below `a`, a count is negative or above `positives`, or the
-        points have the same true positives: nothing lies between them.
+        When `b` is below `a`, a count is negative or above `positives`, or both
+        points have the same true positives, so that there is nothing between them.
 
     Notes
     -----
@@ -201,15 +201,15 @@ def pr_between(a: tuple[int, int], b: tuple[int, int], positives: int) -> PrPoin
 
 
 def dominates(a: Curve, b: Curve, *, space: Literal["roc", "pr"] = "roc") -> bool:
-    """Tell whether curve `a` is nowhere below curve `b`.
+    """Return whether curve `a` is nowhere below curve `b`.
 
     Parameters
     ----------
     a, b : curve objects
         Operating points or hulls, from (0, 0) to (N, P), of the same totals.
     space : {"roc", "pr"}
-        Where to compare: true positives at equal false positives, or precision
-        at equal recall. The answer is the same (theorem 3.2).
+        Compare true positives at equal false positives, or precision at equal
+        recall. The answer is the same (theorem 3.2).
 
     Returns
     -------
@@ -248,7 +248,7 @@ def dominates(a: Curve, b: Curve, *, space: Literal["roc", "pr"] = "roc") -> boo
     if space not in {"roc", "pr"}:
         message = f"space must be 'roc' or 'pr', got {space!r}"
         raise InvalidInputError(message, field="space")
-    # Interpolated counts are fractions; comparing two multiplies three totals.
+    # Interpolated counts are fractions; comparing two of them multiplies three totals.
     widest = max(a.P, a.N, 1)
     exact = np.int64 if 4 * widest**3 < 1 << 63 else object
     ours = a.fp.astype(exact), a.tp.astype(exact)
@@ -262,21 +262,21 @@ _Chain = tuple[_Integers, _Integers]
 
 
 def _above_in_roc(a: _Chain, b: _Chain) -> bool:
-    """Compare the most true positives at, and just before, each FP of either."""
+    """Compare the true positives at, and just before, each FP of either curve."""
     at = np.union1d(a[0], b[0])
     (n0, d0), (n1, d1) = _read(a[0], a[1], at, after=True), _read(b[0], b[1], at, after=True)
     if not np.all(n0 * d1 >= n1 * d0):
         return False
-    at = at[1:]  # nothing is before FP = 0
+    at = at[1:]  # there is nothing before FP = 0
     (n0, d0), (n1, d1) = _read(a[0], a[1], at, after=False), _read(b[0], b[1], at, after=False)
     return bool(np.all(n0 * d1 >= n1 * d0))
 
 
 def _above_in_pr(a: _Chain, b: _Chain) -> bool:
-    """Compare precision at, and just after, each recall above 0 of either.
+    """Compare precision at, and just after, each recall above 0 of either curve.
 
-    At recall t/P with f false positives it is t/(t + f). Just after recall 0
-    it depends on f alone, as in the limit.
+    At recall t/P with f false positives the precision is t/(t + f). Just after recall
+    0 it is compared in the limit, in which it depends on f alone.
     """
     at = np.union1d(a[1], b[1])
     for after, recalls in ((False, at[1:]), (True, at[:-1])):
@@ -290,9 +290,9 @@ def _above_in_pr(a: _Chain, b: _Chain) -> bool:
 
 
 def _read(x: _Integers, y: _Integers, at: _Integers, *, after: bool) -> tuple[_Integers, _Integers]:
-    """Read the chain at `at`: y as numerator and denominator.
+    """Return y of the chain at x = `at`, as numerator and denominator.
 
-    Where the chain is vertical, `after` takes its end and otherwise its start.
+    On a vertical step of the chain, y is that of its end if `after`, else of its start.
     """
     if after:
         left = np.searchsorted(x, at, side="right") - 1
@@ -318,7 +318,7 @@ def _rates(name: str, values: npt.ArrayLike) -> FloatArray:
 
 def _check_shapes(name_a: str, a: FloatArray, name_b: str, b: FloatArray) -> None:
     if a.shape != b.shape:
-        message = f"{name_a} and {name_b} must have one shape, got {a.shape} and {b.shape}"
+        message = f"{name_a} and {name_b} must have the same shape, got {a.shape} and {b.shape}"
         raise InvalidInputError(message, field=name_b)
 
 

@@ -1,6 +1,6 @@
-"""Queries that a scorecard is judged by: recall and lift of the first ranks, KS, Gini.
+"""Query facet: the usual metrics of scorecards: recall and lift at a rank, KS, Gini.
 
-They say what the top of the list holds and how far the classes are apart, without a
+They measure the top of the ranked list and the separation of the classes, without a
 threshold. Misses count in P and N.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ScorecardQueries(Queries):
-    """What the first ranks hold, and how far the classes are apart."""
+    """Recall and lift of the first ranks, and the separation of the classes."""
 
     def recall_at(
         self, rank: SupportsIndex | None = None, *, fraction: float | None = None
@@ -37,7 +37,8 @@ class ScorecardQueries(Queries):
         Parameters
         ----------
         rank : int, optional
-            How many cases are taken, 0 or more; those beyond the last are errors.
+            How many cases are retrieved, 0 or more; ranks beyond the last case count
+            as errors.
         fraction : float, optional
             Instead of a rank: this share of all references, rounded up.
 
@@ -50,7 +51,7 @@ class ScorecardQueries(Queries):
         Raises
         ------
         InvalidInputError
-            Unless exactly one of both is given and in range.
+            Unless exactly one of the two is given and in range.
 
         Notes
         -----
@@ -65,33 +66,34 @@ class ScorecardQueries(Queries):
         (0.5, 1.0)
         """
         groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
+        taken = _rank_of(groups, rank, fraction)
         if groups.P == 0:
             return math.nan
         return float(expected_positives(groups, taken) / groups.P)
 
     def lift_at(self, rank: SupportsIndex | None = None, *, fraction: float | None = None) -> float:
-        """Return how many times the prevalence the first `rank` cases hold.
+        """Return the precision of the first `rank` cases as a multiple of the prevalence.
 
         Parameters
         ----------
         rank : int, optional
-            How many cases are taken, 0 or more; those beyond the last are errors.
+            How many cases are retrieved, 0 or more; ranks beyond the last case count
+            as errors.
         fraction : float, optional
-            Instead of a rank: this share of all references, rounded up. 0.1 asks
-            for the top decile.
+            Instead of a rank: this share of all references, rounded up; 0.1 is the
+            top decile.
 
         Returns
         -------
         float
             Precision at that rank, divided by P/(P+N), misses included: 1 is no
-            better than chance. nan at rank 0, without positives and where
-            nothing has been scored.
+            better than random ranking. nan at rank 0, without positives and without
+            scored cases.
 
         Raises
         ------
         InvalidInputError
-            Unless exactly one of both is given and in range.
+            Unless exactly one of the two is given and in range.
 
         Notes
         -----
@@ -106,7 +108,7 @@ class ScorecardQueries(Queries):
         (2.0, 1.0)
         """
         groups = self._view().groups
-        taken = _taken(groups, rank, fraction)
+        taken = _rank_of(groups, rank, fraction)
         total = groups.P + groups.N
         if (
             groups.P == 0
@@ -122,9 +124,9 @@ class ScorecardQueries(Queries):
         Returns
         -------
         float
-            The largest distance of true and false positive rate at any
-            threshold, whichever is higher, in [0, 1]; nan unless both classes
-            have references. Misses are lowest scores, tied.
+            The largest absolute difference of true and false positive rate at any
+            threshold, in [0, 1]; nan unless both classes have references. Misses
+            are one tied group below every case.
 
         Notes
         -----
@@ -147,12 +149,12 @@ class ScorecardQueries(Queries):
         Returns
         -------
         float
-            In [-1, 1], 0 for chance; nan unless both classes have references.
-            Somers' D of the score given the class, by another name.
+            In [-1, 1], 0 for a random ranking; nan unless both classes have
+            references. Another name is Somers' D of the score given the class.
 
         Notes
         -----
-        O(G), from the exact pair count, so that nothing cancels near 0; cached.
+        O(G), cached. Computed from the exact pair count, so nothing cancels near 0.
 
         Examples
         --------
@@ -166,8 +168,8 @@ class ScorecardQueries(Queries):
         return view.cached("gini", lambda: _gini(view.groups.with_misses()))
 
 
-def _taken(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
-    """Return the rank that is asked for, by number or by share of all references."""
+def _rank_of(groups: Groups, rank: SupportsIndex | None, fraction: float | None) -> int:
+    """Return the requested rank, given as a number or as a share of all references."""
     if (rank is None) == (fraction is None):
         got = "none" if rank is None else "both"
         raise InvalidInputError(f"give either a rank or a fraction, got {got}", field="rank")

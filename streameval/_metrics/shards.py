@@ -1,17 +1,17 @@
-"""Figures of counts that are cut into shards: ranges of scores that together are the whole.
+"""Metrics of counts that are divided into shards: disjoint ranges of scores.
 
-A shard holds all cases of a range of scores and knows how many rank above it
-(`Above`). Its contribution to each figure is computed from it alone, and two
-neighbours make one shard of the union (`+`), associatively:
+A shard has all cases of a range of scores, and the numbers of cases that rank above it
+(`ShardPosition`). Its contribution to each metric is computed from it alone. Two
+neighbouring shards add up to the shard of both ranges (`+`), associatively:
 
-- counts, and the doubled pairs that positives lose: L = L1 + L2 + 2 N1 P2, all
-  integers, so AUC-ROC is that of the whole to the last bit;
-- the hull is the hull of the shards' hulls: what lies on or under a chord of its
-  own shard lies under the whole's hull. Exact, and so are both hull areas;
-- AP and the interpolated area are sums over groups of tied scores, and no group
-  is in two shards: right to the rounding of a sum.
+- counts, and the doubled number of pairs that positives lose: L = L1 + L2 + 2 N1 P2,
+  all integers, so AUC-ROC is that of the whole to the last bit;
+- the hull is the hull of the shards' hulls, because a point on or under a chord of its
+  own shard is under the whole's hull; it is exact, and so are both hull areas;
+- AP and the interpolated area are sums over groups of tied scores, and no group is in
+  two shards: they are exact up to the rounding of a sum.
 
-Cost: O(G) for a shard of G groups, O(vertices) to put two together.
+Cost: O(G) for a shard of G groups, O(vertices) to add two.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._counts.exact import exact_dot
-from streameval._metrics.areas import auc_pr_value, auc_roc_value, average_precision_value, steps
+from streameval._metrics.areas import step_groups
 from streameval._metrics.hull import Vertices, hull_vertices, upper_hull
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.roc_areas import auc_roc_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
-    """Where a shard stands in the whole.
+class ShardPosition:
+    """The position of a shard in the whole ranking.
 
     Attributes
     ----------
@@ -55,25 +57,25 @@ class Above:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """What a range of scores contributes to the figures of the whole.
+    """The contribution of a range of scores to the metrics of the whole.
 
     Attributes
     ----------
-    above : Above
-        Where it stands.
+    position : ShardPosition
+        The position in the whole ranking.
     high, low : float
         Its highest and lowest score.
     positives, negatives : int
         Its cases.
     lost : int
-        Twice the pairs within it whose negative outscores the positive, ties once.
+        Twice the pairs within it whose negative outscores the positive, plus the ties.
     corners : Vertices
         Vertices of its hull at which positives were gained, in its own counts.
     auc_pr, average_precision : float
-        P times what it adds to these areas.
+        P times its contribution to these areas.
     """
 
-    above: Above
+    position: ShardPosition
     high: float
     low: float
     positives: int
@@ -92,7 +94,7 @@ class Shard:
         tp = np.concatenate((self.corners.tp, below.corners.tp + self.positives))
         chain = _closed(Vertices(thresholds, fp, tp), positives, negatives)
         return Shard(
-            above=self.above,
+            position=self.position,
             high=self.high,
             low=below.low,
             positives=positives,
@@ -105,17 +107,19 @@ class Shard:
 
     def _check_follows(self, below: Shard) -> None:
         expected = replace(
-            self.above, tp=self.above.tp + self.positives, fp=self.above.fp + self.negatives
+            self.position,
+            tp=self.position.tp + self.positives,
+            fp=self.position.fp + self.negatives,
         )
-        if below.above != expected:
+        if below.position != expected:
             raise InvalidInputError(
-                f"shards must follow one another: after scores down to {self.low} comes "
-                f"{expected}, got {below.above}",
+                f"shards must be adjacent: below score {self.low} is {expected}, "
+                f"got {below.position}",
                 field="shards",
             )
         if not self.low > below.high:
             raise InvalidInputError(
-                "shards must share no score and come from high to low: one ends at "
+                "shards must share no score and be ordered from high to low: one ends at "
                 f"{self.low}, the next begins at {below.high}",
                 field="shards",
             )
@@ -125,24 +129,24 @@ class Shard:
         """The hull's vertices from (0, 0) to (N, P), in its own counts."""
         return _closed(self.corners, self.positives, self.negatives)
 
-    def figures(self) -> dict[str, float]:
-        """Return the areas of a whole that is in one piece; nan where undefined.
+    def metrics(self) -> dict[str, float]:
+        """Return the areas of the whole, once all shards are added; nan if undefined.
 
         The names are those of a snapshot.
 
         Raises
         ------
         InvalidInputError
-            When this is not the whole.
+            When shards are missing.
         """
-        P, N = self.above.P, self.above.N
+        P, N = self.position.P, self.position.N
         if (self.positives, self.negatives) != (P, N):
             raise InvalidInputError(
-                f"the shards hold {self.positives} of {P} positives and "
+                f"the shards have {self.positives} of {P} positives and "
                 f"{self.negatives} of {N} negatives: some are missing",
                 field="shards",
             )
-        hull = steps(self.hull.thresholds, self.hull.fp, self.hull.tp, P, N)
+        hull = step_groups(self.hull.thresholds, self.hull.fp, self.hull.tp, P, N)
         pairs = 2 * P * N
         return {
             "auc_roc": (pairs - self.lost) / pairs if pairs else math.nan,
@@ -154,15 +158,15 @@ class Shard:
         }
 
 
-def shard_of(state: State, above: Above) -> Shard:
-    """Return what a range of scores contributes to the figures. O(G).
+def shard_of(state: State, position: ShardPosition) -> Shard:
+    """Return the contribution of a range of scores to the metrics. O(G).
 
     Parameters
     ----------
     state : State
-        The cases of the range, at least one; misses have no place in it.
-    above : Above
-        Where it stands.
+        The cases of the range, at least one, and no misses.
+    position : ShardPosition
+        The position in the whole ranking.
 
     Examples
     --------
@@ -170,47 +174,49 @@ def shard_of(state: State, above: Above) -> Shard:
     >>> upper, lower = Evaluator(), Evaluator()
     >>> upper.add_cases(labels=[1, 0], scores=[0.9, 0.7])
     >>> lower.add_cases(labels=[1, 0], scores=[0.4, 0.1])
-    >>> whole = shard_of(upper._view(), Above(0, 0, 2, 2)) + shard_of(
-    ...     lower._view(), Above(1, 1, 2, 2)
+    >>> whole = shard_of(upper._view(), ShardPosition(0, 0, 2, 2)) + shard_of(
+    ...     lower._view(), ShardPosition(1, 1, 2, 2)
     ... )
-    >>> whole.figures()["auc_roc"], (upper + lower).auc_roc()
+    >>> whole.metrics()["auc_roc"], (upper + lower).auc_roc()
     (0.75, 0.75)
     """
     scores = [run.scores for run in (state.counts.positives, state.counts.negatives)]
     high = max(float(column[-1]) for column in scores if column.size)
     low = min(float(column[0]) for column in scores if column.size)
     groups = state.groups
-    placed = placed_groups(groups, above)
+    placed = placed_groups(groups, position)
     return Shard(
-        above=above,
+        position=position,
         high=high,
         low=low,
         positives=groups.P,
         negatives=groups.N,
         lost=exact_dot(groups.p, 2 * groups.fp + groups.n, 2 * groups.P * groups.N),
         corners=_corners(hull_vertices(groups)),
-        auc_pr=auc_pr_value(placed) * above.P if groups.P else 0.0,
-        average_precision=average_precision_value(placed) * above.P if groups.P else 0.0,
+        auc_pr=auc_pr_value(placed) * position.P if groups.P else 0.0,
+        average_precision=average_precision_value(placed) * position.P if groups.P else 0.0,
     )
 
 
-def placed_groups(groups: Groups, above: Above) -> Groups:
+def placed_groups(groups: Groups, position: ShardPosition) -> Groups:
     """Return a shard's groups with their ranks in the whole. O(G)."""
-    return replace(groups, tp=groups.tp + above.tp, fp=groups.fp + above.fp, P=above.P, N=above.N)
+    return replace(
+        groups, tp=groups.tp + position.tp, fp=groups.fp + position.fp, P=position.P, N=position.N
+    )
 
 
-def places(counts: Sequence[tuple[int, int]]) -> list[Above]:
-    """Return where shards with these (positives, negatives) stand, from high to low. O(n).
+def shard_positions(counts: Sequence[tuple[int, int]]) -> list[ShardPosition]:
+    """Return the positions of shards with these (positives, negatives), from high to low. O(n).
 
     Examples
     --------
-    >>> places([(1, 2), (3, 4)])
-    [Above(tp=0, fp=0, P=4, N=6), Above(tp=1, fp=2, P=4, N=6)]
+    >>> shard_positions([(1, 2), (3, 4)])
+    [ShardPosition(tp=0, fp=0, P=4, N=6), ShardPosition(tp=1, fp=2, P=4, N=6)]
     """
     P, N = sum(p for p, _ in counts), sum(n for _, n in counts)
     found, tp, fp = [], 0, 0
     for p, n in counts:
-        found.append(Above(tp, fp, P, N))
+        found.append(ShardPosition(tp, fp, P, N))
         tp, fp = tp + p, fp + n
     return found
 
@@ -228,6 +234,6 @@ def _closed(corners: Vertices, P: int, N: int) -> Vertices:
 
 
 def _corners(hull: Vertices) -> Vertices:
-    """Return the vertices at which positives were gained: not the ends that all hulls have."""
+    """Return the vertices at which positives were gained, without (0, 0) and an end at -inf."""
     kept = np.isfinite(hull.thresholds)
     return Vertices(hull.thresholds[kept], hull.fp[kept], hull.tp[kept])

@@ -1,10 +1,10 @@
-"""Figures that know how rare positives are.
+"""Metrics that correct for the prevalence of positives.
 
-The area under a PR curve has a floor that depends on the prevalence alone
-(Boyd, Costa, Davis and Page 2012): the worst ranking, all negatives first,
-still has AUC-PR phi(P/N) > 0. Precision-recall gain (Flach and Kull 2015) puts
-precision and recall on a harmonic scale on which the always-positive classifier
-has 0, and where straight lines are what interpolation gives.
+The area under a PR curve has a lower bound that depends on the prevalence alone
+(Boyd, Costa, Davis and Page 2012): the worst ranking, all negatives first, still has
+AUC-PR phi(P/N) > 0. Precision-recall gain (Flach and Kull 2015) puts precision and
+recall on a harmonic scale, on which the always-positive classifier has 0 and
+interpolation is linear.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class PrecisionRecallGainCurve:
     Attributes
     ----------
     recall_gain, precision_gain : float64[K]
-        From recall gain 0, interpolated, to 1. Precision gain may be negative:
-        worse than calling everything positive.
+        From recall gain 0, interpolated, to 1. A negative precision gain is worse
+        than calling everything positive.
     thresholds : float64[K]
-        Where each point is reached; nan at the interpolated first point.
+        The threshold of each point; nan at the interpolated first point.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class PrecisionRecallGainCurve:
     thresholds: FloatArray
 
     def area(self) -> float:
-        """Return the area under the curve; nan where the curve is empty. O(K)."""
+        """Return the area under the curve; nan if the curve is empty. O(K)."""
         if self.recall_gain.size == 0:
             return math.nan
         heights = (self.precision_gain[1:] + self.precision_gain[:-1]) / 2
@@ -70,9 +70,9 @@ def auc_pr_minimum_value(P: int, N: int) -> float:
 
 
 def auc_pr_normalized_value(groups: Groups) -> float:
-    """Return AUC-PR rescaled so that the worst ranking has 0, the best 1.
+    """Return AUC-PR rescaled so that the worst ranking has 0 and the best 1.
 
-    nan without both classes. `groups` come with misses. O(G).
+    nan unless both classes have references. `groups` include the misses. O(G).
     """
     if groups.P == 0 or groups.N == 0:
         return math.nan
@@ -83,7 +83,7 @@ def auc_pr_normalized_value(groups: Groups) -> float:
 def auc_prg_value(groups: Groups) -> float:
     """Return the area under the precision-recall-gain curve.
 
-    nan without both classes. `groups` come with misses. O(G).
+    nan unless both classes have references. `groups` include the misses. O(G).
     """
     P, N = groups.P, groups.N
     if P == 0 or N == 0:
@@ -97,16 +97,16 @@ def auc_prg_value(groups: Groups) -> float:
     tp[0], fp[0] = tp[0] + cut, fp[0] + n[0] * share
     p[0], n[0] = p[0] - cut, n[0] * (1 - share)
     end = tp + p
-    # (P/N) times the fall of FN/TP = P/TP - 1, times the mean of both heights.
+    # (P/N) times the decrease of FN/TP = P/TP - 1, times the mean of both heights.
     width = P * (p / (tp * end))
     lost = fp / tp + (fp + n) / end
     ratio = P / N
-    # A perfect ranking has 1, which rounding must not pass.
+    # A perfect ranking has 1, which rounding must not exceed.
     return min(1.0, ratio * dot(width, 1 - ratio * lost / 2))
 
 
 class SkewQueries(Queries):
-    """An evaluator's skew-aware figures."""
+    """An evaluator's skew-aware metrics."""
 
     @property
     def prevalence(self) -> float:
@@ -126,7 +126,7 @@ class SkewQueries(Queries):
         return view.P / total if total else math.nan
 
     def auc_pr_minimum(self) -> float:
-        """Return the least AUC-PR that any ranking of these references can have.
+        """Return the least AUC-PR of any ranking of these references.
 
         1 + (1 - pi) ln(1 - pi)/pi at prevalence pi: about pi/2 when positives
         are rare.
@@ -152,19 +152,18 @@ class SkewQueries(Queries):
         return auc_pr_minimum_value(view.P, view.N)
 
     def auc_pr_normalized(self) -> float:
-        """Return AUC-PR on the scale from the worst ranking, 0, to the best, 1.
+        """Return AUC-PR rescaled so that the worst ranking has 0 and the best 1.
 
         Returns
         -------
         float
-            (auc_pr - minimum)/(1 - minimum); nan without both classes.
+            (auc_pr - minimum)/(1 - minimum); nan unless both classes have references.
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
-        Source: Boyd, Costa, Davis and Page (2012), section 4. It removes the
-        floor, not every effect of prevalence: to compare periods, use
-        ``auc_pr(prevalence=...)``.
+        O(G) for G distinct scores of positives; cached per revision. Source: Boyd,
+        Costa, Davis and Page (2012), section 4. It removes the lower bound, not every
+        effect of prevalence: to compare periods, use ``auc_pr(prevalence=...)``.
 
         Examples
         --------
@@ -189,12 +188,12 @@ class SkewQueries(Queries):
         Returns
         -------
         float
-            At most 1, and unbounded below; nan without both classes.
+            At most 1, without a lower bound; nan unless both classes have references.
 
         Notes
         -----
-        O(G) for G distinct scores of positives, nothing when asked again.
-        Source: Flach and Kull (2015).
+        O(G) for G distinct scores of positives; cached per revision. Source: Flach
+        and Kull (2015).
 
         Examples
         --------
@@ -213,7 +212,7 @@ class SkewQueries(Queries):
         Returns
         -------
         PrecisionRecallGainCurve
-            Empty without both classes.
+            Empty unless both classes have references.
 
         Notes
         -----

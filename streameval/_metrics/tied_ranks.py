@@ -1,12 +1,11 @@
-"""Figures at a rank, where the rank may fall inside a tie.
+"""Metrics at a rank, where the rank may fall inside a tie.
 
-Cases that share a score have no order among themselves, so a figure that reads
-a rank inside their group is its expectation over a uniformly random order of
-the group. For the number of positives in the first k that is linear in k, a
-ratio of integers. For the reciprocal rank of the first positive it is the
-expectation of 1/(r + K), K negative-hypergeometric: summed exactly while that
-is short, then by Euler and Maclaurin, so that a tie of 10^15 cases costs the
-same few thousand terms and keeps a relative error near 1e-13.
+Tied cases have no order among themselves, so a metric at a rank inside their group is
+its expectation over a uniformly random order of the group. For the number of positives
+among the first k it is linear in k, a ratio of integers. For the reciprocal rank of the
+first positive it is the expectation of 1/(r + K) with K negative-hypergeometric. The
+first terms are summed directly and the rest by Euler-Maclaurin, so a tie of 10^15 cases
+costs the same few thousand terms, with a relative error near 1e-13.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
 
-_DIRECT_TERMS = 4096
-"""Ranks that are summed one by one: above it the terms are smooth in the rank."""
-_NEGLIGIBLE = 1e-20
-"""A probability that no longer moves a double."""
+_MAX_DIRECT_TERMS = 4096
+"""Terms that are summed directly; beyond them the terms are smooth in the rank."""
+_MAX_NEGLIGIBLE_PROBABILITY = 1e-20
+"""A probability up to this does not change a sum of doubles."""
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -77,12 +76,12 @@ def expected_reciprocal_rank(ahead: int, p: int, n: int) -> float:
     -------
     float
         Sum over k = 1..n+1 of P(K = k)/(ahead + k), where K is the place of the
-        first positive: P(K = k) = C(p+n-k, p-1)/C(p+n, p).
+        first positive in the group: P(K = k) = C(p+n-k, p-1)/C(p+n, p).
 
     Notes
     -----
     O(min(n, 4096)). With ``ahead = 0`` it is p/(n+1) (H(p+n) - H(p-1)), which
-    the tests use as a second opinion.
+    the tests use as an independent check.
 
     Examples
     --------
@@ -91,26 +90,26 @@ def expected_reciprocal_rank(ahead: int, p: int, n: int) -> float:
     >>> expected_reciprocal_rank(3, 2, 0)  # no negative in the tie: always rank 4
     0.25
     """
-    places = np.arange(min(n + 1, _DIRECT_TERMS), dtype=np.float64)
+    places = np.arange(min(n + 1, _MAX_DIRECT_TERMS), dtype=np.float64)
     # P(K = k+1)/P(K = k) = (n-k+1)/(p+n-k), from P(K = 1) = p/(p+n).
     ratios = np.append(1.0, (n - places[:-1]) / (p + n - 1 - places[:-1]))
     probabilities = p / (p + n) * np.cumprod(ratios)
     total = float(np.sum(probabilities / (ahead + 1 + places)))
-    if n + 1 > _DIRECT_TERMS and probabilities[-1] * n > _NEGLIGIBLE * p:
-        total += _smooth_tail(ahead, p, n, _DIRECT_TERMS)
+    if n + 1 > _MAX_DIRECT_TERMS and probabilities[-1] * n > _MAX_NEGLIGIBLE_PROBABILITY * p:
+        total += _smooth_tail(ahead, p, n, _MAX_DIRECT_TERMS)
     return total
 
 
 def _smooth_tail(ahead: int, p: int, n: int, done: int) -> float:
     """Sum the terms of places done+1 .. n+1 as an integral with its first correction.
 
-    The sum over whole k from a to b is the integral from a - 1/2 to b + 1/2
-    less 1/24 of the change of the derivative between the ends; what follows is
-    below 1e-16 of the sum for a > 4096. The integral runs over panels of k that
-    double, 16 Gauss-Legendre nodes each, in ln k.
+    The sum over whole k from a to b is the integral from a - 1/2 to b + 1/2 minus
+    1/24 of the change of the derivative between the ends; further corrections are
+    below 1e-16 of the sum for a > 4096. The integral is in ln k, over panels that
+    double in k, with 16 Gauss-Legendre nodes each.
     """
     start = done + 0.5
-    # Beyond about 60 mean waiting times the first positive has surely been seen.
+    # The probability beyond about 60 mean waiting times is negligible.
     end = min(n + 1.5, start + 60.0 * (p + n) / p)
     count = max(1, int(np.ceil(np.log2(end / start))))
     edges = np.linspace(np.log(start), np.log(end), count + 1)
@@ -126,13 +125,13 @@ def _smooth_tail(ahead: int, p: int, n: int, done: int) -> float:
 
 
 def _probability(places: FloatArray, p: int, n: int) -> FloatArray:
-    """Return P(K = k) continued to real k, stable where lgamma would cancel.
+    """Return P(K = k) for real k, numerically stable where lgamma would cancel.
 
     It is p/(p+n) times the ratio of Gamma(A-u+1) Gamma(A-q+1) to
     Gamma(A-u-q+1) Gamma(A+1) with A = p+n-1, u = k-1, q = p-1.
     """
     A, q = float(p + n - 1), p - 1
-    # Above 2^50 a double cannot tell n + 3/4 from n + 1, where the ratio ends in 0.
+    # Above 2^50 a double cannot distinguish n + 3/4 from n + 1, where the ratio is 0.
     u = np.minimum(places - 1, (n + 0.75) * (1 - 2.0**-50))
     if q <= 32:
         factors = np.arange(q, dtype=np.float64)[:, np.newaxis]

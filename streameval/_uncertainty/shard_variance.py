@@ -26,7 +26,7 @@ from streameval._uncertainty.sampling_variance import negatives_between
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
-    from streameval._metrics.shards import Above
+    from streameval._metrics.shards import ShardPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,14 @@ class ShardVariance:
         return cases + (1 / P + 1 / N) * (self.slope / P) ** 2
 
 
-def shard_variance(groups: Groups, above: Above, name: str) -> ShardVariance:
+def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVariance:
     """Return what a shard contributes to the variance of a figure. O(G).
 
     Parameters
     ----------
     groups : Groups
         Of the shard alone, without misses.
-    above : Above
+    above : ShardPosition
         Where it stands, in a whole with both classes.
     name : {"auc_roc", "auc_pr", "average_precision"}
         The figure.

@@ -1,4 +1,4 @@
-"""Pictures of an evaluator, drawn as its numbers are computed.
+"""Plots of an evaluator's curves, with the same interpolation as its metrics.
 
 ::
 
@@ -6,12 +6,12 @@
     display = PrecisionRecallDisplay.from_evaluator(ev, name="model A")
     PrecisionRecallDisplay.from_evaluator(other, name="model B", ax=display.ax_)
 
-Each display is made by `from_evaluator`, or by `from_predictions` from columns;
-several go on one ``ax``. What was drawn is kept in attributes with a trailing
-underscore (``ax_``, ``figure_``, ``line_``, ...), so that it can be restyled.
+A display is created by `from_evaluator`, or by `from_predictions` from columns; one
+``ax`` can show several. The matplotlib artists are kept in attributes with a trailing
+underscore (``ax_``, ``figure_``, ``line_``, ...), so that they can be restyled.
 
-Needs matplotlib (``pip install 'streameval[plot]'``), which is imported when
-something is first drawn.
+Needs matplotlib (``pip install 'streameval[plot]'``), which is imported at the first
+plot.
 """
 
 from streameval.display._precision_recall import PrecisionRecallDisplay

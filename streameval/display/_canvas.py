@@ -1,7 +1,7 @@
-"""What all displays share: axes, colours, what is drawn once for each axes.
+"""Helpers that all displays share: axes, colours, guides, legends.
 
-Colours are those of Okabe and Ito (2008), which people with any kind of colour
-vision tell apart. What is not data is grey.
+The colours are those of Okabe and Ito (2008), which people with any kind of colour
+vision can distinguish. Everything that is not data is grey.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GUIDE = "#8C8C8C"
-"""Lines to read against: chance, prevalence, equal F."""
+"""Colour of reference lines: chance, prevalence, equal F."""
 GUIDE_TEXT = "#6E6E6E"
 REGION = "#EDEDED"
-"""Where no curve can be."""
-SMALL = 8.0
-"""Points: the size of guide text."""
+"""Colour of the region that no curve can reach."""
+GUIDE_TEXT_POINTS = 8.0
+"""Points: the font size of guide text."""
 
 Corner: TypeAlias = Literal["best", "lower left", "lower right", "upper left", "upper right"]
 
@@ -35,14 +35,14 @@ _CURVE = "streameval-curve"
 
 
 def evaluator_of(labels: Any, scores: Any, counts: Any = None) -> Evaluator:
-    """Return an evaluator that has counted these columns."""
+    """Return an evaluator of these columns."""
     evaluator = Evaluator()
     evaluator.add_cases(labels=labels, scores=scores, counts=counts)
     return evaluator
 
 
 def axes_for(ax: Axes | None) -> Axes:
-    """Return `ax`, or new square axes of a size that fits a column of text."""
+    """Return `ax`, or new square axes that fit the width of a text column."""
     if ax is not None:
         return ax
     try:
@@ -54,21 +54,21 @@ def axes_for(ax: Axes | None) -> Axes:
 
 
 def figure_of(ax: Axes) -> Figure | SubFigure:
-    """Return the figure, or part of a figure, that holds the axes."""
+    """Return the figure or subfigure of the axes."""
     figure = ax.get_figure()
     assert figure is not None
     return figure
 
 
 def unit_square(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Make both axes run from 0 to 1 at one scale, with room for lines on the border."""
+    """Set both axes to 0 to 1 at equal scale, with a margin for lines on the border."""
     ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xticks=ticks, yticks=ticks, aspect="equal")
-    plain(ax, xlabel, ylabel)
+    label_axes(ax, xlabel, ylabel)
 
 
-def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """Label the axes and leave out the lines that say nothing."""
+def label_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
+    """Label the axes and hide the top and right borders."""
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
     for side in ("left", "bottom"):
@@ -77,40 +77,40 @@ def plain(ax: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def next_color(ax: Axes) -> str:
-    """Return the first colour that no curve of these axes has."""
+    """Return the next colour of the palette for a curve on these axes."""
     curves = sum(artist.get_gid() == _CURVE for artist in ax.get_children())
     return PALETTE[curves % len(PALETTE)]
 
 
 def mark_curve(artist: Artist) -> None:
-    """Count the artist as a curve of its axes."""
+    """Mark the artist as a curve, for `next_color` and `free_corner`."""
     artist.set_gid(_CURVE)
 
 
-def dashed(ax: Axes, x: FloatArray, y: FloatArray, color: str, label: str) -> Line2D:
-    """Draw a hull beside its curve."""
+def draw_hull(ax: Axes, x: FloatArray, y: FloatArray, color: str, label: str) -> Line2D:
+    """Draw a hull as a dashed line."""
     style: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (4, 2)), "zorder": 2.5}
     (line,) = ax.plot(x, y, color=color, label=label, **style)
     return line
 
 
-def chosen(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float) -> Line2D:
-    """Mark where the curve is at the chosen threshold."""
+def mark_threshold(ax: Axes, x: FloatArray, y: FloatArray, color: str, threshold: float) -> Line2D:
+    """Mark the point of the curve at the chosen threshold."""
     style: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white"}
     label = f"threshold {threshold:.3g}"
     (line,) = ax.plot(x, y, color=color, linestyle="none", label=label, zorder=4, **style)
     return line
 
 
-def first_time(ax: Axes, what: str) -> bool:
-    """Tell whether `what` is not yet drawn on these axes; artists carry it as their gid."""
-    return all(artist.get_gid() != what for artist in ax.get_children())
+def is_undrawn(ax: Axes, gid: str) -> bool:
+    """Return whether no artist of these axes has this gid yet."""
+    return all(artist.get_gid() != gid for artist in ax.get_children())
 
 
 def guide_text(
     ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
 ) -> None:
-    """Write what a guide is, `offset` points from `at`, readable across lines."""
+    """Write a guide's name `offset` points from `at`, with an outline to read it across lines."""
     from matplotlib.patheffects import withStroke  # noqa: PLC0415 - an extra, and slow to import
 
     written = ax.annotate(
@@ -119,29 +119,29 @@ def guide_text(
         xytext=offset,
         textcoords="offset points",
         color=GUIDE_TEXT,
-        fontsize=SMALL,
+        fontsize=GUIDE_TEXT_POINTS,
         annotation_clip=False,
         **style,
     )
     written.set_path_effects([withStroke(linewidth=2.0, foreground="white")])
 
 
-def number(value: float) -> str:
-    """Return three decimals, or as many as tell a figure near 1 from 1.
+def format_metric(value: float) -> str:
+    """Return a metric with three decimals, or with five if it is near 1 but below it.
 
-    >>> number(0.84321), number(0.99996), number(1.0)
+    >>> format_metric(0.84321), format_metric(0.99996), format_metric(1.0)
     ('0.843', '0.99996', '1.000')
     """
     return f"{value:.5f}" if 0.9995 <= value < 1 else f"{value:.3f}"
 
 
-def labelled(name: str | None, figure: str) -> str:
-    """Return the legend's text: the name, if any, with its figure."""
-    return figure if name is None else f"{name} ({figure})"
+def legend_label(name: str | None, metric: str) -> str:
+    """Return the legend's text: the name, if any, with the metric."""
+    return metric if name is None else f"{name} ({metric})"
 
 
 def free_corner(ax: Axes) -> Corner:
-    """Return the corner, lower left or upper right, that the curves leave free."""
+    """Return the corner, lower left or upper right, with fewer points of curves."""
     lower_left = upper_right = 0
     for line in ax.get_lines():
         if line.get_gid() == _CURVE:
@@ -152,8 +152,8 @@ def free_corner(ax: Axes) -> Corner:
 
 
 def legend(ax: Axes, loc: Corner, *, above: float = 0.0) -> None:
-    """Draw the legend anew, without a frame; in a lower corner, above a height that is low."""
-    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": SMALL + 1}
+    """Redraw the legend without a frame; in a lower corner, above the height `above` if low."""
+    style = {"framealpha": 0.85, "edgecolor": "none", "fontsize": GUIDE_TEXT_POINTS + 1}
     if loc.startswith("lower") and 0 < above < 0.4:
         ax.legend(loc=loc, bbox_to_anchor=(0.0, above), bbox_transform=ax.transData, **style)
     else:

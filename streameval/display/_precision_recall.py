@@ -1,4 +1,4 @@
-"""The precision-recall curve as it is, beside the best that can be made of it."""
+"""The plot of the empirical precision-recall curve beside the achievable curve."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from streameval.display._canvas import (
     GUIDE,
     REGION,
     axes_for,
-    chosen,
-    dashed,
+    draw_hull,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     free_corner,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
+    mark_threshold,
     next_color,
-    number,
     unit_square,
 )
 from streameval.display._paths import pr_path
@@ -43,32 +43,32 @@ _LEVELS = (0.2, 0.4, 0.6, 0.8)
 class PrecisionRecallDisplay:
     """The precision-recall curve of a scorer, with the achievable curve.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     points : OperatingPoints
-        What to draw; between points as AUC-PR is computed, not straight.
+        The points to draw; between them the line is curved, as AUC-PR is computed.
     achievable : PrHull or None
-        Drawn dashed when given, with its true curvature.
+        The achievable curve, drawn dashed with its true curvature.
     name : str or None
-        Of the scorer, for the legend.
+        The scorer's name, for the legend.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     line_ : Line2D
         The curve.
     achievable_ : Line2D or None
         The achievable curve.
     prevalence_ : Line2D or None
-        The precision of calling everything positive; None where a display of
-        the same prevalence had drawn it.
+        The precision of calling everything positive; None if another display of the
+        same prevalence has drawn it.
     unachievable_ : PolyCollection or None
-        What no scorer can go below at this prevalence (Boyd 2012); likewise.
+        The region below the worst scorer at this prevalence (Boyd 2012); None as above.
     iso_f_ : list of Line2D
-        Lines of equal F; empty where another display had drawn them.
+        Lines of equal F; empty if another display has drawn them.
     threshold_ : Line2D or None
         The point of the chosen threshold.
 
@@ -121,18 +121,18 @@ class PrecisionRecallDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose curve; without positives nothing but the axes is drawn.
+            The evaluator to draw; without positives only the axes are drawn.
         name : str or None
-            Of the scorer, for the legend.
+            The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         achievable : bool
             Whether to draw the achievable curve too. It is chosen on the cases
-            that it is drawn from, so it flatters.
+            that it is drawn from, so it is optimistic.
         iso_f : bool
             Whether to draw lines of equal F.
         threshold : float or None
-            The chosen threshold, to be marked.
+            A threshold to mark on the curve.
         color : str or None
             None takes the next of a palette that is safe for all colour vision.
 
@@ -204,24 +204,26 @@ class PrecisionRecallDisplay:
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "Recall", "Precision")
         points = self.points
-        self.iso_f_ = _iso_f(ax) if iso_f and first_time(ax, _ISO_F) else []
+        self.iso_f_ = _iso_f(ax) if iso_f and is_undrawn(ax, _ISO_F) else []
         self.unachievable_, self.prevalence_ = _prevalence(ax, points.P, points.N)
-        label = labelled(self.name, f"AUC-PR {number(points.auc_pr())}")
+        label = legend_label(self.name, f"AUC-PR {format_metric(points.auc_pr())}")
         (self.line_,) = ax.plot(*pr_path(points), color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
         self.achievable_ = self.threshold_ = None
         if self.achievable is not None and points.P > 0:
-            label = f"achievable ({number(self.achievable.auc_pr())})"
-            self.achievable_ = dashed(ax, *pr_path(self.achievable), color, label)
+            label = f"achievable ({format_metric(self.achievable.auc_pr())})"
+            self.achievable_ = draw_hull(ax, *pr_path(self.achievable), color, label)
         if threshold is not None and points.P > 0:
             at = points.at_thresholds([threshold])
-            self.threshold_ = chosen(ax, at.recall[1:2], at.precision[1:2], color, threshold)
+            self.threshold_ = mark_threshold(
+                ax, at.recall[1:2], at.precision[1:2], color, threshold
+            )
         legend(ax, free_corner(ax), above=points.P / max(points.P + points.N, 1))
         return self
 
 
 def _iso_f(ax: Axes) -> list[Line2D]:
-    """Draw F = 2 P R/(P + R) at a few levels, named at the right border."""
+    """Draw F = 2 P R/(P + R) at a few levels, labelled at the right border."""
     lines = []
     for level in _LEVELS:
         recall = np.linspace(level / (2 - level), 1.0, 200)
@@ -234,14 +236,14 @@ def _iso_f(ax: Axes) -> list[Line2D]:
 
 
 def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D | None]:
-    """Draw what chance reaches and what even the worst scorer reaches, once for each."""
+    """Draw the prevalence line and the unachievable region, once for each prevalence."""
     total = P + N
     gid = f"streameval-prevalence-{P / total if total else None}"
-    if P == 0 or N == 0 or not first_time(ax, gid):
+    if P == 0 or N == 0 or not is_undrawn(ax, gid):
         return None, None
     prevalence = P / total
     recall = np.linspace(0.0, 1.0, 200)
-    # All negatives come first: FP = N at every recall.
+    # The worst ranking has all negatives first: FP = N at every recall.
     region = ax.fill_between(
         recall, recall * P / (recall * P + N), color=REGION, linewidth=0, zorder=0.5
     )
@@ -249,8 +251,8 @@ def _prevalence(ax: Axes, P: int, N: int) -> tuple[PolyCollection | None, Line2D
         [0, 1], [prevalence, prevalence], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1
     )
     line.set_gid(gid)
-    # Beside the axes, or where that is too near to the name of an F, under the line's
-    # end, where no curve can come from below.
+    # The label is to the right of the axes. If that is too near to the label of an F
+    # line, it is under the right end of the line, in the region that no curve enters.
     if min(abs(prevalence - level / (2 - level)) for level in _LEVELS) > 0.07:
         guide_text(ax, f"prevalence\n{prevalence:.3g}", (1.0, prevalence), (4, 0), va="center")
     else:

@@ -1,4 +1,4 @@
-"""Reliability: how often what was called likely came true."""
+"""The reliability diagram: observed rate against mean score."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from streameval.display._canvas import (
     axes_for,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
     next_color,
-    number,
     unit_square,
 )
 
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
     from streameval._metrics.reliability import ReliabilityTable
 
 _DIAGONAL = "streameval-diagonal"
-_SHARE = 0.16
-"""How high the fullest bin's bar stands."""
-_THIN = 0.003
-"""How wide the bar of a bin with one score is."""
+_MAX_BAR_HEIGHT = 0.16
+"""Rate: the height of the largest bin's bar."""
+_MIN_BAR_WIDTH = 0.003
+"""Score: the width of the bar of a bin with one score."""
 
 
 class ReliabilityDisplay:
     """Observed rate against mean score, bin by bin, with 95 % intervals.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`. Below it, how
-    many cases each bin holds.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`. Bars at the bottom
+    show the number of cases of each bin.
 
     Parameters
     ----------
     table : ReliabilityTable
-        What to draw.
+        The bins to draw.
     name : str or None
-        Of the scorer, for the legend.
+        The scorer's name, for the legend.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     line_ : Line2D
-        A point for each bin that holds cases.
+        A point for each bin that has cases.
     intervals_ : LineCollection
         Wilson's interval of each observed rate, assuming independent cases.
     shares_ : BarContainer
-        Cases in each bin, as a share of the fullest one.
+        Cases in each bin, relative to the largest bin.
     diagonal_ : Line2D or None
-        Where scores tell the truth; None where another display had drawn it.
+        The line of calibrated scores; None if another display has drawn it.
 
     Examples
     --------
@@ -104,11 +104,11 @@ class ReliabilityDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose scores are probabilities.
+            The evaluator to draw; its scores must be probabilities.
         name : str or None
-            Of the scorer, for the legend.
+            The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         bins, strategy
             As for :meth:`streameval.Evaluator.reliability`.
         color : str or None
@@ -158,7 +158,7 @@ class ReliabilityDisplay:
         Raises
         ------
         InvalidInputError
-            When a label or a score cannot be counted, or is no probability.
+            When a label or a score cannot be counted, or a score is no probability.
         """
         evaluator = evaluator_of(labels, scores)
         return cls.from_evaluator(
@@ -171,9 +171,11 @@ class ReliabilityDisplay:
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "Mean score", "Observed rate of positives")
-        self.diagonal_ = _diagonal(ax) if first_time(ax, _DIAGONAL) else None
+        self.diagonal_ = _diagonal(ax) if is_undrawn(ax, _DIAGONAL) else None
         table = self.table
-        label = labelled(self.name, f"calibration error {number(table.calibration_error)}")
+        label = legend_label(
+            self.name, f"calibration error {format_metric(table.calibration_error)}"
+        )
         limits = [
             proportion_limits(_estimate(int(positives), int(count)), 0.05)
             for positives, count in zip(table.positives, table.counts)
@@ -205,10 +207,10 @@ class ReliabilityDisplay:
         return self
 
     def _shares(self, color: str) -> BarContainer:
-        """Draw, at the bottom, how many cases each bin holds."""
+        """Draw bars at the bottom with the number of cases of each bin."""
         table = self.table
-        height = _SHARE * table.counts / max(int(table.counts.max(initial=0)), 1)
-        width = np.maximum(table.upper - table.lower, _THIN)
+        height = _MAX_BAR_HEIGHT * table.counts / max(int(table.counts.max(initial=0)), 1)
+        width = np.maximum(table.upper - table.lower, _MIN_BAR_WIDTH)
         return self.ax_.bar(
             table.lower, height, width, align="edge", color=color, alpha=0.18, linewidth=0, zorder=1
         )
@@ -220,8 +222,8 @@ def _estimate(positives: int, count: int) -> Estimate:
 
 
 def _diagonal(ax: Axes) -> Line2D:
-    """Draw where the observed rate is the score."""
+    """Draw the line on which the observed rate equals the score."""
     (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_DIAGONAL)
-    guide_text(ax, "cases", (0.0, _SHARE), (3, 2))
+    guide_text(ax, "cases", (0.0, _MAX_BAR_HEIGHT), (3, 2))
     return line

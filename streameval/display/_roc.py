@@ -1,4 +1,4 @@
-"""The ROC curve, its hull, and the threshold that was chosen."""
+"""The plot of the ROC curve with its hull and a chosen threshold."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
-    chosen,
-    dashed,
+    draw_hull,
     evaluator_of,
     figure_of,
-    first_time,
+    format_metric,
     guide_text,
-    labelled,
+    is_undrawn,
     legend,
+    legend_label,
     mark_curve,
+    mark_threshold,
     next_color,
-    number,
     unit_square,
 )
-from streameval.display._paths import thinned
+from streameval.display._paths import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,27 +39,27 @@ _CHANCE = "streameval-chance"
 class RocCurveDisplay:
     """The ROC curve of a scorer, with its convex hull.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     points : OperatingPoints
-        What to draw; straight between points, as AUC-ROC is computed.
+        The points to draw, joined by straight lines, as AUC-ROC is computed.
     hull : RocHull or None
-        Drawn dashed when given.
+        The hull, drawn dashed.
     name : str or None
-        Of the scorer, for the legend.
+        The scorer's name, for the legend.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     line_ : Line2D
         The curve.
     hull_ : Line2D or None
         The hull.
     chance_ : Line2D or None
-        The diagonal; None where another display had drawn it.
+        The diagonal; None if another display has drawn it.
     threshold_ : Line2D or None
         The point of the chosen threshold.
 
@@ -105,16 +105,17 @@ class RocCurveDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose curve; without both classes nothing but the axes is drawn.
+            The evaluator to draw; unless both classes have references, only the
+            axes are drawn.
         name : str or None
-            Of the scorer, for the legend.
+            The scorer's name, for the legend.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         hull : bool
             Whether to draw the convex hull too. It is chosen on the cases that it
-            is drawn from, so it flatters.
+            is drawn from, so it is optimistic.
         threshold : float or None
-            The chosen threshold, to be marked.
+            A threshold to mark on the curve.
         color : str or None
             None takes the next of a palette that is safe for all colour vision.
 
@@ -177,26 +178,26 @@ class RocCurveDisplay:
         color = color or next_color(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
         unit_square(ax, "False positive rate", "True positive rate (recall)")
-        self.chance_ = _chance(ax) if first_time(ax, _CHANCE) else None
+        self.chance_ = _chance(ax) if is_undrawn(ax, _CHANCE) else None
         points = self.points
         is_defined = points.P > 0 and points.N > 0
-        fpr, tpr = thinned(points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
-        label = labelled(self.name, f"AUC-ROC {number(points.auc_roc())}")
+        fpr, tpr = thin(points.fpr, points.tpr) if is_defined else (np.empty(0), np.empty(0))
+        label = legend_label(self.name, f"AUC-ROC {format_metric(points.auc_roc())}")
         (self.line_,) = ax.plot(fpr, tpr, color=color, linewidth=1.6, label=label, zorder=3)
         mark_curve(self.line_)
         self.hull_ = self.threshold_ = None
         if self.hull is not None and is_defined:
-            label = f"convex hull ({number(self.hull.auc_roc())})"
-            self.hull_ = dashed(ax, self.hull.fpr, self.hull.tpr, color, label)
+            label = f"convex hull ({format_metric(self.hull.auc_roc())})"
+            self.hull_ = draw_hull(ax, self.hull.fpr, self.hull.tpr, color, label)
         if threshold is not None and is_defined:
             at = points.at_thresholds([threshold])
-            self.threshold_ = chosen(ax, at.fpr[1:2], at.tpr[1:2], color, threshold)
+            self.threshold_ = mark_threshold(ax, at.fpr[1:2], at.tpr[1:2], color, threshold)
         legend(ax, "lower right")
         return self
 
 
 def _chance(ax: Axes) -> Line2D:
-    """Draw the diagonal of a scorer that knows nothing."""
+    """Draw the diagonal, the ROC curve of random scores."""
     (line,) = ax.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
     line.set_gid(_CHANCE)
     style = {"rotation": 45, "rotation_mode": "anchor", "va": "top"}

@@ -1,4 +1,4 @@
-"""Precision, recall and F against the threshold: where to run the scorer."""
+"""The plot of precision, recall and F against the threshold."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streameval.display._canvas import (
     axes_for,
     evaluator_of,
     figure_of,
+    format_metric,
+    label_axes,
     legend,
-    number,
-    plain,
 )
-from streameval.display._paths import thinned
+from streameval.display._paths import thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 
 class ThresholdDisplay:
-    """Precision, recall and F of calling every score >= threshold positive.
+    """Precision, recall and F if every score >= threshold is called positive.
 
-    Made by :meth:`from_evaluator` or :meth:`from_predictions`.
+    Created by :meth:`from_evaluator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     points : OperatingPoints
-        What to draw; steps, because nothing changes between scores.
+        The points to draw, as steps, because nothing changes between two scores.
     beta : float
         Weight of recall against precision in F.
 
     Attributes
     ----------
     ax_, figure_
-        Where it was drawn.
+        The axes and the figure of the plot.
     precision_, recall_, f_ : Line2D
-        The three lines, over rising thresholds.
+        The three lines, over ascending thresholds.
     threshold_ : Line2D or None
         The vertical line at the chosen threshold.
 
@@ -89,14 +89,14 @@ class ThresholdDisplay:
         Parameters
         ----------
         evaluator : Evaluator
-            Whose cases; without positives nothing but the axes is drawn.
+            The evaluator to draw; without positives only the axes are drawn.
         ax : matplotlib Axes or None
-            Where to draw; None makes a new figure.
+            The axes to draw on; None creates a new figure.
         beta : float
             Weight of recall against precision in F, positive and finite.
         threshold : float or None
-            The chosen threshold, to be marked; None marks that of the highest F.
-            That one is chosen on the cases that it is drawn from.
+            A threshold to mark; None marks that of the highest F, which is chosen on
+            the cases that it is drawn from.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class ThresholdDisplay:
         Raises
         ------
         InvalidInputError
-            When a label, a score or `beta` is refused.
+            When a label, a score or `beta` is invalid.
         """
         evaluator = evaluator_of(labels, scores)
         return cls.from_evaluator(evaluator, ax=ax, beta=beta, threshold=threshold)
@@ -150,7 +150,7 @@ class ThresholdDisplay:
         ax = axes_for(ax)
         self.ax_, self.figure_ = ax, figure_of(ax)
         points = self.points
-        # Rising and finite; with misses the last point has no score.
+        # Ascending and finite: (0, 0) and the misses have no score.
         shown = np.flatnonzero(np.isfinite(points.thresholds))[::-1]
         if points.P == 0:
             shown = shown[:0]
@@ -162,7 +162,7 @@ class ThresholdDisplay:
         styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
         for (label, values, style), color in zip(styles, PALETTE):
             (line,) = ax.plot(
-                *thinned(thresholds, values),
+                *thin(thresholds, values),
                 color=color,
                 linestyle=style,
                 linewidth=1.6,
@@ -173,12 +173,12 @@ class ThresholdDisplay:
         self.precision_, self.recall_, self.f_ = lines
         self.threshold_ = None
         if thresholds.size and threshold is None:
-            # Of equal F the highest threshold, the last, calls the fewest.
+            # Among equal F, take the last, highest threshold, which calls the fewest positive.
             threshold = float(thresholds[thresholds.size - 1 - int(np.argmax(f[::-1]))])
         if thresholds.size and threshold is not None:
             self.threshold_ = self._mark(threshold)
         ax.set(ylim=(-0.01, 1.01), yticks=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-        plain(ax, "Threshold", "Precision, recall, F")
+        label_axes(ax, "Threshold", "Precision, recall, F")
         ax.margins(x=0.01)
         legend(ax, "best")
         return self
@@ -190,17 +190,17 @@ class ThresholdDisplay:
         return f
 
     def _mark(self, threshold: float) -> Line2D:
-        """Draw the chosen threshold with what the three are there."""
+        """Draw the chosen threshold and the values of the three lines there."""
         ax = self.ax_
         line = ax.axvline(threshold, color=GUIDE, linewidth=0.8, linestyle=":", zorder=1)
         chosen = self.points.at_thresholds([threshold])
         row = slice(1, 2)
-        there = (
+        marks = (
             (self.precision_, float(chosen.precision[row][0])),
             (self.recall_, float(chosen.recall[row][0])),
             (self.f_, self._f_of(chosen)),
         )
-        for curve, value in there:
+        for curve, value in marks:
             ax.plot(
                 [threshold],
                 [value],
@@ -209,7 +209,7 @@ class ThresholdDisplay:
                 markeredgecolor="white",
                 color=curve.get_color(),
             )
-            curve.set_label(f"{curve.get_label()} {number(value)}")
+            curve.set_label(f"{curve.get_label()} {format_metric(value)}")
         line.set_label(f"at threshold {threshold:.3g}")
         return line
 

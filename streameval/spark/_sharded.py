@@ -22,7 +22,7 @@ from streameval._common.values import shown
 from streameval._evaluator import Evaluator
 from streameval._metric_registry import SNAPSHOT_METRICS
 from streameval._metrics.hull import Vertices
-from streameval._metrics.shards import Above, Shard, places, shard_of
+from streameval._metrics.shards import Shard, ShardPosition, shard_of, shard_positions
 from streameval._uncertainty.bounds import rounding_bounds
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure
@@ -146,22 +146,22 @@ def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -
     return frame.join(sf.broadcast(small), same, "left").drop(*names)
 
 
-def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, Above]:
+def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, ShardPosition]:
     """Return where each range of each group stands, by the group's key and its number."""
     positives = sf.sum(sf.when(sf.col(POSITIVE), sf.col(COUNT)).otherwise(0)).alias("p")
     negatives = sf.sum(sf.when(sf.col(POSITIVE), 0).otherwise(sf.col(COUNT))).alias("n")
     groups: dict[Key, dict[int, tuple[int, int]]] = {}
     for row in _aggregated(cut, (*by, _SHARD), positives, negatives):
         groups.setdefault(_key(row, by), {})[row[_SHARD]] = (row["p"], row["n"])
-    placed: dict[Key, Above] = {}
+    placed: dict[Key, ShardPosition] = {}
     for key, ranges in groups.items():
         numbers = sorted(ranges, reverse=True)
-        for number, above in zip(numbers, places([ranges[number] for number in numbers])):
+        for number, above in zip(numbers, shard_positions([ranges[number] for number in numbers])):
             placed[*key, number] = above
     return placed
 
 
-def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, Above]) -> DataFrame:
+def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> DataFrame:
     """Return what each range contributes."""
     by = rows.by
     part_columns = columns(_PART)
@@ -209,7 +209,7 @@ def _together(parts: DataFrame, rows: Rows, chosen: RowMetrics) -> DataFrame:
     return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(chosen.columns))
 
 
-def _part_row(ev: Evaluator, above: Above) -> dict[str, Any]:
+def _part_row(ev: Evaluator, above: ShardPosition) -> dict[str, Any]:
     """Return a part as columns; numbers of any size as text."""
     shard = shard_of(ev._view(), above)
     groups = ev._view().groups
@@ -243,7 +243,7 @@ def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
     (high, low), (positives, negatives) = row["ends"], row["counts"]
     auc_pr, average_precision = row["areas"]
     shard = Shard(
-        above=Above(*row["above"]),
+        position=ShardPosition(*row["above"]),
         high=high,
         low=low,
         positives=positives,
@@ -263,8 +263,8 @@ def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
 def _group_row(
     whole: Shard, variances: dict[str, ShardVariance], chosen: RowMetrics
 ) -> dict[str, Any]:
-    P, N = whole.above.P, whole.above.N
-    computed = whole.figures()
+    P, N = whole.position.P, whole.position.N
+    computed = whole.metrics()
     spread = {name: each.variance() for name, each in variances.items()}
     share = computed["prevalence"]
     spread["prevalence"] = share * (1 - share) / (P + N)

@@ -20,7 +20,7 @@ NOW = 1_795_000_000_000_000
 
 
 def main(directory: Path) -> None:
-    """Log something of every kind and format, with a checkpoint in the middle."""
+    """Log every kind of entry and format, with a checkpoint in the middle."""
     core = open_core(SqliteStorage(directory / "log.db"), Limits(max_cells=100))
     rng = np.random.default_rng(2026)
 

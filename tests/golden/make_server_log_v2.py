@@ -2,9 +2,9 @@
 
     python tests/golden/make_server_log_v2.py tests/golden/data/server_log_v2
 
-The log of version 1 has cases and misses; this one has all that came with event
-time: ids, labels, retractions, panes, slices, merges, ticks, changed settings, a
-checkpoint with panes and join segments, streams that were deleted and made again.
+The log of version 1 has cases and misses; this one has everything that event time
+added: ids, labels, retractions, panes, slices, merges, ticks, changed settings, a
+checkpoint with panes and join segments, streams that were deleted and created again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTRIES = ("US", "DE", "FR", "JP", "BR")
 
 
 class Story:
-    """What happens, in the log's time."""
+    """The operations to log, in the log's time."""
 
     def __init__(self, directory: Path) -> None:
         self.core = open_core(SqliteStorage(directory / "log.db"), LIMITS)
@@ -133,7 +133,7 @@ def _first_half(story: Story) -> None:
     )
     story.create("few", max_pending=16)
     story.create("gone", segment_keys=["plan"])
-    # Cases with a time a row over six hours, and values beyond the most that a key may have.
+    # Cases with a time per row over six hours, and more values than a key may have.
     story.send(
         "fraud/v4",
         cases=pb.Cases(
@@ -144,7 +144,7 @@ def _first_half(story: Story) -> None:
         ),
     )
     ids = [f"order-{i}" for i in range(40)]
-    # A label may come first.
+    # A label may arrive before its prediction.
     story.send("fraud/v4", labels=pb.Labels(ids=[*ids[:3], "orphan"], positives=[1, 0, 1, 1]))
     story.send(
         "fraud/v4",
@@ -181,7 +181,7 @@ def _first_half(story: Story) -> None:
     )
     story.send("few", labels=pb.Labels(ids=ids[20:], positives=[i % 3 == 0 for i in range(20)]))
     story.send("gone", cases=pb.Cases(scores=[0.5, 0.25], positives=[True, False]))
-    # Refused, and numbered all the same.
+    # A refused batch, which still consumes its sequence.
     story.send("fraud/v4", predictions=pb.Predictions(ids=[""], scores=[0.5]))
 
 
@@ -216,7 +216,7 @@ def _second_half(story: Story) -> None:
     request = pb.IngestBatchRequest(producer=PRODUCERS[1], epoch=1, batch=batch)
     call.ingest_batch(request.SerializeToString(), story.now)
     story.commit()
-    # Late truth restates the past; then time passes, and what has no label expires.
+    # Late labels change past panes; then time passes, and unlabelled predictions expire.
     ids = [f"order-{i}" for i in range(20, 30)]
     story.send("fraud/v4", labels=pb.Labels(ids=ids, positives=[i % 2 == 0 for i in range(10)]))
     story.tick(2 * HOUR)
@@ -224,7 +224,7 @@ def _second_half(story: Story) -> None:
     story.send("probabilities", labels=pb.Labels(ids=["order-1"], positives=[True]))
     story.update("fraud/v4", retention={"seconds": 4 * 3600})
     story.tick(40 * MINUTE)
-    # Some still wait at the end.
+    # Some predictions are still pending at the end.
     late = [f"order-{i}" for i in range(100, 120)]
     story.send(
         "fraud/v4",
@@ -234,7 +234,7 @@ def _second_half(story: Story) -> None:
 
 
 def main(directory: Path) -> None:
-    """Log something of every kind, with a checkpoint in the middle; print what was logged."""
+    """Log every kind of entry, with a checkpoint in the middle; print the logged entries."""
     story = Story(directory)
     _first_half(story)
     story.checkpoint()

@@ -1,4 +1,4 @@
-"""What the log of version 2 is checked by: everything that a core says of its streams."""
+"""The checks of a log of version 2: everything that a core reports of its streams."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(max_cells=100, max_segment_values=3)
 PRODUCERS = ("edge ü", "unary")
-FIGURES = ("auc_roc", "auc_pr", "average_precision")
+METRICS = ("auc_roc", "auc_pr", "average_precision")
 
 _FLOATING = {"state_bytes"}
-"""About memory: not part of what a log means."""
+"""Fields about memory, which a log does not determine."""
 
 
 def facts(core: Core) -> dict[str, Any]:
-    """Return what the core holds, by stream, and where its producers are."""
+    """Return what the core has, by stream, and the positions of its producers."""
     streams = {}
     for info in core.engine.streams():
         view = core.engine.view(info.name)
@@ -77,7 +77,7 @@ def _counts(evaluator: Evaluator) -> dict[str, Any]:
         "num_positive_ref": evaluator.num_positive_ref,
         "num_negative_ref": evaluator.num_negative_ref,
         "resolution": evaluator.resolution,
-    } | {name: repr(getattr(evaluator, name)()) for name in FIGURES}
+    } | {name: repr(getattr(evaluator, name)()) for name in METRICS}
 
 
 def _coverage(coverage: PaneCoverage) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the pages show of other libraries is what happens inside them.
+"""The pages' examples inside other libraries run as shown.
 
 A ```pycon block is a doctest; its tag is the library that it needs. Blocks without
 a tag are run by tests/docs.
@@ -24,7 +24,7 @@ ADAPTERS = (DOCS / "adapters.md").read_text()
 @pytest.mark.filterwarnings("ignore")  # of the host libraries, at import
 @pytest.mark.parametrize("host", ["river", "sklearn", "torchmetrics"])
 def test_adapter_examples(host: str, require) -> None:
-    """Each adapter's example runs inside its host."""
+    """Each adapter's example runs inside its host library."""
     require(host)
     examples = "".join(codes(ADAPTERS, "pycon", host))
     test = doctest.DocTestParser().get_doctest(examples, {}, host, "adapters.md", 0)
@@ -54,7 +54,7 @@ class Run:
         self.logged: dict[int, dict[str, float]] = {}
 
     def log_metrics(self, metrics: dict[str, float], step: int) -> None:
-        """Keep what is logged, if a server could."""
+        """Keep the logged values that a server would accept."""
         assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
         self.logged[step] = metrics
 
@@ -62,7 +62,7 @@ class Run:
 
 
 def test_two_lines_for_trackers() -> None:
-    """The page's two lines log every defined figure, with either tracker."""
+    """The page's two lines log every defined metric, with either tracker."""
     (lines,) = codes(ADAPTERS, "python", "mlflow")
     first, second, _ = lines.split("\n")
     second, _, other = second.partition("  # with wandb: ")

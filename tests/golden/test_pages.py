@@ -1,6 +1,6 @@
-"""The figures on the pages are those that the code computes now.
+"""The numbers on the pages are those that the code computes now.
 
-A page writes ```expression` → figure``; its Python blocks define the names. A
+A page writes ```expression` → number``; its Python blocks define the names. A
 block tagged with a library's name needs that library.
 """
 
@@ -16,8 +16,8 @@ import pytest
 from ..pages import blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
-FIGURE = re.compile(r"`([^`]+)` → (nan|-?inf|-?\d+(?:\.\d+)?)")
-# What an expression must mention to be another library's answer.
+NUMBER = re.compile(r"`([^`]+)` → (nan|-?inf|-?\d+(?:\.\d+)?)")
+# An expression that matches is another library's answer.
 PEERS = {
     "sklearn": r"\b(auc|\w+_score|log_loss|matthews_corrcoef)\(",
     "torchmetrics": r"\b(torchmetrics|retrieved)\(",
@@ -26,9 +26,9 @@ PEERS = {
 
 
 class Program:
-    """The second source's evaluator by its published rules, on results ranked as + and -.
+    """LingPipe's evaluator by its published rules, on results ranked as + and -.
 
-    Its cases keep the order of arrival where scores tie, so a ranking is all it sees.
+    Tied cases keep their order of arrival, so a ranking determines every result.
     """
 
     def __init__(self, ranked: str, misses: int = 0) -> None:
@@ -38,13 +38,13 @@ class Program:
         self.num_cases = self.positives + self.negatives
 
     def pr_curve(self) -> list[tuple[float, float]]:
-        """Return the limits, and a row for each result but those before the first positive."""
+        """Return the limits, and a row for each result except those before the first positive."""
         found = [sum(self.ranked[:k]) for k in range(len(self.ranked) + 1)]
         rows = [(tp / self.positives, tp / k) for k, tp in enumerate(found) if tp]
         return [(0.0, 1.0), *rows, (1.0, 0.0)]
 
     def roc_curve(self) -> list[tuple[float, float]]:
-        """Return a row for each result between two limits, whether they are there or not."""
+        """Return a row for each result between two limits, even if a row equals a limit."""
         found = [sum(self.ranked[:k]) for k in range(1, len(self.ranked) + 1)]
         rows = [(k - tp) / self.negatives for k, tp in enumerate(found, 1)]
         reached = [tp / self.positives for tp in found]
@@ -72,7 +72,7 @@ class Program:
         return sum(self.ranked[:rank]) / rank
 
     def reciprocal_rank(self) -> float:
-        """Return 1/rank of the first positive; 0 where there is none."""
+        """Return 1/rank of the first positive; 0 if there is none."""
         return 1 / (self.ranked.index(True) + 1) if any(self.ranked) else 0.0
 
 
@@ -86,7 +86,7 @@ def names(page: str, library: str | None = None) -> dict[str, Any]:
 
 
 def agrees(value: float, printed: str) -> bool:
-    """Tell whether a value, rounded as printed, is what is printed."""
+    """Return whether a value, rounded as printed, is the printed one."""
     if math.isnan(value) or math.isinf(value):
         return str(value) == printed
     digits = len(printed.partition(".")[2])
@@ -94,7 +94,7 @@ def agrees(value: float, printed: str) -> bool:
 
 
 def is_of(expression: str, library: str) -> bool:
-    """Tell whether an expression is the library's answer and not ours."""
+    """Return whether an expression is the other library's answer."""
     return re.search(PEERS[library], expression) is not None and not expression.startswith("ours(")
 
 
@@ -110,13 +110,13 @@ def tables(page: str) -> list[list[list[str]]]:
 
 
 @pytest.mark.parametrize("name", ["differences", "worked-example"])
-def test_every_figure_of_ours_is_computed(name: str) -> None:
-    """Whatever a page says that we answer, we answer."""
+def test_every_number_of_ours_is_computed(name: str) -> None:
+    """Every answer of ours on a page is what the code returns."""
     page = (DOCS / f"{name}.md").read_text()
-    figures = FIGURE.findall(page)
-    assert len(figures) == page.count("→") > 15
+    rows = NUMBER.findall(page)
+    assert len(rows) == page.count("→") > 15
     space = names(page)
-    for expression, printed in figures:
+    for expression, printed in rows:
         if not any(is_of(expression, library) for library in PEERS):
             value = eval(expression, space)
             assert agrees(value, printed), (expression, value, printed)
@@ -124,14 +124,14 @@ def test_every_figure_of_ours_is_computed(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # the others warn where an answer is undefined
 @pytest.mark.parametrize("library", sorted(PEERS))
-def test_every_figure_of_the_others_is_computed(library: str, require) -> None:
-    """Whatever the page says that another library answers, it answers."""
+def test_every_number_of_the_others_is_computed(library: str, require) -> None:
+    """Every answer of another library on a page is what that library returns."""
     require(library)
     page = (DOCS / "differences.md").read_text()
     space = names(page, library)
-    figures = [each for each in FIGURE.findall(page) if is_of(each[0], library)]
-    assert len(figures) >= 7
-    for expression, printed in figures:
+    rows = [each for each in NUMBER.findall(page) if is_of(each[0], library)]
+    assert len(rows) >= 7
+    for expression, printed in rows:
         value = eval(expression, space)
         assert agrees(value, printed), (expression, value, printed)
 
@@ -144,8 +144,8 @@ def test_the_worked_example_s_tables_are_computed() -> None:
     assert len(ranks) == 12
     for _, score, _, *printed in ranks[1:]:
         at = ev.confusion_at(float(score))
-        figures = (at.tp, at.tn, at.fp, at.fn, at.recall, at.precision, at.specificity)
-        for value, text in zip((*figures, at.f_measure()), printed, strict=True):
+        values = (at.tp, at.tn, at.fp, at.fn, at.recall, at.precision, at.specificity)
+        for value, text in zip((*values, at.f_measure()), printed, strict=True):
             assert agrees(value, text), (score, value, text)
     levels = [[i / 10, value] for i, value in enumerate(ev.eleven_pt_interp_precision())]
     for table, rows in (

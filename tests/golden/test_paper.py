@@ -1,6 +1,6 @@
 """Every number in Davis and Goadrich (2006) that its text determines.
 
-Figure 7 is left out: its curves cannot be had from the text. Curve II could be
+Figure 7 is left out, because the text does not determine its curves. Curve II could be
 the simplest hull with AUC-ROC 0.875, (0, 0), (500, 20), (2000, 20), whose AUC-PR is
 20/520 = 0.0385, the printed 0.038; but no such simple hull with integer points has
 curve I's 0.813 and 0.514 (a search over hulls with two and three inner vertices
@@ -17,7 +17,7 @@ from streameval._metrics.roc_pr_space import pr_between, pr_to_roc, roc_to_pr
 
 
 def curve(points, P, N):
-    """Make a curve through (FP, TP) points, with (0, 0) and (N, P) added."""
+    """Return a curve through (FP, TP) points, with (0, 0) and (N, P) added."""
     points = [(0, 0), *points, (N, P)]
     return OperatingPoints(
         thresholds=np.concatenate(([np.inf], -np.arange(len(points) - 1.0))),
@@ -48,7 +48,7 @@ def test_table_1_is_one_segment_of_an_achievable_curve():
 
 
 def test_table_1_converts_between_the_spaces():
-    """Table 1's points lie on a straight line in ROC space, and come back."""
+    """Table 1's points are on a straight line in ROC space, and convert back exactly."""
     points = pr_between((5, 5), (30, 10), positives=20)
     fpr, tpr = pr_to_roc(points.recall, points.precision, positives=20, negatives=2000)
     assert_allclose(np.diff(fpr), 5 / 2000, rtol=1e-12)
@@ -95,7 +95,7 @@ def test_section_5_roc_area_does_not_order_pr_area():
 
 
 def test_the_hull_is_chosen_on_tuning_data():
-    """Section 3's remedy: the tuning hull flatters, its thresholds on test data do not.
+    """Section 3's remedy: the tuning hull is optimistic, its thresholds on test data are not.
 
     The scores are binormal, 1 standard deviation apart, where the true AUC-ROC is
     Phi(1/sqrt 2) = 0.7602. With 20 positives in each half the hull exceeds it on

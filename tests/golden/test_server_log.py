@@ -1,4 +1,4 @@
-"""Every release's log replays, and says what it said then.
+"""Every release's log replays to the same content as in that release.
 
 `data/server_log_v1/log.db` was written by make_server_log.py at version 0.1 and is
 never written again: a change that cannot replay it would lose its users' counts.
@@ -19,13 +19,13 @@ from streameval_server._model.limits import Limits
 
 DATA = Path(__file__).parent / "data" / "server_log_v1"
 STATE_HASH = "a6c46bef04873d29ca1ddad318d3cf0949af24423da0fa57e58a23fa7be3e659"
-"""Of the state that this version makes of that log. A version whose states have another
-form has another hash, and says so here; the counts below stay what they are."""
+"""The hash of the state that this version computes from that log. A version with another
+format of states changes this hash; the counts below never change."""
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_the_log_of_version_1_replays(tmp_path, checkpoint):
-    """From its first row: its checkpoint lacks panes, so the log says what it knew."""
+    """From its first row: its checkpoint lacks panes, so the log must restore them."""
     path = tmp_path / "log.db"
     shutil.copy(DATA / "log.db", path)
     if not checkpoint:

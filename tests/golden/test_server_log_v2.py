@@ -1,4 +1,4 @@
-"""A log with event time, ids, slices, merges, ticks and changed settings replays to what it said.
+"""A log with event time, ids, slices, merges, ticks and changed settings replays unchanged.
 
 `data/server_log_v2/log.db` was written by make_server_log_v2.py at version 0.1 and is
 never written again.
@@ -35,10 +35,10 @@ def _beside(name: str) -> ModuleType:
 
 said = _beside("server_log_facts")
 STATE_HASH = "e76cac24c4a7f4fe74cc947e33f9a1451e1b0ec9983ce6643833f0b9021c754a"
-"""Of the state that this version makes of that log, as for version 1's."""
+"""The hash of the state that this version computes from that log, as for version 1's."""
 
 KINDS = {kind for kind in Kind if kind <= Kind.MERGE}
-"""Kinds of this log: all that there were."""
+"""Every kind of entry in this log."""
 
 
 @pytest.fixture
@@ -49,12 +49,12 @@ def log(tmp_path) -> Path:
 
 
 def same(found: object, wanted: object, where: str = "") -> None:
-    """Compare what JSON holds: figures within rounding, all else exactly."""
+    """Compare JSON values: floats within rounding, everything else exactly."""
     if isinstance(wanted, Mapping):
         assert isinstance(found, Mapping)
         assert set(found) == set(wanted), where
         for name, value in wanted.items():
-            if name in said.FIGURES:
+            if name in said.METRICS:
                 close = pytest.approx(float(value), rel=1e-12, nan_ok=True)
                 assert float(found[name]) == close, f"{where}/{name}"
             else:
@@ -68,7 +68,7 @@ def same(found: object, wanted: object, where: str = "") -> None:
 
 
 def test_the_log_has_every_kind(log):
-    """What the script meant to write is there."""
+    """The log has the entries that the script wrote."""
     with sqlite3.connect(log) as connection:
         kinds = {kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM log")}
         parts = {part for (part,) in connection.execute("SELECT DISTINCT part FROM part")}
@@ -79,7 +79,7 @@ def test_the_log_has_every_kind(log):
 
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_the_log_of_version_2_replays(log, checkpoint):
-    """From its checkpoint and from its first row: every count, slice, pane and waiting id."""
+    """From its checkpoint and from its first row: every count, slice, pane and pending id."""
     if not checkpoint:
         with sqlite3.connect(log) as connection:
             connection.execute("DELETE FROM manifest")
@@ -97,7 +97,7 @@ def test_the_log_of_version_2_replays(log, checkpoint):
 
 
 def test_the_figures_are_not_trivial():
-    """The log holds what it is there to guard: slices, panes, waiting ids, merges, late truth."""
+    """The log covers slices, panes, pending ids, merges and late labels."""
     streams = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))["streams"]
     assert set(streams) == {"few", "fraud/v4", "gone", "probabilities"}
     fraud = streams["fraud/v4"]

@@ -1,4 +1,4 @@
-"""The bytes of this version stay readable, and are still what is written."""
+"""The bytes of every version stay readable, and are still what is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exact() -> Evaluator:
 
 
 def bounded() -> Evaluator:
-    """Cells of the plain scale, with a cap that bites."""
+    """Cells of the plain scale, with a cap that drops bits."""
     ev = Evaluator(resolution=12, max_cells=20)
     scores = np.sin(np.arange(400))
     ev.add_cases(labels=np.arange(400) % 7 == 0, scores=scores)
@@ -40,7 +40,7 @@ def probability() -> Evaluator:
 
 @pytest.mark.parametrize("make", [exact, bounded, probability])
 def test_golden_states(make):
-    """What version 0.1 wrote is read, equals what is made today, and is written again."""
+    """The bytes of version 0.1 are readable, equal to today's, and written again."""
     data = (DATA / f"state-1-{make.__name__}.bin").read_bytes()
     ev = make()
     assert Evaluator.from_bytes(data) == ev

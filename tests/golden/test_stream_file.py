@@ -1,7 +1,7 @@
-"""Every release's exports can be imported, and say what they said then.
+"""Every release's exports can be imported, with the same content as in that release.
 
 `data/stream-1.sve` was written by this file, run as a program, at version 0.1 and is
-never written again. An import stays in the log as it came, so this is a format of the
+never written again. The log keeps the bytes of an import, so this is a format of the
 log too.
 """
 
@@ -38,7 +38,7 @@ def sent(core: Core, at: int, **rows: object) -> None:
 
 
 def write() -> None:
-    """Write a stream with something of everything."""
+    """Write a stream with every kind of content."""
     core = opened()
     made = stream_pb2.Stream(name="golden")
     made.settings.segment_keys.append("country")
@@ -64,7 +64,7 @@ def write() -> None:
 
 
 def test_the_export_of_version_1_is_imported() -> None:
-    """Counts, slices, panes, waiting ids, settings; and it goes on."""
+    """Counts, slices, panes, pending ids and settings are restored, and the stream continues."""
     data = FILE.read_bytes()
     file = StreamFile.from_bytes(data)
     assert (file.name, file.revision, file.time_us) == ("golden", 6, NOW + HOUR)

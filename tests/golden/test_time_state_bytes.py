@@ -1,4 +1,4 @@
-"""The bytes of windows and joiners of this version stay readable, and are still written."""
+"""The bytes of windows and joiners of every version stay readable, and are still written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def windowed() -> WindowedEvaluator:
 
 
 def joiner() -> Joiner:
-    """Ids in every state, with segment codes and things that had no effect."""
+    """Ids in every state, with segment codes and operations that had no effect."""
     made = Joiner(JoinSettings(7_200_000_000, 600_000_000, 40, "drop", "negative"), keys=2)
     ids = [b"id-%d" % number for number in range(30)]
     columns = {
@@ -48,7 +48,7 @@ def joiner() -> Joiner:
     labelled = [*ids[:10], b"early", b"early", ids[0]]
     positives = np.arange(len(labelled)) % 3 == 0
     made.label(labelled, positives=positives, now_us=10**15 + 60_000_000)
-    made.retract([ids[1], ids[20], b"nobody"], now_us=10**15 + 60_000_000)
+    made.retract([ids[1], ids[20], b"unknown"], now_us=10**15 + 60_000_000)
     return made
 
 
@@ -83,7 +83,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_golden_states(name: str) -> None:
-    """What version 0.1 wrote is read, equals what is made today, and is written again."""
+    """The bytes of version 0.1 are readable, equal to today's, and written again."""
     make, encode, decode = FORMS[name]
     data = (DATA / f"{name}-1.bin").read_bytes()
     assert encode(decode(data)) == data

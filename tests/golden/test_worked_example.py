@@ -1,4 +1,4 @@
-"""The second source's example with its own printed figures, misses and minus signs included."""
+"""LingPipe's example with its own printed values, misses and minus signs included."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_ranks(ev: Evaluator) -> None:
     for (_, score), printed in zip(CASES, RANKS, strict=True):
         at = ev.confusion_at(score)
         assert (at.tp, at.tn, at.fp, at.fn) == printed[:4]
-        figures = (at.recall, at.precision, at.specificity, at.f_measure())
-        assert figures == pytest.approx(printed[4:], abs=PRINTED)
+        rates = (at.recall, at.precision, at.specificity, at.f_measure())
+        assert rates == pytest.approx(printed[4:], abs=PRINTED)
     before = ev.confusion_at(float("inf"))
     assert (before.tp, before.tn, before.fp, before.fn) == (0, 6, 0, 5)
     assert (before.recall, before.precision, before.specificity) == (0.0, 1.0, 1.0)
@@ -75,7 +75,7 @@ def test_ranks(ev: Evaluator) -> None:
 
 
 def test_pr_curves(ev: Evaluator) -> None:
-    """Eleven rows (the twelve printed ones have one twice), six interpolated ones."""
+    """Eleven rows (the twelve printed ones repeat one), six interpolated ones."""
     printed = [(0.00, 1.00), *((rank[4], rank[5]) for rank in RANKS[1:]), (1.00, 0.00)]
     assert len(printed) == 11
     assert rows(ev.pr_curve(False)) == printed
@@ -105,7 +105,7 @@ def test_areas(ev: Evaluator) -> None:
     """Trapezoids over the rows, in fractions by hand; 14 of 30 pairs are in order."""
     assert ev.area_under_roc_curve(False) == ev.auc_roc() == 14 / 30
     assert ev.area_under_roc_curve(True) == pytest.approx(0.55, abs=1e-15)
-    # Four steps of recall 0.2 and the fall to (1, 0), each by its mean height.
+    # Four steps of recall 0.2 and the last one to (1, 0), each times its mean height.
     plain = 0.1 * (3 / 2 + 5 / 6 + 11 / 10 + 59 / 72 + 2 / 5)
     assert ev.area_under_pr_curve(False) == pytest.approx(plain, abs=1e-15)
     best = 0.1 * (8 / 5 + 12 / 5 + 47 / 45 + 4 / 9)
@@ -116,7 +116,7 @@ def test_areas(ev: Evaluator) -> None:
     ("rank", "precision"), [(0, 1.0), (1, 0.0), (5, 0.6), (10, 0.4), (20, 0.2), (100, 0.04)]
 )
 def test_precision_at(ev: Evaluator, rank: int, precision: float) -> None:
-    """Precision after so many results; what is not returned counts as an error."""
+    """Precision at a rank; ranks beyond the last case count as errors."""
     assert ev.precision_at(rank) == precision
 
 

@@ -14,13 +14,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from streameval._counts.groups import Groups
 from streameval._evaluator import Evaluator
 from streameval._metrics import pr_areas
-from streameval._metrics.areas import (
-    auc_pr_value,
-    auc_roc_value,
-    average_precision_value,
-    partial_auc_roc_value,
-    steps,
-)
+from streameval._metrics.areas import step_groups
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.roc_areas import auc_roc_value, partial_auc_roc_value
 from streameval._metrics.skew import auc_pr_minimum_value, auc_prg_value
 
 CASES = st.lists(
@@ -43,7 +39,7 @@ def evaluator(cases, misses=0, negative_misses=0):
 
 
 def expanded(cases, misses=0, negative_misses=0):
-    """Return labels and scores, one entry a reference, misses below all."""
+    """Return labels and scores, one entry per reference, misses below all."""
     labels, scores = [], []
     for positive, score, count in cases:
         labels += [positive] * count
@@ -63,7 +59,7 @@ def points_of(labels, scores):
 
 
 def same(value, expected, rel):
-    """Assert that a float is a number of another kind to `rel`, or both undefined."""
+    """Assert that a float equals a number of another type to `rel`, or that both are undefined."""
     if expected is None:
         assert math.isnan(value)
     elif expected == 0:
@@ -74,7 +70,7 @@ def same(value, expected, rel):
 
 
 def wilcoxon(labels, scores):
-    """Count pairs; ties are half."""
+    """Count pairs; a tie is half a pair."""
     up = [s for y, s in zip(labels, scores, strict=True) if y]
     down = [s for y, s in zip(labels, scores, strict=True) if not y]
     if not up or not down:
@@ -138,20 +134,20 @@ def test_every_area_on_small_inputs(cases, misses, negative_misses):
         for (x0, y0), (x1, y1) in pairwise(points)
         if y1 > y0
     ]
-    if misses:  # the last group is the misses'
+    if misses:  # the last group is that of the misses
         found.pop()
     same(ev.average_precision(), sum(found, Fraction(0)) if P else None, 2e-15)
 
 
 @given(cases=CASES, misses=MISSES, negative_misses=MISSES)
 def test_hull_areas_on_small_inputs(cases, misses, negative_misses):
-    """The hull's areas are those of the smallest concave curve above the points."""
+    """The hull's areas are those of the least concave curve above the points."""
     labels, scores = expanded(cases, misses, negative_misses)
     ev = evaluator(cases, misses, negative_misses)
     P = sum(labels)
     N = len(labels) - P
     points = points_of(labels, scores)
-    # By definition: the highest chord over each FP; vertices are where it bends.
+    # By definition: the highest chord above each FP; the vertices are where its slope changes.
     corners = []
     for i, (x, y) in enumerate(points):
         below = any(
@@ -173,7 +169,7 @@ def test_hull_areas_on_small_inputs(cases, misses, negative_misses):
 
 @given(cases=CASES, misses=MISSES, percent=st.integers(0, 99))
 def test_pr_area_above_a_recall(cases, misses, percent):
-    """min_recall cuts the integral; 1 - recall bounds it."""
+    """min_recall limits the integral; 1 - recall bounds it."""
     ev = evaluator(cases, misses)
     labels, scores = expanded(cases, misses)
     P = sum(labels)
@@ -310,7 +306,7 @@ def chain(points, P, N):
     """Make the groups of a curve through (FP, TP) points."""
     fp = np.array([x for x, _ in points], dtype=np.int64)
     tp = np.array([y for _, y in points], dtype=np.int64)
-    return steps(-np.arange(float(len(points))), fp, tp, P, N)
+    return step_groups(-np.arange(float(len(points))), fp, tp, P, N)
 
 
 @pytest.mark.parametrize(
@@ -324,28 +320,28 @@ def chain(points, P, N):
     ],
 )
 def test_unit_method_on_long_pieces(points):
-    """Euler-Maclaurin and the units added one by one meet the sum in fractions."""
+    """Euler-Maclaurin plus the directly summed units equal the sum in fractions."""
     P, N = points[-1][1], points[-1][0]
     same(auc_pr_value(chain(points, P, N), method="unit"), unit_area(points, P), 3e-15)
 
 
 @pytest.mark.parametrize("negatives", range(12, 32))
 def test_unit_method_where_euler_maclaurin_begins(negatives):
-    """Right to the last digits on both sides of the change of method."""
+    """Accurate to the last digits on both sides of the change of method."""
     for P in (1, 2, 40):
         points = [(0, 0), (negatives, 0), (negatives, P)]
         same(auc_pr_value(chain(points, P, negatives), method="unit"), unit_area(points, P), 1e-15)
 
 
 def test_unit_method_of_a_huge_piece():
-    """With 2^40 positives the trapezoid is the integral: bounded work and memory."""
+    """With 2^40 positives the trapezoid equals the integral, in bounded time and memory."""
     points = [(0, 0), (2**10, 2**39), (2**50, 2**40)]
     groups = chain(points, 2**40, 2**50)
     assert auc_pr_value(groups, method="unit") == pytest.approx(auc_pr_value(groups), rel=1e-12)
 
 
 def test_unit_method_above_a_recall():
-    """A cut between integers begins with a part of a unit."""
+    """A cut between integers starts with a part of a unit."""
     points = [(0, 0), (5, 5), (30, 10)]
     groups = chain(points, 10, 30)
     nodes = [6.5, 7, 8, 9, 10]
@@ -367,16 +363,16 @@ def test_pair_counts_beyond_int64(total):
 
 
 def test_blocks_do_not_show(monkeypatch):
-    """The same figures whatever the block size, to rounding."""
+    """The areas are the same for any block size, up to rounding."""
     rng = np.random.default_rng(11)
     labels = rng.random(5000) < 0.3
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=(rng.normal(size=5000) + labels).round(2))
     groups = ev.operating_points().groups()
-    figures = []
+    metrics = []
     for block in (1, 7, 8192):
-        monkeypatch.setattr(pr_areas, "_BLOCK", block)
-        figures.append(
+        monkeypatch.setattr(pr_areas, "_BLOCK_ROWS", block)
+        metrics.append(
             (
                 auc_pr_value(groups),
                 auc_pr_value(groups, method="unit"),
@@ -384,8 +380,8 @@ def test_blocks_do_not_show(monkeypatch):
                 average_precision_value(groups),
             )
         )
-    np.testing.assert_allclose(figures[0], figures[2], rtol=1e-14)
-    np.testing.assert_allclose(figures[1], figures[2], rtol=1e-14)
+    np.testing.assert_allclose(metrics[0], metrics[2], rtol=1e-14)
+    np.testing.assert_allclose(metrics[1], metrics[2], rtol=1e-14)
 
 
 @pytest.mark.parametrize(("P", "N"), [(1, 1), (3, 1000), (1000, 3), (5, 10**9), (2**50, 7)])
@@ -400,13 +396,13 @@ def test_minimum_is_boyds_formula_and_the_worst_ranking(P, N):
 
 
 def test_gain_area_of_the_always_positive_classifier_is_zero():
-    """One tie of everything has precision gain 0 at every recall gain."""
+    """If all cases are tied, the precision gain is 0 at every recall gain."""
     assert auc_prg_value(chain([(0, 0), (1000, 50)], 50, 1000)) == pytest.approx(0, abs=1e-15)
     assert auc_prg_value(chain([(0, 0), (0, 50), (1000, 50)], 50, 1000)) == 1
 
 
 def empty_groups(P, N):
-    """Make groups without a scored positive."""
+    """Return groups without a scored positive."""
     none = np.empty(0, dtype=np.int64)
     return Groups(np.empty(0), none, none, none, none, P, 0, P, N)
 

@@ -58,7 +58,7 @@ def points(cases: Cases) -> list[tuple[float, int, int]]:
 def test_threshold_for_is_the_best_of_all_thresholds(
     cases: Cases, missed: int, missed_negatives: int, target: float
 ) -> None:
-    """Each target gets the threshold that its definition names, among all of them."""
+    """Each target gets the threshold of its definition, among all of them."""
     ev = evaluator(cases, missed, missed_negatives)
     P = sum(label for label, _ in cases) + missed
     N = len(cases) + missed + missed_negatives - P
@@ -75,7 +75,7 @@ def test_threshold_for_is_the_best_of_all_thresholds(
 def test_best_threshold_costs_least_and_is_the_highest_that_does(
     cases: Cases, missed: int, missed_negatives: int, cost_fp: Fraction, cost_fn: Fraction
 ) -> None:
-    """No threshold costs less, and no higher one costs as little."""
+    """No threshold costs less, and no higher one costs the same."""
     ev = evaluator(cases, missed, missed_negatives)
     if cost_fp == cost_fn == 0:
         with pytest.raises(ValueError, match="must not both be 0"):
@@ -125,7 +125,7 @@ def test_cost_curve_is_the_least_cost_of_any_threshold(
 
 @given(cases=CASES, missed=MISSES, missed_negatives=MISSES)
 def test_ks_and_gini_are_what_scipy_finds(cases: Cases, missed: int, missed_negatives: int) -> None:
-    """KS is scipy's two-sample statistic and Gini is Somers' D, misses at the bottom."""
+    """KS is scipy's two-sample statistic and Gini is Somers' D; misses rank last."""
     ev = evaluator(cases, missed, missed_negatives)
     lowest = -1e6
     labels = [*(label for label, _ in cases), *[True] * missed, *[False] * missed_negatives]
@@ -146,7 +146,7 @@ def test_ks_and_gini_are_what_scipy_finds(cases: Cases, missed: int, missed_nega
 
 
 def test_confusions_are_those_of_scikit_learn() -> None:
-    """At every threshold, counts and all figures agree with scikit-learn."""
+    """At every threshold, counts and all rates agree with scikit-learn."""
     rng = np.random.default_rng(3)
     labels = rng.random(300) < 0.4
     scores = np.round(rng.normal(labels * 1.0), 1)
@@ -171,8 +171,8 @@ def test_confusions_are_those_of_scikit_learn() -> None:
                 ~labels, ~called, zero_division=1.0
             ),
         }
-        for figure, theirs in expected.items():
-            assert figure == pytest.approx(theirs, abs=1e-14)
+        for metric, theirs in expected.items():
+            assert metric == pytest.approx(theirs, abs=1e-14)
         if 0 < called.sum() < labels.size:
             assert at.mcc == pytest.approx(metrics.matthews_corrcoef(labels, called), abs=1e-14)
         else:
@@ -180,5 +180,5 @@ def test_confusions_are_those_of_scikit_learn() -> None:
 
 
 def same(a: float, b: float) -> bool:
-    """Tell whether two figures are equal, or both undefined."""
+    """Return whether two metrics are equal, or both undefined."""
     return a == b or (math.isnan(a) and math.isnan(b))

@@ -80,7 +80,7 @@ def area(p, n, gaps, lost_p, *, name, prevalence):
     n = weight * n
     if name == "average_precision":
         return float((p * (tp + p) / (tp + p + fp + n)).sum() / P)
-    # Gauss-Legendre with so many nodes that any smooth piece is exact.
+    # Gauss-Legendre with enough nodes to be exact on any smooth piece.
     nodes, weights = np.polynomial.legendre.leggauss(60)
     s = (nodes + 1) / 2
     x = tp[:, None] + np.outer(p, s)
@@ -93,7 +93,7 @@ def area(p, n, gaps, lost_p, *, name, prevalence):
 @pytest.mark.parametrize("name", ["average_precision", "auc_pr"])
 @given(data=st.tuples(scores, scores, misses, misses))
 def test_influences_are_derivatives(data, name, prevalence):
-    """One case more, infinitesimally: what it moves the figure by, at every rank."""
+    """The change of the metric by one infinitesimal case more, at every rank."""
     groups = groups_of(*data)
     if name == "auc_pr":
         groups = groups.with_misses()
@@ -116,7 +116,7 @@ def test_influences_are_derivatives(data, name, prevalence):
     assert influence.estimate == pytest.approx(
         area(groups.p, groups.n, gaps, lost, name=name, prevalence=prevalence), rel=1e-9
     )
-    # The mean influence is taken out: it is what the totals P and N add.
+    # Subtract the mean influence, which comes from the totals P and N.
     mean_p = float(groups.p @ influence.positive) / groups.P
     mean_n = float(groups.n @ influence.tied + gaps @ influence.between) / groups.N
     slope = influence.prevalence_slope
@@ -141,7 +141,7 @@ def test_influences_are_derivatives(data, name, prevalence):
 
 
 def test_long_segments_agree_with_short_ones():
-    """The series for small growth and the closed forms meet: a fine grid against quadrature."""
+    """The series for small growth agrees with the closed forms: a fine grid against quadrature."""
     rng = np.random.default_rng(3)
     positives = rng.integers(0, 40, 3_000).astype(float).tolist()
     negatives = rng.integers(0, 37, 5_000).astype(float).tolist()
@@ -154,7 +154,7 @@ def test_long_segments_agree_with_short_ones():
 
 
 def test_estimates_are_scikit_learns():
-    """The influences' means are the figures."""
+    """The means of the influences are the metrics."""
     rng = np.random.default_rng(5)
     labels = rng.integers(0, 2, 400)
     values = np.round(rng.normal(labels, 1.0), 1)
@@ -166,7 +166,7 @@ def test_estimates_are_scikit_learns():
 
 
 def test_variance_of_average_precision_is_the_bootstraps():
-    """The influence function and brute resampling agree on a large sample."""
+    """The influence function agrees with resampling on a large sample."""
     rng = np.random.default_rng(7)
     labels = (rng.random(4_000) < 0.2).astype(int)
     values = rng.normal(1.2 * labels, 1.0)
@@ -183,7 +183,7 @@ def test_variance_of_average_precision_is_the_bootstraps():
             both = np.concatenate((groups.n, gaps))
             n = rng.multinomial(groups.P + groups.N - P, both / groups.N)
             size = len(p)
-            kept = p > 0  # rows without positives only pass their negatives down
+            kept = p > 0  # rows without positives only add their negatives to later rows
             rows = np.flatnonzero(kept)
             before = np.cumsum(n[size:-1]) + np.cumsum(n[:size]) - n[:size]
             tp = (np.cumsum(p) - p)[rows] + p[rows]
@@ -197,7 +197,7 @@ def test_variance_of_average_precision_is_the_bootstraps():
 @pytest.mark.parametrize("missed", [(0.0, 0.0), (0.25, 0.1)])
 @pytest.mark.parametrize("prevalence", [None, 0.05])
 def test_standard_errors_are_the_spread_of_fresh_streams(step, missed, prevalence):
-    """New streams, with ties and with misses, scatter as much as each of them says of itself.
+    """The spread of new streams, with ties and misses, equals the estimate of each.
 
     For the area under the interpolated curve the misses are one tied group at
     the end, which the curve crosses to (N, P); for average precision they are
@@ -205,7 +205,7 @@ def test_standard_errors_are_the_spread_of_fresh_streams(step, missed, prevalenc
     """
     rng = np.random.default_rng(20_263)
     names = ("auc_pr", "average_precision") if prevalence else AREAS
-    figures = {name: [] for name in names}
+    estimates = {name: [] for name in names}
     for _ in range(300):
         labels = rng.random(1_000) < 0.2
         scored = rng.random(1_000) >= np.where(labels, *missed)
@@ -215,8 +215,8 @@ def test_standard_errors_are_the_spread_of_fresh_streams(step, missed, prevalenc
         ev.add_misses(int((labels & ~scored).sum()))
         ev.add_negative_misses(int((~labels & ~scored).sum()))
         for name in names:
-            figures[name].append(figure_of(ev._view().groups, name, prevalence))
+            estimates[name].append(figure_of(ev._view().groups, name, prevalence))
     for name in names:
-        spread = np.std([figure.estimate for figure in figures[name]])
-        error = np.sqrt(np.mean([figure.variance for figure in figures[name]]))
+        spread = np.std([each.estimate for each in estimates[name]])
+        error = np.sqrt(np.mean([each.variance for each in estimates[name]]))
         assert error == pytest.approx(spread, rel=0.13), name

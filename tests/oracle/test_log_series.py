@@ -1,4 +1,4 @@
-"""Logarithms, and what areas in precision-recall space are moved by, against 60 digits."""
+"""Logarithms, and the derivatives of areas in precision-recall space, against 60 digits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("auc_pr", "average_precision", "auc_roc")
 
 
 def pairs():
-    """Return growths of all sizes, and some next to where one formula gives way to another."""
+    """Return growths of all sizes, and some next to the limits between two formulas."""
     rng = np.random.default_rng(5)
     start = np.concatenate((10 ** rng.uniform(-3, 9, 1_400), np.ones(40)))
     z = np.concatenate(([0.01, 1 / 3], rng.uniform(0.009, 0.011, 19), rng.uniform(0.3, 0.4, 19)))
@@ -29,7 +29,7 @@ def pairs():
 
 @pytest.mark.parametrize("rows", [slice(None), slice(700, None)], ids=["long", "short"])
 def test_series_are_right_to_the_last_digits(rows):
-    """z, and S as it stands in log1p: its own error counts by what it adds to 1."""
+    """z, and S as part of log1p: an error of S counts by its effect on the sum with 1."""
     start, growth = (column[rows] for column in pairs())
     ends_sum, z, tail = log_series(start, growth)
     with localcontext(prec=DIGITS):
@@ -46,7 +46,7 @@ def test_series_are_right_to_the_last_digits(rows):
 
 
 def test_areas_of_pieces_are_right_to_the_last_digits():
-    """Also of one that grows by far more than what ranks above it, and by far less."""
+    """Also for growth that is far greater, or far smaller, than the count above."""
     rng = np.random.default_rng(8)
     columns = (10 ** rng.uniform(0, 16, (4, 500))).astype(np.int64).astype(np.float64)
     with localcontext(prec=DIGITS):
@@ -60,25 +60,25 @@ def test_areas_of_pieces_are_right_to_the_last_digits():
 
 
 def test_certainty_does_not_scatter():
-    """What is perfect has no variance, whatever its ties; average precision says the same."""
+    """A perfect ranking has no variance with any ties; average precision agrees."""
     rng = np.random.default_rng(9)
     for _ in range(50):
         size = int(rng.integers(2, 300))
         evaluator = Evaluator()
         evaluator.add_cases(labels=[1] * size, scores=rng.integers(1, 1 + size, size) * 1.0)
         evaluator.add_cases(labels=[0] * size, scores=-rng.random(size))
-        figures = [figure_of(evaluator._view().groups, name) for name in NAMES]
-        assert [(each.estimate, each.variance) for each in figures] == [(1.0, 0.0)] * len(NAMES)
+        estimates = [figure_of(evaluator._view().groups, name) for name in NAMES]
+        assert [(each.estimate, each.variance) for each in estimates] == [(1.0, 0.0)] * len(NAMES)
 
 
 def test_nothing_above_has_no_series():
-    """Where a ranking begins the logarithm diverges; what stands for it is 0."""
+    """At the top of a ranking the logarithm diverges; its substitute is 0."""
     ends_sum, z, tail = log_series(np.array([0.0, 0.0]), np.array([3.0, 1e-5]))
     assert (ends_sum.tolist(), z.tolist(), tail.tolist()) == ([3.0, 1e-5], [1.0, 1.0], [0.0, 0.0])
 
 
 def test_derivatives_of_areas_are_right_to_the_last_digits():
-    """The integrals of s^k/m and s^k/m^2 in closed form, wherever one cancels with another."""
+    """The integrals of s^k/m and s^k/m^2 in closed form, where terms cancel each other."""
     rng = np.random.default_rng(6)
     p, n = (10 ** rng.uniform(0, 9, (2, 300))).astype(np.int64)
     tp, fp = (10 ** rng.uniform(0, 9, (2, 300))).astype(np.int64)

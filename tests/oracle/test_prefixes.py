@@ -1,4 +1,4 @@
-"""After every prefix of a stream the live figures equal the batch answers."""
+"""After every prefix of a stream the live metrics equal the batch answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streameval._evaluator import Evaluator
 
 
 def brute_auc_roc(rows: list[tuple[bool, float]]) -> Fraction | None:
-    """Compare all pairs, ties at half."""
+    """Compare all pairs; a tie is half a pair."""
     positives = [score for label, score in rows if label]
     negatives = [score for label, score in rows if not label]
     if not positives or not negatives:
@@ -60,7 +60,7 @@ def test_every_prefix_equals_brute_force(seed, digits):
 
 @pytest.mark.parametrize(("seed", "digits"), [(3, 1), (4, 9)])
 def test_a_sliding_window_equals_brute_force(seed, digits):
-    """Adding at one end and removing at the other never drifts."""
+    """Adding at one end and removing at the other accumulates no error."""
     rows = stream(seed, 150, digits)
     ev = Evaluator()
     for end, row in enumerate(rows, start=1):
@@ -80,7 +80,7 @@ def test_a_sliding_window_equals_brute_force(seed, digits):
 @pytest.mark.parametrize("distribution", ["smooth", "tied", "skewed", "float32", "constant"])
 @pytest.mark.parametrize("prevalence", [0.5, 0.02])
 def test_growing_streams_equal_scikit_learn(distribution, prevalence):
-    """Batch after batch, small merged into large, the figures are scikit-learn's."""
+    """Batch after batch, small merged into large, the metrics are scikit-learn's."""
     rng = np.random.default_rng(len(distribution))
     ev = Evaluator()
     labels, scores = np.zeros(0, dtype=bool), np.zeros(0)
@@ -105,7 +105,7 @@ def test_growing_streams_equal_scikit_learn(distribution, prevalence):
 
 @pytest.mark.parametrize("total", [2**20, 2**31 - 1, 2**31 + 11, 2**45])
 def test_counts_near_and_above_32_bits_are_exact(total):
-    """The pair count of huge counts is that of Python's integers."""
+    """The pair count of huge counts equals that of Python integers."""
     counts = [total, total - 3, 7, total // 3]
     scores, labels = [0.1, 0.2, 0.2, 0.3], [1, 0, 1, 0]
     ev = Evaluator()

@@ -82,7 +82,7 @@ def test_reliability_is_scikit_learns_calibration_curve(strategy: str, theirs: s
 
 @pytest.mark.parametrize("strategy", ["width", "mass"])
 def test_ties_share_a_bin(strategy: str) -> None:
-    """No score is split between bins, and the bins together hold every case."""
+    """No score is split between bins, and the bins together have every case."""
     labels, scores = sample(3, 400, 1)
     table = evaluator(labels, scores).reliability(7, strategy=strategy)
     assert (np.diff(table.lower) > 0).all()
@@ -102,7 +102,7 @@ def test_decomposition_is_that_of_isotonic_regression(digits: int) -> None:
     """Miscalibration and discrimination come from scikit-learn's isotonic fit."""
     labels, scores = sample(4, 300, digits)
     ev = evaluator(labels, scores)
-    ev.add_misses(5)  # they have no score, so they change nothing
+    ev.add_misses(5)  # without a score they change nothing
     fitted = IsotonicRegression().fit_transform(scores, labels.astype(float))
     recalibrated = np.mean((fitted - labels) ** 2)
     base = np.mean((labels.mean() - labels) ** 2)

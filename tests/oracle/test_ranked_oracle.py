@@ -1,4 +1,4 @@
-"""The second source's figures against brute force: every order of every tie, in fractions."""
+"""LingPipe's metrics against brute force: every order of every tie, in fractions."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Data:
         for parts in itertools.product(*ties):
             yield [label for part in parts for label in part]
 
-    def expectation(self, figure: Callable[[list[bool]], Fraction]) -> Fraction:
-        values = [figure(order) for order in self.orders()]
+    def expectation(self, metric: Callable[[list[bool]], Fraction]) -> Fraction:
+        values = [metric(order) for order in self.orders()]
         return sum(values, Fraction(0)) / len(values)
 
     def points(self) -> list[tuple[float, int, int]]:
@@ -81,12 +81,12 @@ DATA = st.builds(
 
 @given(data=DATA, rank=st.integers(1, 14))
 def test_precision_at_is_the_expectation_over_orders(data: Data, rank: int) -> None:
-    """Precision at a rank averages over all orders of ties; errors follow the last case."""
-    figure = data.evaluator().precision_at(rank)
+    """Precision at a rank averages over all orders of ties; ranks beyond the last are errors."""
+    metric = data.evaluator().precision_at(rank)
     if not data.cases:
-        assert math.isnan(figure)
+        assert math.isnan(metric)
         return
-    assert figure == float(data.expectation(lambda order: Fraction(sum(order[:rank]), rank)))
+    assert metric == float(data.expectation(lambda order: Fraction(sum(order[:rank]), rank)))
 
 
 @given(data=DATA)
@@ -102,15 +102,15 @@ def test_r_precision_is_the_expectation_over_orders(data: Data) -> None:
 @given(data=DATA)
 def test_reciprocal_rank_is_the_expectation_over_orders(data: Data) -> None:
     """The reciprocal rank averages 1/rank of the first positive over all orders of ties."""
-    figure = data.evaluator().reciprocal_rank()
+    metric = data.evaluator().reciprocal_rank()
     if data.P == 0:
-        assert math.isnan(figure)
+        assert math.isnan(metric)
         return
 
     def reciprocal(order: list[bool]) -> Fraction:
         return Fraction(1, order.index(True) + 1) if any(order) else Fraction(0)
 
-    assert math.isclose(figure, data.expectation(reciprocal), **CLOSE)
+    assert math.isclose(metric, data.expectation(reciprocal), **CLOSE)
 
 
 @given(data=DATA, rank=st.integers(0, 14))
@@ -131,7 +131,7 @@ def test_recall_and_lift_at_are_the_expectation_over_orders(data: Data, rank: in
 
 @given(data=DATA)
 def test_pr_curves_follow_their_definition(data: Data) -> None:
-    """Both PR curves hold the rows that their definitions name, and no others."""
+    """Both PR curves have the rows of their definitions, and no others."""
     ev = data.evaluator()
     if data.P == 0:
         assert ev.pr_curve().shape == ev.pr_curve(True).shape == (0, 2)
@@ -182,16 +182,16 @@ def test_roc_curves_follow_their_definition(data: Data) -> None:
     assert ev.roc_curve(True).tolist() == [[float(x), float(y)] for x, y in best]
     assert ev.area_under_roc_curve() == float(trapezoid(rows)) == ev.auc_roc()
     assert math.isclose(ev.area_under_roc_curve(True), trapezoid(best), **CLOSE)
-    # With a first row at (0, tpr > 0) nothing is lost before it, so it is never below.
+    # The first row is at (0, tpr > 0), so no area is lost before it: it is never below.
     assert ev.area_under_roc_curve(True) >= ev.area_under_roc_curve() - 1e-15
 
 
 @given(data=DATA)
 def test_eleven_points_compare_integers(data: Data) -> None:
-    """Entry i is the best precision where 10 TP >= i P, and 0 where no score gets there."""
-    figures = data.evaluator().eleven_pt_interp_precision()
+    """Entry i is the best precision where 10 TP >= i P, and 0 if no score reaches it."""
+    metrics = data.evaluator().eleven_pt_interp_precision()
     if data.P == 0:
-        assert np.isnan(figures).all()
+        assert np.isnan(metrics).all()
         return
     points = data.points()
     expected = [1.0]
@@ -199,24 +199,24 @@ def test_eleven_points_compare_integers(data: Data) -> None:
         float(max((Fraction(t, t + f) for _, t, f in points if 10 * t >= i * data.P), default=0))
         for i in range(1, 11)
     ]
-    assert figures.tolist() == expected
+    assert metrics.tolist() == expected
 
 
 @given(data=DATA, beta=st.sampled_from([0.5, 1.0, 2.0, 1e-200, 1e200]))
 def test_maximum_f_is_that_of_the_best_finite_threshold(data: Data, beta: float) -> None:
     """The maximum F is the largest over all finite thresholds, misses in P."""
-    figure = data.evaluator().maximum_f_measure(beta)
+    metric = data.evaluator().maximum_f_measure(beta)
     if data.P == 0:
-        assert math.isnan(figure)
+        assert math.isnan(metric)
         return
     weight = Fraction(beta) ** 2
     values = [(1 + weight) * tp / (weight * data.P + tp + fp) for _, tp, fp in data.points() if tp]
-    assert math.isclose(figure, max(values, default=Fraction(0)), **CLOSE)
+    assert math.isclose(metric, max(values, default=Fraction(0)), **CLOSE)
 
 
 @given(data=DATA, seed=st.randoms(use_true_random=False))
 def test_the_order_of_arrival_changes_nothing(data: Data, seed: object) -> None:
-    """No figure depends on the order in which cases were added."""
+    """No metric depends on the order in which cases were added."""
     shuffled = list(data.cases)
     seed.shuffle(shuffled)
     a = data.evaluator()

@@ -42,7 +42,7 @@ def test_long_ties_match_the_sum_in_fifty_digits(ahead: int, p: int, n: int) -> 
 @pytest.mark.parametrize("p", [1, 2, 5, 32, 33, 34, 1000, 10**6, 10**9, 10**12])
 @pytest.mark.parametrize("n", [10**4, 10**6, 10**9, 10**12, 10**15, 10**18])
 def test_huge_ties_match_the_closed_form_at_the_top(p: int, n: int) -> None:
-    """With nothing ahead it is p/(n+1) (H(p+n) - H(p-1)), however long the tie."""
+    """With nothing above it is p/(n+1) (H(p+n) - H(p-1)), for a tie of any length."""
     closed = Decimal(p) / (n + 1) * (harmonic(p + n) - harmonic(p - 1))
     assert math.isclose(expected_reciprocal_rank(0, p, n), closed, rel_tol=5e-14)
 

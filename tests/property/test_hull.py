@@ -51,8 +51,8 @@ WIDE = st.tuples(
 @pytest.fixture(params=[96, 3], ids=["shipped", "passes"])
 def small(request, monkeypatch):
     """Run with the shipped size of plain scans, and with everything vectorised."""
-    monkeypatch.setattr(hull, "_SMALL", request.param)
-    monkeypatch.setattr(hull, "_STRIDE", 32 if request.param == 96 else 2)
+    monkeypatch.setattr(hull, "_MAX_SCAN_POINTS", request.param)
+    monkeypatch.setattr(hull, "_SAMPLE_STRIDE", 32 if request.param == 96 else 2)
 
 
 @pytest.mark.usefixtures("small")

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from streameval import Evaluator, InvalidInputError
 from streameval._metrics.hull import hull_vertices
-from streameval._metrics.shards import places, shard_of
+from streameval._metrics.shards import shard_of, shard_positions
 from streameval._uncertainty.estimates import figure_of
 from streameval._uncertainty.shard_variance import shard_variance
 
@@ -46,7 +46,7 @@ def cut(cases, cuts):
 def shards(evaluators):
     """Return the shard of each evaluator, at its place."""
     counts = [(ev.num_positive_ref, ev.num_negative_ref) for ev in evaluators]
-    return [shard_of(ev._view(), above) for ev, above in zip(evaluators, places(counts))]
+    return [shard_of(ev._view(), above) for ev, above in zip(evaluators, shard_positions(counts))]
 
 
 def fold(parts, seed):
@@ -64,7 +64,7 @@ def check(cases, cuts, seed):
     view, pieces = whole._view(), cut(cases, cuts)
     together = fold(shards(pieces), seed)
     snapshot = whole.snapshot()
-    for name, value in together.figures().items():
+    for name, value in together.metrics().items():
         expected = getattr(snapshot, name)
         if name in INTEGER:
             assert value == expected or (math.isnan(value) and math.isnan(expected)), name
@@ -77,7 +77,7 @@ def check(cases, cuts, seed):
         return
     for name in AREAS:
         parts = [
-            shard_variance(piece._view().groups, shard.above, name)
+            shard_variance(piece._view().groups, shard.position, name)
             for piece, shard in zip(pieces, shards(pieces))
         ]
         expected = figure_of(view.groups, name).variance
@@ -124,14 +124,14 @@ class TestRefusals:
     def test_gap(self):
         """A shard that is missing shows in the counts above the next."""
         first, _, third = shards(cut([(True, float(s), 1) for s in range(3)], [1.0, 2.0]))
-        with pytest.raises(InvalidInputError, match="shards must follow one another"):
+        with pytest.raises(InvalidInputError, match="shards must be adjacent"):
             first + third
 
     def test_missing_end(self):
         """Figures need the whole."""
         first, second, _ = shards(cut([(True, float(s), 1) for s in range(3)], [1.0, 2.0]))
         with pytest.raises(InvalidInputError, match=r"2 of 3 positives.*some are missing"):
-            (first + second).figures()
+            (first + second).metrics()
 
     def test_shared_score(self):
         """A score on both sides of a cut would be two groups instead of one."""

@@ -122,8 +122,8 @@ def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
     peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
     kept: list[tuple[cells.LazyCounts, bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "_WIDE", wide)
-        patch.setattr(layout, "_SPARSE", 2)
+        patch.setattr(layout, "_MAX_CHEAP_WIDTH", wide)
+        patch.setattr(layout, "_MAX_PLACES_PER_SCORE", 2)
         for kind, then, seed in steps:
             cases = data.draw(st.lists(st.tuples(st.booleans(), drawn), min_size=1, max_size=12))
             change = loose(cases)

@@ -317,12 +317,12 @@ def test_without_refuses_what_is_no_part() -> None:
     """Cases and misses that are not there, and windows that are weighted differently."""
     windowed, other = filled([(True, 0.9, 5)]), filled([(True, 0.5, 5)])
     with pytest.raises(
-        InvalidInputError, match="the part has cases that the whole has not, the first at "
+        InvalidInputError, match="the part has cases that the whole lacks, the first at "
     ):
         windowed.last(HOUR).without(other.last(HOUR))
     other = filled([])
     other.add_misses(1, at=NOON)
-    with pytest.raises(InvalidInputError, match="the part has misses that the whole has not"):
+    with pytest.raises(InvalidInputError, match="the part has misses that the whole lacks"):
         windowed.last(HOUR).without(other.last(HOUR))
     decayed = windowed.decayed(HOUR)
     for whole, part in ((windowed.last(HOUR), decayed), (decayed, windowed.last(HOUR))):

@@ -213,7 +213,7 @@ def test_rows_that_change_between_passes_are_noticed(spark: Any, tmp_path: Path)
     df = spark.read.schema("score double, label boolean").json(str(tmp_path))
     found = evaluate(df, score="score", label="label", shards=4)
     (tmp_path / "0.json").write_text((tmp_path / "0.json").read_text().replace("14.", "18."))
-    with pytest.raises(PythonException, match="shards must follow one another"):
+    with pytest.raises(PythonException, match="shards must be adjacent"):
         found.collect()
 
 

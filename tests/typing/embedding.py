@@ -13,7 +13,7 @@ from streameval.v1 import ingest_pb2
 
 
 def embed(scores: npt.NDArray[np.float32], labels: list[int]) -> float:
-    """Put columns of any kind in, get floats out."""
+    """Add columns of any type; metrics are floats."""
     evaluator = Evaluator(resolution=12, scale="probability", max_cells=16_384)
     evaluator.add_case(True, 0.93)
     evaluator.add_cases(labels=labels, scores=scores)
@@ -28,7 +28,7 @@ def embed(scores: npt.NDArray[np.float32], labels: list[int]) -> float:
 
 
 def stream(address: str) -> Snapshot:
-    """Ask a stream: it answers with the library's own objects."""
+    """Query a stream: it returns the library's own objects."""
     with Client(address) as client:
         events = client.stream("fraud/v3")
         events.add_case(False, 0.1)
@@ -39,6 +39,6 @@ def stream(address: str) -> Snapshot:
 
 
 def message() -> bytes:
-    """Build a message: generated code is typed."""
+    """Build a message: the generated code is typed."""
     cases = ingest_pb2.Cases(scores=[0.4], positives=[True])
     return ingest_pb2.Batch(sequence=1, stream="fraud/v3", cases=cases).SerializeToString()

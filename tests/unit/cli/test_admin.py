@@ -105,7 +105,7 @@ def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
             f"revision {revision} is in {other}",
         )
         code, _, errors = run("backup", backup, address)
-        assert (code, "is there already" in errors) == (2, True)
+        assert (code, "exists: move it" in errors) == (2, True)
         code, _, errors = run("compact", "--data", data)
         assert (code, "a server runs on" in errors) == (2, True)
     assert run("backup", tmp_path / "d.db", address, "--data", data)[2] == (

@@ -1,4 +1,4 @@
-"""Evaluators as bytes: what comes back is the same, and nothing else ever comes back."""
+"""Evaluators as bytes: the round trip is exact, and altered bytes are refused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_comes_back_is_the_same(name):
 
 
 def test_the_bytes_belong_to_nobody_else():
-    """An evaluator does not look into the buffer that it was read from."""
+    """A decoded evaluator keeps no reference to the buffer it was read from."""
     data = bytearray(EVALUATORS["exact"].to_bytes())
     back = Evaluator.from_bytes(data)
     data[:] = bytes(len(data))
@@ -72,7 +72,7 @@ def test_the_bytes_belong_to_nobody_else():
 
 
 def test_the_bytes_are_compact():
-    """float32 scores take 4 bytes, small counts 1, and what is all ones takes none."""
+    """float32 scores take 4 bytes, small counts 1, and counts that are all 1 none."""
     overhead = len(Evaluator().to_bytes())
     ev = Evaluator()
     ev.add_cases(labels=[1] * 100, scores=np.arange(100))
@@ -84,7 +84,7 @@ def test_the_bytes_are_compact():
 
 
 def test_every_truncation_is_an_error():
-    """No prefix, and no extension, is taken for an evaluator."""
+    """No prefix and no extension of valid bytes is accepted."""
     data = small_evaluator().to_bytes()
     for length in range(len(data)):
         with pytest.raises(CorruptStateError):
@@ -94,7 +94,7 @@ def test_every_truncation_is_an_error():
 
 
 def test_every_flipped_byte_is_an_error():
-    """Any change of one byte is found, whichever byte and whatever the change."""
+    """A change of any byte to any value is detected."""
     data = small_evaluator().to_bytes()
     for position in range(len(data)):
         for mask in (0x01, 0x80, 0xFF, 0x55):
@@ -116,14 +116,14 @@ def test_every_flipped_byte_is_an_error():
     ],
 )
 def test_refusals_say_what_is_wrong(data, message):
-    """The message tells truncation, another file and another version apart."""
+    """The message distinguishes truncation, another format and another version."""
     with pytest.raises(CorruptStateError) as caught:
         Evaluator.from_bytes(data)
     assert str(caught.value) == message
 
 
 def sealed(body: bytes) -> bytes:
-    """Put a right checksum behind whatever is said."""
+    """Append a correct checksum to any bytes."""
     return body + struct.pack("<I", zlib.crc32(body))
 
 
@@ -186,7 +186,7 @@ def doubles(*values: float) -> bytes:
     ],
 )
 def test_a_wrong_writer_is_found_behind_a_right_checksum(body):
-    """What no evaluator can be is refused, without taking the memory that it announces."""
+    """Impossible evaluators are refused without allocating the memory that they announce."""
     tracemalloc.start()
     try:
         with pytest.raises(CorruptStateError):
@@ -198,14 +198,14 @@ def test_a_wrong_writer_is_found_behind_a_right_checksum(body):
 
 @pytest.mark.parametrize("data", [None, "SEVL", 5, [1, 2]])
 def test_what_is_no_bytes_is_refused(data):
-    """A value of another type is no state, and the text says which type it has."""
+    """A value of another type is no state, and the message names its type."""
     text = f"^an evaluator is read from bytes, got {type(data).__name__}$"
     with pytest.raises(CorruptStateError, match=text):
         Evaluator.from_bytes(data)
 
 
 def test_the_helpers_make_what_is_accepted():
-    """The headers above are refused for what was changed in them, not for their form."""
+    """The headers above are refused for the changed fields, not for the frame."""
     assert Evaluator.from_bytes(sealed(header())) == Evaluator()
     two = Evaluator.from_bytes(sealed(header(size_p=2) + doubles(1.0, 2.0)))
     assert two.num_positive_ref == 2

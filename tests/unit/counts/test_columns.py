@@ -1,4 +1,4 @@
-"""What counts as a label, a score and a count, and the words of each refusal."""
+"""The rules for labels, scores and counts, and the message of each refusal."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -121,7 +121,7 @@ def test_a_score_that_is_no_finite_number_is_refused(column, message, index):
 
 
 def test_a_longdouble_beyond_float64_is_refused():
-    """What becomes infinite as float64 is not finite."""
+    """A number that becomes infinite as float64 is not finite."""
     wide = np.array([np.longdouble(np.finfo(np.float64).max) * 2])
     if np.finfo(np.longdouble).max == np.finfo(np.float64).max:
         pytest.skip("this machine has no wider float")
@@ -171,7 +171,7 @@ def test_empty_columns_are_fine():
     [[0, 2], [0.0, 2.0], np.array([0, 2], dtype=np.uint64), [Fraction(0), 2]],
 )
 def test_counts_are_whole_numbers(column):
-    """Integers of any kind are counts, and floats that are whole."""
+    """Integers of any type are counts, and floats that are whole numbers."""
     if isinstance(column[0], Fraction):
         with pytest.raises(InvalidInputError):
             check_counts(column)
@@ -215,13 +215,13 @@ def test_a_count_that_is_none_is_refused(column, shown, index):
     ],
 )
 def test_counts_beyond_exact_arithmetic_are_refused(column):
-    """Together they stay below 2**62."""
+    """All counts together stay below 2**62."""
     with pytest.raises(InvalidInputError, match="must stay below"):
         check_counts(column)
 
 
 def test_large_counts_below_the_limit_pass():
-    """The limit is on the sum, not on a bound of it."""
+    """The limit applies to the sum, not to an upper bound of it."""
     assert check_counts([2**61, 2**61 - 1]).tolist() == [2**61, 2**61 - 1]
 
 
@@ -245,7 +245,7 @@ def test_scalars_follow_the_rules_of_columns():
 
 
 def test_the_probability_scale_has_ends():
-    """On it scores lie between 0 and 1, both included."""
+    """On the probability scale, scores are between 0 and 1, both included."""
     assert check_scores([0.0, 1.0], scale="probability").tolist() == [0.0, 1.0]
     message = r"score must be between 0 and 1 on the probability scale, got 1\.5 at index 1"
     with pytest.raises(InvalidInputError, match=message):

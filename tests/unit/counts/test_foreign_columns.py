@@ -1,4 +1,4 @@
-"""Columns of pandas, polars and pyarrow are read as they come; nulls are refused by name."""
+"""Columns of pandas, polars and pyarrow are accepted as they are; nulls are refused by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAN = float("nan")
 
 
 def pandas(dtype: str | None) -> Callable:
-    """Return what makes a pandas series of this dtype."""
+    """Return a function that builds a pandas series of this dtype."""
     library = pytest.importorskip("pandas")
     if dtype is not None and "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
@@ -28,14 +28,14 @@ def pandas(dtype: str | None) -> Callable:
 
 
 def polars(dtype: str | None) -> Callable:
-    """Return what makes a polars series of this dtype."""
+    """Return a function that builds a polars series of this dtype."""
     library = pytest.importorskip("polars")
     kind = None if dtype is None else getattr(library, dtype)
     return lambda values: library.Series(values, dtype=kind)
 
 
 def pyarrow(dtype: str | None) -> Callable:
-    """Return what makes a pyarrow array of this type, or a chunked one."""
+    """Return a function that builds a pyarrow array of this type, or a chunked one."""
     library = pytest.importorskip("pyarrow")
     if dtype == "chunked":
         return lambda values: library.chunked_array([values[:1], values[1:]])
@@ -86,7 +86,7 @@ def test_labels_are_read(make, dtype):
     ],
 )
 def test_scores_are_read(make, dtype):
-    """Float columns of every type are scores, and counts where they are whole."""
+    """Float columns of every type are scores, and counts if the numbers are whole."""
     assert check_scores(make(dtype)([0.5, 2.0, -3.0])).tolist() == [0.5, 2.0, -3.0]
     assert check_counts(make(dtype)([1.0, 2.0, 0.0])).tolist() == [1, 2, 0]
 
@@ -106,7 +106,7 @@ def test_scores_are_read(make, dtype):
     ],
 )
 def test_nulls_are_refused_by_name(make, dtype):
-    """A null is neither a label, nor a score, nor a count; the message says where it is."""
+    """A null is no label, no score and no count; the message names its row."""
     column = make(dtype)([1, 0, None])
     for check, field in (
         (check_labels, "labels"),
@@ -120,14 +120,14 @@ def test_nulls_are_refused_by_name(make, dtype):
 
 
 def test_a_nan_in_plain_floats_is_called_by_its_name():
-    """Where a column cannot tell missing from NaN the message says nan."""
+    """If a column cannot distinguish missing values from NaN, the message says nan."""
     for make in (pandas("float64"), polars("Float64"), pyarrow("double")):
         with pytest.raises(InvalidInputError, match="score must be finite, got nan at index 1"):
             check_scores(make([0.5, NAN]))
 
 
 def test_a_frame_is_no_column():
-    """A table of one column is still a table."""
+    """A table with one column is still a table."""
     frame = pytest.importorskip("pandas").DataFrame({"a": [1]})
     with pytest.raises(InvalidInputError, match="labels must be one-dimensional"):
         check_labels(frame)
@@ -141,7 +141,7 @@ def test_columns_without_rows_are_fine():
 
 
 def test_libraries_may_be_mixed():
-    """Labels of one library and scores of another make cases."""
+    """Labels of one library can be combined with scores of another."""
     evaluator = Evaluator()
     evaluator.add_cases(labels=pandas("boolean")([True, False]), scores=polars(None)([0.9, 0.1]))
     evaluator.add_cases(labels=pyarrow("bool")([True]), scores=np.array([0.5], dtype=np.float16))
@@ -150,7 +150,7 @@ def test_libraries_may_be_mixed():
 
 
 def test_none_of_them_is_imported():
-    """The core knows columns by what they can do, not by importing their library."""
+    """The library recognises columns by their methods, without importing pandas or polars."""
     code = (
         "import sys, streameval._evaluator\n"
         "others = ('pandas', 'polars', 'pyarrow', 'torch', 'grpc', 'matplotlib', 'sklearn')\n"

@@ -1,4 +1,4 @@
-"""The multiset: runs, signed merges and the ranks that are carried along."""
+"""The multiset: runs, signed merges, and the ranks that merges update."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streameval._counts.multiset import ScoreCounts
-from streameval._counts.run import EMPTY_RUN, NotThereError, Run, merge_runs
+from streameval._counts.run import EMPTY_RUN, NegativeCountError, Run, merge_runs
 
 
 def run_of(counts: dict[float, int]) -> Run:
@@ -31,7 +31,7 @@ def test_a_run_sorts_and_groups():
 
 
 def test_counts_that_are_all_one_are_not_kept():
-    """A run has one normal form: without counts while all of them are 1."""
+    """A run has one normal form: without counts if all of them are 1."""
     assert run_of({1.0: 1, 2.0: 1}).counts is None
     assert run_of({1.0: 2}).merged(run_of({1.0: -1})).counts is None
 
@@ -42,7 +42,7 @@ def test_negative_zero_is_zero():
 
 
 def test_a_run_does_not_share_memory_with_its_input():
-    """Changing the array that was passed in changes nothing."""
+    """Changing the array that was passed in does not change the run."""
     scores = np.array([1.0, 2.0])
     run = Run.of(scores)
     scores[0] = 9.0
@@ -52,7 +52,7 @@ def test_a_run_does_not_share_memory_with_its_input():
 
 
 def test_check_finds_what_is_broken():
-    """`_check` refuses a run that does not keep its promises."""
+    """`_check` refuses a run that violates an invariant."""
     ordered = np.array([1.0, 2.0])
     ordered.flags.writeable = False
     Run(ordered, None, 2)._check()
@@ -84,7 +84,7 @@ def test_merging_equals_adding_counters(size, other, most):
 
 @pytest.mark.parametrize("taken", [1, 5, 400])
 def test_a_signed_merge_takes_away(taken):
-    """Counts that come to nothing go, and what is left stays."""
+    """Scores whose counts add up to 0 are removed; the others stay."""
     rng = np.random.default_rng(taken)
     there = Counter(rng.integers(0, 300, 600).tolist())
     gone = Counter(rng.permutation(list(there.elements()))[:taken].tolist())
@@ -92,10 +92,10 @@ def test_a_signed_merge_takes_away(taken):
 
 
 def test_taking_more_than_there_is_names_the_score():
-    """A merge that would leave less than nothing is refused."""
+    """A merge that would leave a negative count is refused."""
     for there in (run_of({1.0: 2, 2.0: 1}), EMPTY_RUN, run_of({5.0: 1})):
         for change in (ScoreCounts(run_of({1.0: -3})), ScoreCounts(EMPTY_RUN, run_of({1.0: -3}))):
-            with pytest.raises(NotThereError, match="score 1"):
+            with pytest.raises(NegativeCountError, match="score 1"):
                 ScoreCounts(there, there).merged(change)
 
 
@@ -115,7 +115,7 @@ def brute_ranks(positives: dict, negatives: dict) -> tuple[list[int], list[int]]
 @pytest.mark.parametrize("universe", [30, 400, 10**7])
 @pytest.mark.parametrize("signed", [False, True])
 def test_ranks_are_carried_through_small_changes(universe, signed):
-    """After each small change the carried ranks equal those counted anew."""
+    """After each small change the updated ranks equal recomputed ones."""
     rng = np.random.default_rng(universe)
     held = [Counter(rng.integers(0, universe, n).tolist()) for n in (900, 700)]
     counts = ScoreCounts(run_of(held[0]), run_of(held[1]))
@@ -129,7 +129,7 @@ def test_ranks_are_carried_through_small_changes(universe, signed):
             if signed:
                 for score in rng.permutation(list(each.elements()))[:8].tolist():
                     delta[score] -= 1
-                # What is there once may be drawn twice: never take what is not left.
+                # A score may be drawn twice: never remove more than is left.
                 for score in list(delta):
                     delta[score] = max(delta[score], -each[score])
             each.update(delta)
@@ -147,7 +147,7 @@ def test_ranks_are_carried_through_small_changes(universe, signed):
 
 
 def test_distinct_scores_over_both_classes_count_once():
-    """A score that both classes have is one cell."""
+    """A score of both classes is one cell."""
     counts = ScoreCounts(run_of({1.0: 1, 2.0: 5}), run_of({2.0: 1, 3.0: 1, 4.0: 1}))
     assert counts.num_distinct() == 4
     assert ScoreCounts().num_distinct() == 0

@@ -75,7 +75,7 @@ def test_edges_are_finite_ordered_below_and_their_own(case, kept):
 
 @given(cases, bits, bits)
 def test_cells_are_nested(case, a, b):
-    """Lowering the resolution in two steps is lowering it in one."""
+    """Lowering the resolution in two steps equals lowering it in one."""
     scale, scores = case
     scores = np.array(scores)
     fine, coarse = max(a, b), min(a, b)
@@ -100,7 +100,7 @@ def test_upper_edge_is_the_first_double_of_another_cell(case, kept):
 
 @given(cases, bits, st.integers(1, 8))
 def test_largest_bits_fits_and_the_next_would_not(case, kept, cap):
-    """The answer fits the cap and one more bit would not, whatever the split by class."""
+    """The result fits the cap, and one more bit would not, for any split by class."""
     scale, scores = case
     scores = np.array(scores)
     half = len(scores) // 2
@@ -112,7 +112,7 @@ def test_largest_bits_fits_and_the_next_would_not(case, kept, cap):
 
 
 def test_one_cell_always_fits():
-    """Both signs and all magnitudes end in one cell, with a finite edge."""
+    """Both signs and all magnitudes are in one cell in the end, with a finite edge."""
     scores = np.array([s for s in AWKWARD if s != 0] + [0.0])
     assert largest_bits(scores, scores[:0], 12, 1) == MIN_BITS
     assert set(quantise(scores, MIN_BITS)) == {-LARGEST}
@@ -122,7 +122,7 @@ def test_one_cell_always_fits():
 
 
 def test_all_bits_keep_the_score():
-    """53 bits are the score itself on both scales."""
+    """With 53 bits a score is its own edge, on both scales."""
     scores = np.random.default_rng(1).random(1000)
     assert (quantise(scores, MAX_BITS) == scores).all()
     assert (quantise(scores, MAX_BITS, "probability") == scores).all()
@@ -138,14 +138,14 @@ def test_cells_of_probabilities_are_symmetric():
 
 @pytest.mark.parametrize("bad", [-0.25, 1.5, math.nan, math.inf])
 def test_scores_that_are_no_probabilities_are_refused(bad):
-    """The first offender is named with its index."""
+    """The message names the first invalid score's index."""
     with pytest.raises(InvalidInputError, match="between 0 and 1") as caught:
         quantise(np.array([0.2, bad, 7.0]), 12, "probability")
     assert (caught.value.field, caught.value.index) == ("scores", 1)
 
 
 def test_settings_out_of_range_are_refused():
-    """Bits that no double has, and a cap of no cells."""
+    """More bits than a double has, and a cap of no cells, are refused."""
     with pytest.raises(InvalidInputError, match="got 54"):
         quantise(np.array([1.0]), 54)
     with pytest.raises(InvalidInputError, match="max_cells must be at least 1"):
@@ -153,7 +153,7 @@ def test_settings_out_of_range_are_refused():
 
 
 def test_nothing_to_quantise():
-    """Empty arrays pass."""
+    """Empty arrays are accepted."""
     nothing = np.empty(0)
     assert len(quantise(nothing, 12)) == 0
     assert largest_bits(nothing, nothing, 12, 1) == 12

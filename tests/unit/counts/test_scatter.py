@@ -1,4 +1,4 @@
-"""The scatter over cells gives what sorting gives."""
+"""Counting cells with a table gives the same result as sorting."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def panes(kind: str, bits: int, number: int) -> list[Run]:
 @pytest.mark.parametrize("bits", [-11, 0, 1, 2, 7, 12, 30, 52, 53])
 @pytest.mark.parametrize("wide", [True, False])
 def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
-    """At every resolution and scale, also where tables are as long as can be afforded."""
+    """At every resolution and scale, also with the widest tables."""
     if wide:
-        monkeypatch.setattr(layout, "_WIDE", 1 << 18)
+        monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 18)
     runs = panes(kind, bits, 12)
     got = merge_cells(runs, bits, "probability" if kind.startswith("probability") else "plain")
     want = merge_runs(runs)
@@ -51,7 +51,7 @@ def test_a_scatter_equals_a_sort(kind, bits, wide, monkeypatch):
 
 
 def test_the_lowest_double_keeps_its_own_cell():
-    """It stands for a floor of -inf and must not fall together with its neighbour."""
+    """It is the edge of a cell whose floor is -inf, and shares no cell with its neighbour."""
     scores = quantise(np.array([-LARGEST, -1.75 * 2.0**1023, -(2.0**1023)]), 3)
     assert len(set(scores.tolist())) == 3
     runs = [Run.of(scores)] * 4
@@ -61,7 +61,7 @@ def test_the_lowest_double_keeps_its_own_cell():
 
 
 def test_signed_counts_cancel():
-    """What is taken away entirely leaves no cell."""
+    """A cell whose cases are all removed disappears."""
     run = Run.of(np.array([0.5, 1.0]))
     merged = merge_cells([run, run, run.negated(), Run.of(np.array([2.0]))], 4, "plain")
     assert merged.scores.tolist() == [0.5, 1.0, 2.0]
@@ -73,9 +73,9 @@ def test_signed_counts_cancel():
 @pytest.mark.parametrize("bits", [-11, 0, 1, 2, 7, 12, 30, 53])
 @pytest.mark.parametrize("wide", [True, False])
 def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wide, monkeypatch):
-    """In any order, some with counts, on one side of the middle or on both."""
+    """In any order, some with counts, on one side of zero or on both."""
     if wide:
-        monkeypatch.setattr(layout, "_WIDE", 1 << 18)
+        monkeypatch.setattr(layout, "_MAX_CHEAP_WIDTH", 1 << 18)
     rng = np.random.default_rng(bits + 11)
     scale = "probability" if kind.startswith("probability") else "plain"
     drawn = np.concatenate([run.scores for run in panes(kind, 53, 3)])
@@ -101,7 +101,7 @@ def test_scores_as_they_came_are_counted_and_ranked_as_by_sorting(kind, bits, wi
 
 
 def test_signs_that_are_too_far_apart_for_a_table():
-    """At full precision the gap between them may be more than an int64 holds."""
+    """At full precision the gap between negative and positive cells may exceed int64."""
     scores = np.array([-3.0, 3.0])
     assert count_cells(scores, None, 53, "plain") is None
     assert merge_cells([Run.of(scores)] * 3, 53, "plain").counts.tolist() == [3, 3]
@@ -110,6 +110,6 @@ def test_signs_that_are_too_far_apart_for_a_table():
 
 
 def test_no_scores_have_no_cells():
-    """Also where there is no table to lay out."""
+    """Also if no table is used."""
     edges, ranks = rank_cells(np.empty(0), 12, "plain")
     assert edges.size == ranks.size == 0

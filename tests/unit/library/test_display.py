@@ -1,4 +1,4 @@
-"""Displays: what is drawn is what the evaluator computes."""
+"""Displays draw the values that the evaluator computes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def area(line):
 
 
 def drawn(figure):
-    """Render, which fails on what cannot be drawn."""
+    """Render the figure, which fails for artists that cannot be drawn."""
     figure.canvas.draw()
 
 
@@ -74,7 +74,7 @@ def test_roc_is_the_operating_points_and_the_hull(ax):
 
 @pytest.mark.parametrize("misses", [0, 25])
 def test_pr_has_the_area_of_its_curvature(ax, misses):
-    """Drawn with straight lines, interpolated pieces would have another area."""
+    """Straight lines between interpolated points would give another area."""
     ev = evaluator()
     ev.add_misses(misses)
     display = PrecisionRecallDisplay.from_evaluator(ev, ax=ax, threshold=0.5)
@@ -94,7 +94,7 @@ def test_pr_has_the_area_of_its_curvature(ax, misses):
 
 
 def test_pr_of_few_points_is_curved(ax):
-    """Table 1 of the paper: the interpolated points between (5, 5) and (30, 10) are on the line."""
+    """The line contains the interpolated points of table 1 between (5, 5) and (30, 10)."""
     ev = Evaluator()
     ev.add_cases(
         labels=[1, 0, 1, 0, 1, 0], scores=[3, 3, 2, 2, 1, 1], counts=[5, 5, 5, 25, 10, 1970]
@@ -131,7 +131,7 @@ def test_pr_guides_are_the_prevalence_the_worst_scorer_and_equal_f(ax):
 
 
 def test_threshold_lines_are_the_figures_at_each_threshold(ax):
-    """At each score, and between scores, the steps read what confusion_at gives."""
+    """At each score, and between scores, the steps equal confusion_at."""
     ev = evaluator()
     ev.add_misses(3)
     display = ThresholdDisplay.from_evaluator(ev, ax=ax, beta=2.0)
@@ -152,7 +152,7 @@ def test_threshold_lines_are_the_figures_at_each_threshold(ax):
 
 
 def test_threshold_that_was_chosen_is_marked(ax):
-    """The legend says what the three are there."""
+    """The legend shows the values of the three lines there."""
     ev = evaluator()
     display = ThresholdDisplay.from_evaluator(ev, ax=ax, threshold=0.6)
     chosen = ev.confusion_at(0.6)
@@ -165,7 +165,7 @@ def test_threshold_that_was_chosen_is_marked(ax):
 
 @pytest.mark.parametrize("strategy", ["width", "mass"])
 def test_reliability_is_the_table(ax, strategy):
-    """Points, intervals around them, and bars as the table has them."""
+    """Points, intervals around them, and bars equal the table."""
     ev = evaluator()
     display = ReliabilityDisplay.from_evaluator(ev, ax=ax, bins=5, strategy=strategy)
     table = ev.reliability(5, strategy=strategy)
@@ -180,7 +180,7 @@ def test_reliability_is_the_table(ax, strategy):
 
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_predictions_draw_what_an_evaluator_draws(display):
-    """Columns are counted, then drawn the same; bad ones are refused."""
+    """Columns are counted, then drawn like an evaluator; invalid ones are refused."""
     labels, scores = columns()
     ours = display.from_evaluator(evaluator(), ax=figures.Figure().subplots())
     theirs = display.from_predictions(labels=labels, scores=scores, ax=figures.Figure().subplots())
@@ -194,7 +194,7 @@ def test_predictions_draw_what_an_evaluator_draws(display):
 
 @pytest.mark.parametrize("display", [PrecisionRecallDisplay, ReliabilityDisplay, RocCurveDisplay])
 def test_several_on_one_axes_have_their_own_colours(display, ax):
-    """The palette goes on, the guides are not repeated, and a given colour is kept."""
+    """The next colour is taken, guides are not repeated, and a given colour is used."""
     first = display.from_evaluator(evaluator(), name="a", ax=ax)
     second = display.from_evaluator(evaluator(seed=6), name="b", ax=first.ax_)
     third = display.from_evaluator(evaluator(seed=7), name="c", ax=first.ax_, color="black")
@@ -210,7 +210,7 @@ def test_several_on_one_axes_have_their_own_colours(display, ax):
 @pytest.mark.parametrize("display", DISPLAYS)
 @pytest.mark.parametrize("labels", [[], [1, 1], [0, 0]])
 def test_absent_classes_leave_what_is_undefined_out(display, labels):
-    """No warning, no error; the curve is empty where the figure is undefined."""
+    """No warning, no error; the curve is empty if its metric is undefined."""
     shown = display.from_predictions(
         labels=labels, scores=np.linspace(0.2, 0.7, len(labels)), ax=figures.Figure().subplots()
     )
@@ -219,7 +219,7 @@ def test_absent_classes_leave_what_is_undefined_out(display, labels):
 
 @pytest.mark.parametrize("display", DISPLAYS)
 def test_a_new_figure_is_made_where_no_axes_are_given(display):
-    """As pyplot makes it, so that notebooks show it."""
+    """A figure of pyplot, so that notebooks show it."""
     from matplotlib import pyplot as plt
 
     shown = display.from_evaluator(evaluator())
@@ -241,13 +241,13 @@ def test_long_curves_are_thinned_to_what_can_be_seen(ax):
     x = np.linspace(0, 1, 50_000)
     y = np.zeros(50_000)
     y[777], y[778] = 5.0, -5.0
-    tx, ty = _paths.thinned(x, y)
+    tx, ty = _paths.thin(x, y)
     assert (ty.max(), ty.min(), tx[0], tx[-1]) == (5.0, -5.0, 0.0, 1.0)
     assert (np.diff(tx) > 0).all()
 
 
 def test_the_hull_path_ends_at_the_best_precision():
-    """What comes after all positives are found is not drawn."""
+    """The part of the curve after the last positive is not drawn."""
     hull = PrHull(
         np.array([np.inf, 1.0, -np.inf]), np.array([0, 1, 9]), np.array([0, 3, 3]), P=3, N=9
     )
@@ -257,7 +257,7 @@ def test_the_hull_path_ends_at_the_best_precision():
 
 
 def test_matplotlib_is_imported_only_to_draw():
-    """Importing the displays does not import it, and its absence is said with the remedy."""
+    """Importing the displays does not import it; without it the message says what to install."""
     script = """
 import sys
 import streameval.display as display
@@ -276,5 +276,5 @@ except ModuleNotFoundError as error:
     "module", ["_canvas", "_precision_recall", "_reliability", "_roc", "_threshold"]
 )
 def test_docstrings(module):
-    """The examples run."""
+    """The docstrings' examples run."""
     assert doctest.testmod(importlib.import_module(f"streameval.display.{module}")).failed == 0

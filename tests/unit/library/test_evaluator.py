@@ -1,4 +1,4 @@
-"""Mutations of an evaluator: what they count, and that what is refused changes nothing."""
+"""Mutations of an evaluator: what they count; a refused one changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 2**62 - 1
 
 
 def some_evaluator(**settings) -> Evaluator:
-    """Return an evaluator with some of everything, part of it not yet merged."""
+    """Return an evaluator with every kind of count, part of it not yet merged."""
     ev = Evaluator(**settings)
     ev.add_cases(labels=[1, 0, 0, 1], scores=[0.9, 0.4, 0.4, 0.4], counts=[1, 2, 0, 3])
     ev.add_misses(2)
@@ -39,7 +39,7 @@ def test_counts_of_everything():
 
 
 def test_revision_counts_mutations():
-    """Each call that changed something is one revision; what does nothing is none."""
+    """Each call that changes something is one revision; other calls are none."""
     ev = Evaluator()
     assert ev.revision == 0
     ev.add_case(True, 1)
@@ -99,24 +99,24 @@ def test_revision_counts_mutations():
         (lambda ev: ev.add_negative_misses(True), "count must be a non-negative integer, got True"),
         (
             lambda ev: ev.remove_misses(3),
-            "count must be at most 2, the misses there are, got 3",
+            "count must be at most 2, the number of misses, got 3",
         ),
         (
             lambda ev: ev.remove_negative_misses(2),
-            "count must be at most 1, the misses there are, got 2",
+            "count must be at most 1, the number of misses, got 2",
         ),
         (
             lambda ev: ev.remove_case(False, 0.9),
-            "no negative case of score 0.9 is there to remove",
+            "there is no negative case of score 0.9 to remove",
         ),
         (lambda ev: ev.remove_case(True, NAN), "score must be finite, got nan"),
         (
             lambda ev: ev.remove_cases(labels=[1, 1, 1], scores=[0.9, 0.4, 0.9]),
-            "no positive case of score 0.9 is there to remove at index 2",
+            "there is no positive case of score 0.9 to remove at index 2",
         ),
         (
             lambda ev: ev.remove_cases(labels=[1, 0], scores=[0.9, 0.4], counts=[1, 3]),
-            "no negative case of score 0.4 is there to remove at index 1",
+            "there is no negative case of score 0.4 to remove at index 1",
         ),
         (
             lambda ev: ev.merge(
@@ -129,7 +129,7 @@ def test_revision_counts_mutations():
 )
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_refused_mutation_changes_nothing(call, message, merged):
-    """The message says what is wrong, and content and revision are as before."""
+    """The message says what is wrong, and content and revision are unchanged."""
     ev = some_evaluator()
     if merged:
         ev.auc_roc()
@@ -143,7 +143,7 @@ def test_a_refused_mutation_changes_nothing(call, message, merged):
 
 
 def full_evaluator() -> Evaluator:
-    """Return an evaluator that can take no more."""
+    """Return an evaluator with the largest possible total."""
     ev = Evaluator()
     ev.add_misses(LARGEST)
     return ev
@@ -182,14 +182,14 @@ def test_counts_up_to_the_limit_are_exact():
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
-    """Settings are checked when they are made."""
+    """Settings are checked when an evaluator is created."""
     with pytest.raises(InvalidInputError) as caught:
         Evaluator(**settings)
     assert str(caught.value) == message
 
 
 def test_settings_can_be_read():
-    """An evaluator tells how it was made."""
+    """The repr shows the settings."""
     ev = Evaluator(resolution=np.int64(9), scale="probability", max_cells=64)
     assert (ev.resolution, ev.scale, ev.max_cells) == (9, "probability", 64)
     assert repr(ev) == "<Evaluator(resolution=9, scale='probability', max_cells=64): P=0, N=0>"
@@ -197,7 +197,7 @@ def test_settings_can_be_read():
 
 
 def test_what_was_passed_in_may_change_afterwards():
-    """The evaluator keeps nothing of the caller's memory."""
+    """The evaluator keeps no reference to the caller's arrays."""
     labels, scores = np.array([True, False]), np.array([0.9, 0.1])
     counts = np.array([2, 2])
     ev = Evaluator()
@@ -224,7 +224,7 @@ def test_scalars_and_columns_count_the_same():
 
 
 def test_chunks_may_come_from_a_generator():
-    """Data that does not fit memory is added chunk by chunk."""
+    """Data that does not fit memory is added in chunks."""
     rng = np.random.default_rng(4)
     labels, scores = rng.random(1000) < 0.2, rng.normal(size=1000)
     chunks = ((labels[i : i + 64], scores[i : i + 64]) for i in range(0, 1000, 64))
@@ -236,7 +236,7 @@ def test_chunks_may_come_from_a_generator():
 
 
 def test_buffers_are_merged_unasked():
-    """What waits stays a fraction of the state, however long nobody asks."""
+    """The buffered rows stay a fraction of the state, without any query."""
     ev = Evaluator(resolution=4)
     for i in range(20_000):
         ev.add_case(i % 2 == 0, float(i % 100))
@@ -244,13 +244,13 @@ def test_buffers_are_merged_unasked():
     scores = np.arange(1000.0)
     for _ in range(200):
         ev.add_cases(labels=scores > 500, scores=scores)
-    assert ev._ledger._rows < 100_000
+    assert ev._accumulator._pending_rows < 100_000
     assert ev.num_cases == 220_000
     ev._check()
 
 
 def test_removal_of_what_waits_and_of_what_is_merged():
-    """Cases can be taken back at once or much later, one by one or in columns."""
+    """Cases can be removed at once or much later, one by one or in columns."""
     ev = Evaluator()
     ev.add_case(True, 0.9)
     ev.remove_case(1, 0.9)
@@ -276,7 +276,7 @@ def test_removal_of_what_waits_and_of_what_is_merged():
 
 
 def test_removal_at_a_resolution_takes_any_case_of_the_cell():
-    """A bounded evaluator knows cells, not scores."""
+    """A bounded evaluator removes any case of the score's cell."""
     ev = Evaluator(resolution=2)
     ev.add_cases(labels=[1, 1], scores=[1.01, 1.02])
     ev.remove_case(True, 1.4)
@@ -285,7 +285,7 @@ def test_removal_at_a_resolution_takes_any_case_of_the_cell():
 
 
 def test_merging_leaves_the_others_alone():
-    """Sources keep their content, and a sum shares nothing that can change."""
+    """Merged evaluators keep their content, and a sum shares nothing mutable with them."""
     a, b = some_evaluator(), some_evaluator()
     both = a + b
     assert both.num_cases == 16
@@ -337,7 +337,7 @@ def test_merging_takes_the_lower_resolution():
 
 
 def test_an_exact_evaluator_takes_the_scale_of_what_it_merges():
-    """Scores outside [0, 1] then cannot come along, nor be added."""
+    """Then scores outside [0, 1] can neither be merged nor added."""
     ends = Evaluator(resolution=8, scale="probability")
     ends.add_cases(labels=[1, 0], scores=[0.999, 0.001])
     total = Evaluator()
@@ -361,7 +361,7 @@ def test_an_exact_evaluator_takes_the_scale_of_what_it_merges():
 
 
 def test_a_cap_on_cells_drops_bits_and_never_counts():
-    """Beyond the cap bits go until it fits; every case stays counted."""
+    """Beyond the cap bits are dropped until the cells fit; every case stays counted."""
     ev = Evaluator(max_cells=64)
     rng = np.random.default_rng(6)
     seen = []
@@ -377,7 +377,7 @@ def test_a_cap_on_cells_drops_bits_and_never_counts():
 
 
 def test_asking_changes_no_answer_where_cells_are_capped():
-    """The bits that are left do not depend on when somebody asked, removals included."""
+    """The bits that are left do not depend on the times of queries, removals included."""
     rng = np.random.default_rng(7)
     steps = []
     there: list[tuple[bool, float]] = []
@@ -439,7 +439,7 @@ def test_subclasses_stay_themselves():
 
 
 def test_no_way_leads_past_the_limit_of_counts() -> None:
-    """Scalars, columns and misses in any order: the last case that fits is taken, no more."""
+    """Scalars, columns and misses in any order: the last case that fits is accepted, no more."""
     evaluator = Evaluator()
     evaluator.add_case(True, 0.5)
     evaluator.add_misses(2**62 - 4)

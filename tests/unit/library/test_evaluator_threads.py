@@ -1,4 +1,4 @@
-"""One writer, many readers: every answer is that of one whole revision."""
+"""One writer, many readers: every answer is that of one complete revision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streameval._evaluator import Evaluator
 
 @pytest.fixture
 def _eager_switching():
-    """Let threads interrupt one another as often as Python can."""
+    """Let threads interrupt each other as often as Python can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -21,7 +21,7 @@ def _eager_switching():
 
 
 LOOKS = 1_000
-"""How often each reader looks before the writer stops."""
+"""Reads of each reader before the writer stops."""
 
 
 def _read_until(done, errors, look, seen) -> None:
@@ -29,12 +29,12 @@ def _read_until(done, errors, look, seen) -> None:
         while not done.is_set():
             look()
             seen.append(None)
-    except BaseException as error:  # noqa: BLE001 - handed to the test, which fails with it
+    except BaseException as error:  # noqa: BLE001 - passed to the test, which fails with it
         errors.append(error)
 
 
 def _with_readers(look, write, readers: int = 3) -> None:
-    """Repeat `write` while threads repeat `look`; fail with what any of them raised."""
+    """Repeat `write` while threads repeat `look`; fail with any exception of theirs."""
     done, errors = threading.Event(), []
     seen: list[list[None]] = [[] for _ in range(readers)]
     threads = [
@@ -66,7 +66,7 @@ def test_readers_see_prefixes_of_a_scalar_stream():
         snapshot = ev.snapshot()
         assert snapshot.num_positive_ref + snapshot.num_negative_ref == snapshot.revision
         assert snapshot.revision == 0 or snapshot.prevalence >= 0.5
-        # Asked one after the other, the counts may belong to two moments.
+        # Two separate queries may read two revisions.
         negatives = ev.num_negative_ref
         assert negatives <= ev.num_positive_ref
 
@@ -83,7 +83,7 @@ def test_readers_see_prefixes_of_a_scalar_stream():
 
 @pytest.mark.usefixtures("_eager_switching")
 def test_readers_see_whole_batches_and_removals():
-    """Batches, removals, misses and merges appear whole or not at all."""
+    """Batches, removals, misses and merges are visible completely or not at all."""
     ev = Evaluator()
     rng = np.random.default_rng(0)
     other = Evaluator()
@@ -91,7 +91,7 @@ def test_readers_see_whole_batches_and_removals():
 
     def look() -> None:
         state = ev._view()
-        # Every step adds or takes as many positives as negatives.
+        # Every step adds or removes as many positives as negatives.
         assert state.counts.positives.total == state.counts.negatives.total
         state.counts.positives._check()
 
@@ -110,44 +110,44 @@ def test_readers_see_whole_batches_and_removals():
 
 
 def test_lengths_of_one_moment():
-    """A positive that comes while negatives are counted makes the count begin again."""
-    ledger = Evaluator()._ledger
+    """A positive that is added while negatives are counted restarts the count."""
+    accumulator = Evaluator()._accumulator
 
     class Busy(list):
-        """While this is counted, the writer adds a positive and then a negative."""
+        """While its length is taken, the writer adds a positive and then a negative."""
 
         left = 3
 
         def __len__(self) -> int:
             if self.left:
                 self.left -= 1
-                ledger.positives.append(0.5)
+                accumulator.positives.append(0.5)
                 self.append(0.5)
             return super().__len__()
 
-    ledger.negatives = Busy()
-    assert ledger._lengths() == (3, 3)
+    accumulator.negatives = Busy()
+    assert accumulator._lengths() == (3, 3)
 
 
 def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
-    """Who finds nothing waiting, without the lock, must find the state that has it all."""
+    """A reader that finds all buffers empty, without the lock, must find the complete state."""
     ev = Evaluator()
-    ledger, put, waiting = ev._ledger, ev._ledger._set, []
+    accumulator, put, waiting = ev._accumulator, ev._accumulator._set, []
 
     def watched(state) -> None:
-        waiting.append(ledger._adds_wait())
+        waiting.append(accumulator._has_additions())
         put(state)
 
     class Emptied(list):
-        """Looks around while it is being emptied."""
+        """Records what a reader would see while it is being emptied."""
 
         def __delitem__(self, where) -> None:
             super().__delitem__(where)
-            waiting.append(ledger._adds_wait())
+            waiting.append(accumulator._has_additions())
 
-    monkeypatch.setattr(ledger, "_set", watched)
-    ledger.positives = Emptied()
-    ledger.positives.append(0.5)
+    monkeypatch.setattr(accumulator, "_set", watched)
+    accumulator.positives = Emptied()
+    accumulator.positives.append(0.5)
     ev._view()
     ev.add_cases(labels=[0], scores=[0.5])
     ev._view()
@@ -155,7 +155,7 @@ def test_the_new_state_stands_before_the_buffers_are_emptied(monkeypatch):
 
 
 def test_a_state_outlives_its_revision():
-    """What a reader holds stays as it was."""
+    """A reader's state does not change."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0], scores=[0.9, 0.1])
     held, snapshot = ev._view(), ev.snapshot()

@@ -1,4 +1,4 @@
-"""The public names: each package's `__all__` is sorted, complete, and there."""
+"""The public names: each package's `__all__` is sorted, complete and correct."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def test_all_is_sorted_and_complete(
     package: str, needs: str, require: Callable[[str], types.ModuleType]
 ) -> None:
-    """`__all__` is sorted, every name in it is there, and nothing public is left out."""
+    """`__all__` is sorted, every name in it exists, and no public name is missing."""
     require(needs)
     module = importlib.import_module(package)
     assert module.__all__ == sorted(module.__all__)

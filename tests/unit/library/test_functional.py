@@ -1,4 +1,4 @@
-"""One-shot functions say what an evaluator says."""
+"""Functions on columns return what an evaluator returns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_function_is_the_method_of_its_name(name, counts):
     ],
 )
 def test_arguments_are_handed_on(name, arguments):
-    """What is not a column goes to the method."""
+    """Other arguments are passed to the method."""
     ev = functional.evaluator(labels=LABELS, scores=SCORES)
     got = getattr(functional, name)(labels=LABELS, scores=SCORES, **arguments)
     assert np.array_equal(got, getattr(ev, name)(**arguments))
@@ -56,20 +56,20 @@ def test_arguments_are_handed_on(name, arguments):
 
 
 def test_intervals_in_one_call():
-    """Level and prevalence are handed on."""
+    """Level and prevalence are passed on."""
     ev = functional.evaluator(labels=LABELS, scores=SCORES)
     got = functional.interval("auc_pr", labels=LABELS, scores=SCORES, level=0.9, prevalence=0.1)
     assert got == ev.interval("auc_pr", level=0.9, prevalence=0.1)
 
 
 def test_bad_columns_are_refused_with_the_same_words():
-    """There is one validation path."""
+    """Columns are validated in one place."""
     with pytest.raises(InvalidInputError, match="score must be finite, got nan at index 1"):
         functional.auc_pr(labels=[1, 0], scores=[0.5, float("nan")])
 
 
 def test_all_is_sorted_and_complete():
-    """Everything public is exported, and nothing else."""
+    """Every public function is exported, and nothing else."""
     assert list(functional.__all__) == sorted(functional.__all__)
     here = {
         name

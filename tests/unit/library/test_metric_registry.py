@@ -16,7 +16,7 @@ import pytest
 from streameval import Evaluator, Snapshot
 from streameval import _metric_registry as registry
 from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
-from streameval._metrics.shards import Above, shard_of
+from streameval._metrics.shards import ShardPosition, shard_of
 from streameval_server._web.metric_table import metrics_module
 
 ROOT = Path(__file__).parents[3]
@@ -60,7 +60,7 @@ def test_metrics_of_a_snapshot_are_its_fields() -> None:
     fields = [field.name for field in dataclasses.fields(Snapshot)]
     assert tuple(name for name in fields if name in BY_NAME) == SNAPSHOT_NAMES
     whole = filled()._view()
-    figures = shard_of(whole, Above(0, 0, whole.P, whole.N)).figures()
+    figures = shard_of(whole, ShardPosition(0, 0, whole.P, whole.N)).metrics()
     assert tuple(figures) == SNAPSHOT_NAMES
 
 

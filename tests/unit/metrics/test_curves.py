@@ -88,7 +88,7 @@ def test_achievable_curve_integrates_to_its_area():
 
 @pytest.mark.parametrize("recall", [-0.1, 1.1, np.nan, np.inf])
 def test_recalls_out_of_range_are_refused(recall):
-    """The message says which."""
+    """The message names the recall."""
     hull = evaluator([1, 0], [1.0, 0.0]).pr_hull()
     with pytest.raises(InvalidInputError, match=r"recall must be in \[0, 1\], got .* at index 1"):
         hull.at([0.5, recall])
@@ -162,7 +162,7 @@ def test_standardized_min_recall():
 
 
 def test_misses_in_the_areas_and_not_in_ap():
-    """With misses auc_pr credits the tail at chance, AP does not."""
+    """With misses auc_pr adds the precision of chance for the tail, AP adds nothing."""
     ev = evaluator([1, 0, 0, 0], [3.0, 2.0, 1.0, 0.0], misses=1)
     assert ev.average_precision() == 0.5
     assert ev.auc_pr() > 0.5
@@ -172,8 +172,8 @@ def test_misses_in_the_areas_and_not_in_ap():
 def test_one_curve_at_two_prevalences():
     """The design's example: one binormal ROC curve, 0.54 at 0.05 and 0.18 at 0.005.
 
-    The scores are quantiles, 2 standard deviations apart. Average precision of as
-    many cases is all but the interpolated area.
+    The scores are quantiles, 2 standard deviations apart. With this number of cases
+    average precision nearly equals the interpolated area.
     """
     normal = np.array([NormalDist().inv_cdf((i + 0.5) / 20_000) for i in range(20_000)])
     ev = Evaluator()

@@ -50,7 +50,7 @@ def test_correlation_of_huge_counts_does_not_cancel() -> None:
 
 
 def test_targets_out_of_reach() -> None:
-    """A precision or recall that no finite threshold has is nan; FPR 0 may need +inf."""
+    """A precision or recall that no finite threshold reaches is nan; FPR 0 may need +inf."""
     ev = evaluator([0, 1], [0.9, 0.4], missed=1)
     assert math.isnan(ev.threshold_for(precision=0.51))
     assert math.isnan(ev.threshold_for(recall=0.51))
@@ -82,7 +82,7 @@ def test_decimal_targets_are_met_by_the_ratio_they_name() -> None:
 
 
 def test_targets_are_compared_exactly_at_huge_counts() -> None:
-    """Where counts are no doubles, one case more or less still decides."""
+    """If counts are not exact as doubles, one case more or less still decides."""
     n = 2**60
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0], scores=[4.0, 3.0, 2.0, 1.0], counts=[n, n, 1, n])
@@ -102,13 +102,13 @@ def test_targets_are_compared_exactly_at_huge_counts() -> None:
     ],
 )
 def test_bad_targets_are_refused(targets: dict[str, float], message: str) -> None:
-    """One target, from 0 to 1."""
+    """Exactly one target, from 0 to 1."""
     with pytest.raises(InvalidInputError, match=message):
         evaluator([1, 0], [0.9, 0.1]).threshold_for(**targets)
 
 
 def test_best_threshold_at_the_ends() -> None:
-    """Free errors of one kind decide for all or for none; ties go to the highest."""
+    """If one kind of error costs nothing, one end is best; ties go to the highest threshold."""
     ev = evaluator([1, 0, 1, 0], [0.9, 0.8, 0.4, 0.1])
     assert ev.best_threshold(cost_fp=0, cost_fn=1) == 0.4
     assert ev.best_threshold(cost_fp=1, cost_fn=0) == math.inf
@@ -135,7 +135,7 @@ def test_bad_costs_are_refused(costs: tuple[float, float], message: str) -> None
 
 
 def test_cost_curve_refuses_what_is_no_probability() -> None:
-    """A probability-cost outside [0, 1] is named with its place."""
+    """A probability-cost outside [0, 1] is refused with its index."""
     curve = evaluator([1, 0], [0.1, 0.9]).cost_curve()
     np.testing.assert_allclose(curve.at([0.0, 0.25, 0.5, 1.0]), [0.0, 0.25, 0.5, 0.0])
     with pytest.raises(InvalidInputError, match=r"between 0 and 1, got 1.5 at index 1"):

@@ -1,4 +1,4 @@
-"""Operating points and what is reached at chosen thresholds."""
+"""Operating points, and the points at chosen thresholds."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ NONE = np.empty(0)
 
 
 def points(positive, negative, misses=(0, 0)):
-    """Make points from unsorted scores, one case each."""
+    """Return the points of unsorted scores, one case each."""
     (up, up_counts), (down, down_counts) = (
         np.unique(np.array(column, dtype=float), return_counts=True)
         for column in (positive, negative)
@@ -75,14 +75,14 @@ def test_every_threshold_gives_the_whole_curve_back():
 
 
 def test_nan_threshold_is_refused():
-    """The message says which threshold."""
+    """The message names the threshold."""
     with pytest.raises(InvalidInputError, match="must not be NaN, got nan at index 1") as caught:
         points([1], [0]).at_thresholds([0.5, np.nan])
     assert (caught.value.field, caught.value.index) == ("thresholds", 1)
 
 
 def test_rates():
-    """Rates are counts over totals; precision is 1 where nothing is called."""
+    """Rates are counts over totals; precision is 1 if nothing is called positive."""
     curve = points([2, 1], [1, 0])
     assert_array_equal(curve.tpr, [0, 0.5, 1, 1])
     assert_array_equal(curve.recall, curve.tpr)
@@ -94,7 +94,7 @@ def test_rates():
 
 @pytest.mark.parametrize("misses", [(0, 0), (2, 0), (0, 2), (1, 1)])
 def test_without_cases(misses):
-    """An empty evaluator has (0, 0), and the misses if there are any."""
+    """An empty evaluator has (0, 0), and a point for the misses if there are any."""
     curve = points([], [], misses)
     assert len(curve) == (2 if any(misses) else 1)
     assert np.isnan(curve.tpr).all() == (misses[0] == 0)
@@ -109,5 +109,5 @@ def test_points_cannot_be_changed():
 
 
 def test_precision_of_nothing():
-    """0/0 is 1."""
+    """The precision 0/0 is 1."""
     assert_array_equal(precision_of(np.array([0, 3]), np.array([0, 1])), [1, 0.25])

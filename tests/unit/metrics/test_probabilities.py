@@ -14,7 +14,7 @@ QUERIES = ("brier_score", "log_loss", "brier_decomposition", "reliability")
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize(("score", "shown"), [(1.5, "1.5"), (-0.25, "-0.25")])
 def test_scores_that_are_no_probabilities_are_refused(name: str, score: float, shown: str) -> None:
-    """The first question about probabilities says which score is none."""
+    """The first query about probabilities names the invalid score."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0], scores=[0.5, score])
     message = f"score must be between 0 and 1 to be read as a probability, got {shown}"
@@ -24,7 +24,7 @@ def test_scores_that_are_no_probabilities_are_refused(name: str, score: float, s
 
 
 def test_nothing_scored_is_undefined() -> None:
-    """Misses have no score, so with misses alone there is nothing to judge."""
+    """Misses have no score, so misses alone give nan."""
     ev = Evaluator()
     ev.add_misses(3)
     ev.add_negative_misses(2)
@@ -39,7 +39,7 @@ def test_nothing_scored_is_undefined() -> None:
 
 
 def test_misses_change_nothing() -> None:
-    """The figures cover the scored cases only."""
+    """These metrics cover the scored cases only."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1], scores=[0.9, 0.2, 0.6])
     before = (ev.brier_score(), ev.log_loss(), ev.brier_decomposition())
@@ -50,7 +50,7 @@ def test_misses_change_nothing() -> None:
 
 
 def test_certainty_is_perfect_or_infinitely_wrong() -> None:
-    """Right at 0 and 1 costs nothing; one certain mistake costs everything."""
+    """A correct 0 or 1 costs nothing; one certain mistake costs everything."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0], scores=[1.0, 0.0])
     assert ev.brier_score() == ev.log_loss() == 0.0
@@ -80,7 +80,7 @@ def test_edges_belong_to_the_bin_below() -> None:
 
 @pytest.mark.parametrize("bins", [0, -3, 2.5, "10", 10**9, 2**63])
 def test_bad_bins_are_refused(bins: object) -> None:
-    """The number of bins is a whole number that memory bears."""
+    """The number of bins is a positive integer up to a limit."""
     with pytest.raises(InvalidInputError, match="bins must be an integer from 1 to 1000000, got"):
         Evaluator().reliability(bins)
 
@@ -92,7 +92,7 @@ def test_bad_strategy_is_refused() -> None:
 
 
 def test_an_answer_is_kept_until_the_next_change() -> None:
-    """Asked again, the same table comes back; after a change, another."""
+    """A second query returns the same table; after a change, another."""
     ev = Evaluator()
     ev.add_case(True, 0.5)
     table = ev.reliability()

@@ -1,4 +1,4 @@
-"""The second source's queries at the edges: nothing, one class, misses only, huge counts."""
+"""LingPipe's metrics at the edges: nothing, one class, misses only, huge counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from streameval import Evaluator, InvalidInputError, format_pr_curve, format_pr_score_curve
 
-FIGURES = ("area_under_pr_curve", "r_precision", "reciprocal_rank", "maximum_f_measure")
+METRICS = ("area_under_pr_curve", "r_precision", "reciprocal_rank", "maximum_f_measure")
 
 
 def evaluator(labels: str, *, missed: int = 0, missed_negatives: int = 0) -> Evaluator:
@@ -25,9 +25,9 @@ def evaluator(labels: str, *, missed: int = 0, missed_negatives: int = 0) -> Eva
 
 @pytest.mark.parametrize("labels", ["", "--"])
 def test_without_positives_everything_but_precision_is_undefined(labels: str) -> None:
-    """With P = 0 the figures are nan and the PR curves have no rows."""
+    """With P = 0 the metrics are nan and the PR curves have no rows."""
     ev = evaluator(labels)
-    assert all(math.isnan(getattr(ev, name)()) for name in FIGURES)
+    assert all(math.isnan(getattr(ev, name)()) for name in METRICS)
     assert math.isnan(ev.pr_breakeven_point())
     assert np.isnan(ev.eleven_pt_interp_precision()).all()
     assert ev.pr_curve().shape == ev.pr_curve(True).shape == ev.roc_curve().shape == (0, 2)
@@ -36,7 +36,7 @@ def test_without_positives_everything_but_precision_is_undefined(labels: str) ->
 
 
 def test_precision_at_needs_cases_not_positives() -> None:
-    """Precision at 0 is always 1; at k it is nan only where nothing has been scored."""
+    """Precision at 0 is always 1; at k it is nan only without scored cases."""
     assert [evaluator(labels).precision_at(0) for labels in ("", "-", "+")] == [1.0, 1.0, 1.0]
     assert math.isnan(evaluator("").precision_at(1))
     assert math.isnan(evaluator("", missed=3).precision_at(2))
@@ -45,7 +45,7 @@ def test_precision_at_needs_cases_not_positives() -> None:
 
 
 def test_without_negatives_precision_is_one_and_roc_is_undefined() -> None:
-    """With N = 0 the PR figures are perfect and the ROC figures nan."""
+    """With N = 0 the PR metrics are perfect and the ROC metrics nan."""
     ev = evaluator("++")
     assert ev.pr_curve().tolist() == [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0], [1.0, 0.0]]
     assert ev.pr_curve(True).tolist() == [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0]]
@@ -56,7 +56,7 @@ def test_without_negatives_precision_is_one_and_roc_is_undefined() -> None:
 
 
 def test_all_positives_missed() -> None:
-    """Nothing is ever found: figures are 0, and the curve is its two limit points."""
+    """Nothing is ever retrieved: the metrics are 0, and the curve is its two limit points."""
     ev = evaluator("--", missed=2)
     assert ev.reciprocal_rank() == ev.r_precision() == ev.maximum_f_measure() == 0.0
     assert ev.eleven_pt_interp_precision().tolist() == [1.0] + [0.0] * 10
@@ -68,7 +68,7 @@ def test_all_positives_missed() -> None:
 
 
 def test_misses_of_both_classes_reach_every_figure() -> None:
-    """Missed references change P and N everywhere and are found at no finite threshold."""
+    """Misses change P and N everywhere and are retrieved at no finite threshold."""
     ev = evaluator("+-", missed=1, missed_negatives=2)
     assert ev.pr_curve().tolist() == [[0.0, 1.0], [0.5, 1.0], [0.5, 0.5], [1.0, 0.0]]
     assert ev.roc_curve().round(3).tolist() == [[0, 0], [0, 0.5], [0.333, 0.5], [1, 1]]
@@ -81,7 +81,7 @@ def test_misses_of_both_classes_reach_every_figure() -> None:
 
 @pytest.mark.parametrize("rank", [-1, 1.5, "3", None])
 def test_ranks_that_are_none_are_refused(rank: object) -> None:
-    """A rank is a whole number, 0 or more."""
+    """A rank is an integer, 0 or more."""
     with pytest.raises(InvalidInputError, match="rank must be an integer, 0 or more") as caught:
         evaluator("+-").precision_at(rank)
     assert caught.value.field == "rank"
@@ -95,7 +95,7 @@ def test_weights_that_are_none_are_refused(beta: float) -> None:
 
 
 def test_answers_are_shared_and_cannot_be_altered() -> None:
-    """A second question costs nothing, and nobody can change another's answer."""
+    """A second query is cached, and no caller can change another's answer."""
     ev = evaluator("+-+-")
     for name in ("pr_curve", "pr_score_curve", "roc_curve"):
         for interpolate in (False, True):
@@ -120,7 +120,7 @@ def test_counts_near_the_limit_stay_exact() -> None:
 
 
 def test_text_lists_the_figures() -> None:
-    """str() names each figure once, nan where it is undefined."""
+    """str() has each metric once, nan if it is undefined."""
     ev = evaluator("-+-+", missed=1)
     lines = {line[:38].strip(): line[38:] for line in str(ev).splitlines()}
     assert lines["Positive references"] == "3 (1 missed)"
@@ -132,7 +132,7 @@ def test_text_lists_the_figures() -> None:
 
 
 def test_curves_print_as_columns() -> None:
-    """Printed curves have a header and the second source's column order."""
+    """Formatted curves have a header and LingPipe's column order."""
     ev = evaluator("-+-+", missed=1)
     lines = format_pr_curve(ev.pr_curve(True)).splitlines()
     assert lines[0].split() == ["precision", "recall", "F"]

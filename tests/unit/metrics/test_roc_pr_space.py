@@ -13,7 +13,7 @@ from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, r
 
 @given(P=st.integers(1, 1000), N=st.integers(1, 10**6), rates=st.tuples(*(st.floats(0.01, 1),) * 2))
 def test_there_and_back(P, N, rates):
-    """Theorem 3.1: away from recall 0 the spaces hold the same points."""
+    """Theorem 3.1: except at recall 0, both spaces have the same points."""
     fpr, tpr = rates
     recall, precision = roc_to_pr([fpr], [tpr], positives=P, negatives=N)
     back = pr_to_roc(recall, precision, positives=P, negatives=N)
@@ -23,7 +23,7 @@ def test_there_and_back(P, N, rates):
 
 
 def test_recall_0_forward():
-    """At recall 0 the precision is 0, or 1 where nothing is called positive."""
+    """At recall 0 the precision is 0, or 1 if nothing is called positive."""
     recall, precision = roc_to_pr([0, 0.5], [0, 0], positives=2, negatives=4)
     assert_array_equal(recall, 0)
     assert_array_equal(precision, [1, 0])
@@ -37,18 +37,18 @@ def test_recall_0_forward():
         ([1.5], [1], r"recall must be in \[0, 1\], got 1.5 at index 0"),
         ([0.5], [np.nan], r"precision must be in \[0, 1\], got nan"),
         ([1.0], [0.1], "precision 0.1 at recall 1.0, index 0, needs more than all 4 negatives"),
-        ([1.0], [0.5, 0.6], r"one shape, got \(1,\) and \(2,\)"),
+        ([1.0], [0.5, 0.6], r"same shape, got \(1,\) and \(2,\)"),
     ],
 )
 def test_points_without_a_confusion_matrix(recall, precision, message):
-    """Each refusal says which point and why."""
+    """Each message names the point and the reason."""
     with pytest.raises(InvalidInputError, match=message):
         pr_to_roc(recall, precision, positives=2, negatives=4)
 
 
 @pytest.mark.parametrize("totals", [(0, 1), (1, 0), (-1, 5)])
 def test_totals_are_needed(totals):
-    """Rates of nothing are no points."""
+    """Rates without references have no points."""
     positives, negatives = totals
     for convert in (roc_to_pr, pr_to_roc):
         with pytest.raises(InvalidInputError, match="must be at least 1"):
@@ -56,14 +56,14 @@ def test_totals_are_needed(totals):
 
 
 def test_corners_survive():
-    """(1, 1) is prevalence at recall 1, exactly."""
+    """(1, 1) has the prevalence as precision at recall 1, exactly."""
     fpr, tpr = pr_to_roc([1.0], [1 / 3], positives=2, negatives=4)
     assert_array_equal(fpr, [1.0])
     assert_array_equal(tpr, [1.0])
 
 
 def test_between_from_nothing():
-    """From (0, 0) the precision does not change."""
+    """On a piece from (0, 0) the precision is constant."""
     points = pr_between((0, 0), (30, 10), positives=20)
     assert_allclose(points.precision, 0.25)
     assert points.recall[0] == 0
@@ -79,13 +79,13 @@ def test_between_from_nothing():
     ],
 )
 def test_between_refuses(a, b, positives, message):
-    """Points must ascend and fit the total."""
+    """Points must ascend and not exceed the total."""
     with pytest.raises(InvalidInputError, match=message):
         pr_between(a, b, positives)
 
 
 def test_curves_of_different_totals_are_refused():
-    """Theorem 3.2 is about fixed totals."""
+    """Theorem 3.2 requires fixed totals."""
     a, b = Evaluator(), Evaluator()
     a.add_cases(labels=[1, 0], scores=[1.0, 0.0])
     b.add_cases(labels=[1, 0, 0], scores=[1.0, 0.0, 0.5])
@@ -94,7 +94,7 @@ def test_curves_of_different_totals_are_refused():
 
 
 def test_unknown_space_is_refused():
-    """There are two."""
+    """There are two spaces."""
     a = Evaluator()
     a.add_cases(labels=[1, 0], scores=[1.0, 0.0])
     with pytest.raises(InvalidInputError, match="space must be 'roc' or 'pr', got 'det'"):

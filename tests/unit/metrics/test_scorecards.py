@@ -25,7 +25,7 @@ def test_shares_of_the_references_round_up_as_decimals_do() -> None:
 
 @pytest.mark.parametrize("name", ["recall_at", "lift_at"])
 def test_a_rank_or_a_share_must_be_given(name: str) -> None:
-    """Exactly one of both, each in its range."""
+    """Exactly one of the two, each in its range."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0], scores=[0.9, 0.1])
     query = getattr(ev, name)

@@ -197,7 +197,7 @@ def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:
     assert logged(tmp_path / "new", range(20, 25)) == logged(directory, range(20, 25))
     with pytest.raises(StorageError, match="is not empty: nothing is restored over what is there"):
         restore(tmp_path / "b.db", tmp_path / "new", LIMITS)
-    with pytest.raises(StreamEvalError, match="is there already"):
+    with pytest.raises(StreamEvalError, match="exists: move it"):
         backup(directory, tmp_path / "b.db")
     with pytest.raises(StorageError, match="there is no log at"):
         backup(tmp_path / "nothing", tmp_path / "c.db")
