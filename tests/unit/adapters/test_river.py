@@ -123,7 +123,7 @@ def test_revert_undoes_update(make) -> None:
     for label, probability in rows:
         metric.revert(label, probability, w=2)
     assert metric.evaluator == expected(rows)
-    with pytest.raises(InvalidInputError, match=r"no positive case of score 0\.25 is there"):
+    with pytest.raises(InvalidInputError, match=r"there is no positive case of score 0\.25"):
         metric.revert(True, 0.25)
     assert metric.evaluator == expected(rows)
 
