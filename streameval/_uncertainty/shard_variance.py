@@ -50,7 +50,7 @@ class Scatter:
         )
 
     def shifted(self, by: float) -> Scatter:
-        """Return the scatter of values that are all higher by so much."""
+        """Return the scatter of the same values, each higher by `by`."""
         return replace(self, mean=self.mean + by)
 
 
