@@ -27,7 +27,7 @@ from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import RefusedError, RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.overview import overview_asked
+from streameval_server._queries.overview import parse_overview_request
 from streameval_server._runtime.query_threads import Visibility
 from streameval_server._web.transcoding import from_json
 
@@ -130,7 +130,7 @@ def segment_keys(size: int) -> float:
 
 def repeated_stream(size: int) -> float:
     request = query_pb2.BatchGetSnapshotsRequest(streams=["s"] * 200_000 * size)
-    return seconds(lambda: overview_asked(request))
+    return seconds(lambda: parse_overview_request(request))
 
 
 def waiters_that_give_up(size: int) -> float:

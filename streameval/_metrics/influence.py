@@ -29,15 +29,15 @@ class Influence:
     Attributes
     ----------
     positive : float64[..., G]
-        Of a positive in group g, in each order that the groups are in.
+        Influence of a positive in group g, in each order of the groups.
     tied : float64[..., G]
-        Of a negative in group g.
+        Influence of a negative in group g.
     between : float64[..., G + 1]
-        Of a negative that ranks below g groups and is tied with none.
+        Influence of a negative that ranks below g groups and is tied with none.
     estimate : float64[...]
         The figure.
     prevalence_slope : float64[...]
-        How the figure moves with the log odds of the prevalence; 0 for AUC-ROC.
+        Derivative of the figure by the log odds of the prevalence; 0 for AUC-ROC.
     """
 
     positive: FloatArray
@@ -62,16 +62,16 @@ def auc_roc_influence(groups: Groups) -> Influence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivatives:
-    """How an area in precision-recall space moves with each group's counts.
+    """The derivatives of an area in precision-recall space by each group's counts.
 
     Attributes
     ----------
     value : float64[..., G]
         Mean precision within the group.
     own_tp, own_fp : float64[..., G]
-        Of the group's part of the area, by the counts in the group.
+        Derivatives of the group's part of the area by the counts in the group.
     per_tp, per_fp : float64[..., G]
-        The same by the counts that rank above it.
+        Derivatives of the same by the counts that rank above it.
     """
 
     value: FloatArray
@@ -84,15 +84,15 @@ class Derivatives:
 def average_precision_influence(groups: Groups, prevalence: float | None = None) -> Influence:
     """Return the influences on average precision. O(G).
 
-    `groups` excludes the misses: a missed reference adds nothing and moves
-    nothing but the totals. `prevalence` rescales the false positives to it
-    and holds it fixed.
+    `groups` excludes the misses: a missed reference adds nothing to the figure and
+    changes only the totals. `prevalence` rescales the false positives to that
+    prevalence, which is then held fixed.
     """
     return _accumulate(groups, prevalence, average_precision_derivatives(groups, prevalence))
 
 
 def average_precision_derivatives(groups: Groups, prevalence: float | None = None) -> Derivatives:
-    """Return what moves average precision, group by group. O(G)."""
+    """Return the derivatives of average precision by the counts of each group. O(G)."""
     weight = negatives_factor(groups, prevalence)
     p = groups.p.astype(np.float64)
     tp = groups.tp + p
@@ -114,7 +114,7 @@ def auc_pr_influence(groups: Groups, prevalence: float | None = None) -> Influen
 
 
 def auc_pr_derivatives(groups: Groups, prevalence: float | None = None) -> Derivatives:
-    """Return what moves the area under the interpolated PR curve, group by group. O(G).
+    """Return the derivatives of the area under the interpolated PR curve. O(G).
 
     Inside a group the curve passes (tp + s p, fp + s n), 0 <= s <= 1; the
     derivatives of its area p int x/(x+y) ds are integrals of s^k/(x+y)^2.
@@ -125,7 +125,7 @@ def auc_pr_derivatives(groups: Groups, prevalence: float | None = None) -> Deriv
     tp = groups.tp.astype(np.float64)
     fp = weight * groups.fp
     mean0, mean1, square0, square1, square2 = _segment_integrals(tp + fp, p + n)
-    # Exactly 1 where it is: what is certain must not scatter by rounding.
+    # Exactly 1 without false positives, so that rounding adds no variance there.
     value = np.where(fp + n > 0, tp * mean0 + p * mean1, 1.0)
     return Derivatives(
         value,
@@ -161,8 +161,8 @@ def sums_from(values: FloatArray) -> FloatArray:
 def _segment_integrals(start: FloatArray, growth: FloatArray) -> tuple[FloatArray, ...]:
     """Integrate s^k/m (k = 0, 1) and s^k/m^2 (k = 0, 1, 2), m = start + s growth, over [0, 1].
 
-    Where nothing ranks above (start = 0) the divergent ones are given as 0:
-    they are only ever multiplied by the counts above.
+    Where nothing ranks above (start = 0) the divergent integrals are returned as 0:
+    they are only multiplied by the counts above, which are 0.
 
     With e = start + growth, d = start + e, and z and S of `log_series`, t = 2 S/d, they are
     2/d + t z^2,  (1 - t z start)/d,  1/(start e),  (1 + t z e)/(d e),

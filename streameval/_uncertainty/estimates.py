@@ -14,7 +14,7 @@ import numpy as np
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.cell_orders import both_orders, hides_order, rows_of
 from streameval._uncertainty.limits import (
-    ANYTIME_FROM,
+    MIN_ANYTIME_POSITIVES,
     UNDEFINED,
     Figure,
     Limits,
@@ -77,7 +77,7 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
         too_few = figure.positives + figure.negatives < 2
     else:
         too_few = min(figure.positives, figure.negatives) < 2
-    if too_few or (anytime and figure.positives < ANYTIME_FROM):
+    if too_few or (anytime and figure.positives < MIN_ANYTIME_POSITIVES):
         return UNDEFINED
     if kind == "wilson":
         return proportion_limits(figure, alpha, anytime=anytime)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 def sampling_variance(
     influence: Influence, groups: Groups, *, fixed_prevalence: bool = False
 ) -> FloatArray:
-    """Return the figure's variance in each order: of the cases and of the prevalence. O(G).
+    """Return the metric's sampling variance, in each order of the groups. O(G).
 
-    With `fixed_prevalence` the second part is left out. Positives in no group
-    (misses, for average precision) have influence 0, and so do the negatives
-    below every group, whatever the figure makes of them: their value is the
-    last of `between`. Needs two of each class.
+    It is the variance due to the cases plus that due to the prevalence; with
+    `fixed_prevalence` the second part is left out. Positives in no group (misses, for
+    average precision) have influence 0. Negatives below every group have the last
+    value of `between`. Needs two of each class.
     """
     positive = scatter(influence.positive, groups.p, groups.P)
     negative = scatter(
@@ -52,14 +52,14 @@ def negatives_between(groups: Groups) -> IntArray:
 
 
 def scatter(values: FloatArray, counts: IntArray, total: int) -> FloatArray:
-    """Return the unbiased variance of `values` that occur `counts` times; the rest are 0. O(n).
+    """Return the unbiased variance of `values` that occur `counts` times each. O(n).
 
     Parameters
     ----------
     values : float64[..., n]
     counts : int64[n] or int64[..., n]
     total : int
-        How many there are in all.
+        The number of values in all; those that `counts` leaves out are 0.
     """
     mean = dots(counts, values)[..., None] / total
     centred = values - mean

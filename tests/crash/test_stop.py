@@ -66,9 +66,9 @@ def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process])
     assert server.address.startswith("0.0.0.0:")
     code, said = server.terminate()
     assert code == 0
-    assert [line.partition("this server ")[2] for line in said.splitlines()] == [
-        "without TLS: they can be listened to",
-        "without tokens: all may do everything",
+    assert [line.partition("this machine ")[2] for line in said.splitlines()] == [
+        "without TLS: its traffic can be read",
+        "without tokens: any client may do anything",
     ]
 
 

@@ -237,7 +237,7 @@ def test_auc_refuses_totals(tmp_path, positives):
 
 def test_auc_of_very_many_positives(tmp_path, monkeypatch):
     """Its curve does not have a row for each of them."""
-    monkeypatch.setattr(_auc, "_MOST_ROWS", 1000)
+    monkeypatch.setattr(_auc, "_MAX_ROWS_BETWEEN_POINTS", 1000)
     path = tmp_path / "curve.txt"
     path.write_text("0 0.999999\n")
     totals = ["--positives", str(10**12), "--negatives", "5"]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streameval._uncertainty.compare import compare, holm
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
-from streameval_server._queries.comparison import comparison, comparison_query
-from streameval_server._queries.ranking import ranking, ranking_query
+from streameval_server._queries.comparison import comparison, parse_comparison_request
+from streameval_server._queries.ranking import parse_ranking_request, ranking
 
 from .conftest import (
     DAY,
@@ -70,7 +70,7 @@ def many(size: int = 400) -> list[Event]:
 def compared(view: View, a, b, other: View | None = None, **fields):
     request = query_pb2.CompareStreamsRequest(a=a, b=b, **fields)
     views = (view, other) if other else (view,)
-    return comparison(answers_of(*views), comparison_query(request))
+    return comparison(answers_of(*views), parse_comparison_request(request))
 
 
 def check(found, a, b, metric: str, prevalence) -> None:
@@ -256,7 +256,7 @@ def test_bad_requests(fields: dict, at: str, text: str) -> None:
     """Each is refused with the field at fault."""
     fields = {"a": HOUR_AGO, "b": selection(), **fields}
     request = query_pb2.CompareStreamsRequest(**fields)
-    assert invalid_field(lambda: comparison_query(request)) == (at, text)
+    assert invalid_field(lambda: parse_comparison_request(request)) == (at, text)
 
 
 def test_undefined_sides_have_reasons() -> None:
@@ -281,7 +281,7 @@ def test_undefined_sides_have_reasons() -> None:
 
 def ranked(view: View, **fields):
     fields.setdefault("selection", HOUR_AGO)
-    return ranking(answers_of(view), ranking_query(query_pb2.RankSegmentsRequest(**fields)))
+    return ranking(answers_of(view), parse_ranking_request(query_pb2.RankSegmentsRequest(**fields)))
 
 
 @METRICS

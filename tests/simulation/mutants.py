@@ -1,7 +1,7 @@
-"""Known bugs, to be put in on purpose: a simulator that misses them is worth nothing.
+"""Known bugs, injected on purpose: the simulator must find each of them.
 
-A mutant is a snippet of the product's source and what takes its place. The
-snippet must be there, once: who changes that code changes the mutant with it.
+A mutant is a snippet of the product's source and its replacement. The snippet must
+occur exactly once, so a change to that code must change the mutant too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from streameval_server._core.engine import Engine
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
+from streameval_server._state import stream_parts
 from streameval_server._state.join_table import TrackedTable
-from streameval_server._state.pane_store import Store
+from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -43,10 +44,10 @@ class Mutant:
     ----------
     name : str
     place : object
-        The class or module whose function it is in.
+        The class or module of the function.
     function : str
     snippet, instead : str
-        What is there, and what takes its place.
+        The source to replace, and its replacement.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Mutant:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Let the product have the bug, for a while."""
+        """Inject the bug for the duration of the context."""
         with mock.patch.object(self.place, self.function, self._mutated()):
             yield
 
@@ -69,7 +70,7 @@ class Mutant:
         found = source.count(self.snippet)
         assert found == 1, f"{self.name}: {self.function} has its snippet {found} times"
         source = source.replace(self.snippet, self.instead)
-        # Within a function of its own, so that super() finds its class.
+        # Inside another function, so that super() finds the class.
         source = f"def make(__class__):\n{textwrap.indent(source, '    ')}"
         source += f"\n    return {self.function}\n"
         flags = __future__.annotations.compiler_flag
@@ -80,12 +81,12 @@ class Mutant:
         return wraps(mutated) if wraps else mutated
 
     def found_at(self, seeds: range) -> tuple[int, str] | None:
-        """Return the first of some seeds that finds it, and how; None when none does."""
+        """Return the first seed that fails, with its error; None if no seed does."""
         with self.alive():
             for seed in seeds:
                 try:
                     run(seed)
-                except Exception as error:  # noqa: BLE001 - however it shows
+                except Exception as error:  # noqa: BLE001 - any error finds it
                     return seed, f"{type(error).__name__}: {error}".splitlines()[0]
         return None
 
@@ -199,13 +200,13 @@ MUTANTS = [
         "a checkpoint forgets which ids went",
         TrackedTable,
         "drop",
-        "self.gone += self.ids(slots[self._kept[slots]])",
+        "self.removed += self.ids(slots[self._in_checkpoint[slots]])",
         "pass",
     ),
     Mutant(
         "a checkpoint skips panes that changed when others did",
-        StreamState,
-        "parts",
+        stream_parts,
+        "checkpoint_parts",
         "if content.revision > since",
         "if content.revision > since + 1",
     ),
@@ -243,12 +244,12 @@ MUTANTS = [
         "the order of values follows their use",
         Segments,
         "_new",
-        "if code >= self._most:",
-        "if code > self._most:",
+        "if code >= self._max_codes:",
+        "if code > self._max_codes:",
     ),
     Mutant(
         "panes that coarsen lose what is open",
-        Store,
+        PaneStore,
         "_close",
         "content.is_open = False",
         "content.is_open = False\n    return",
@@ -288,7 +289,7 @@ MUTANTS = [
         "refusals told by Resume are not heard",
         Sender,
         "_resume",
-        "self._refuse_as(batch, refused.refusal)",
+        "self._record_refusal(batch, refused.refusal)",
         "pass",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Scrapes of /metrics against the answers of queries: values, tokens, limits, cost."""
+"""The metrics compared with queries' answers: values, tokens, limits, cost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> 
 
 
 def test_figures_are_the_snapshots() -> None:
-    """Values, limits, counts and delays of both windows, to the last bit."""
+    """Values, limits, counts and delays of both windows, exactly."""
     with site(ALWAYS_ANEW) as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
@@ -117,7 +117,7 @@ def hours_ago(hours: int) -> int:
 
 
 def test_what_is_undefined_has_no_series() -> None:
-    """Neither a value nor limits: not 0, not NaN."""
+    """No value and no limits, rather than 0 or NaN."""
     with site(ALWAYS_ANEW) as one:
         one.show("a", "++")
         series = scraped(one)
@@ -159,11 +159,11 @@ def test_the_server_and_its_calls() -> None:
             assert at(series, name) == 0
         assert at(series, "state_bytes") > 0
         assert at(series, "window_seconds") == 3600
-        assert at(series, "log_bytes") is None  # nothing is on disk
+        assert at(series, "log_bytes") is None  # the server is in memory
 
 
 def test_batches_that_were_refused_are_counted() -> None:
-    """Refusals count by producer; without one a refusal only counts as a failed call."""
+    """Those of producers; without a producer a refusal counts as a failed call only."""
     with site(ALWAYS_ANEW) as one:
         wrong = {"stream": "a", "cases": {"scores": [0.5], "positives": []}}
         for sequence, producer in ((1, {"producer": "p", "epoch": 1}), (0, {})):
@@ -176,7 +176,7 @@ def test_batches_that_were_refused_are_counted() -> None:
 
 
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
-    """Its size, what is free beside it, and how long commits take."""
+    """Its size, the free space, and the durations of commits."""
     with site(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as one:
         one.show("a", "+-")
         series = scraped(one)
@@ -187,7 +187,7 @@ def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
 
 
 class Clock:
-    """A clock that stands still until it is set, and reports each reading."""
+    """A clock for the metrics that tests advance; it counts its readers."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -201,16 +201,16 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Replace the clock of the metrics and return it."""
+    """Return the clock that the metrics use."""
     clock = Clock()
     monkeypatch.setattr(metrics, "time", clock)
     return clock
 
 
 def test_figures_are_found_once_an_interval(clock: Clock) -> None:
-    """Scrapes an interval apart, slightly early ones too, are new; those between are shared."""
+    """Scrapes an interval apart, even slightly early, get new figures; others in between do not."""
     labels = {"stream": "a", "window": "all", "class": "positive"}
-    # Time and positives found, of two scrapers with a period of 20 s, one of them with jitter.
+    # Two scrapers, each every 20 s, one with jitter: each gets one more case every time.
     scrapes = ((0, 1), (7, 1), (20, 3), (27, 3), (39, 5), (47, 5), (60, 7), (67, 7), (78.1, 9))
     with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
         for at_s, found in scrapes:
@@ -222,7 +222,7 @@ def test_figures_are_found_once_an_interval(clock: Clock) -> None:
 def test_who_comes_while_figures_are_found_waits(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No answer is older than its request: one late scrape reads again, the others share it."""
+    """Figures are no older than the scrape: one scrape collects, the other shares its result."""
     go_on = threading.Event()
     asked = 0
     real = stream_metrics.StreamMetrics.read
@@ -251,7 +251,7 @@ def test_who_comes_while_figures_are_found_waits(
 
 
 def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unchanged stream costs no comparison."""
+    """An unchanged stream is not compared again."""
     compared: list[str] = []
     real = stream_metrics.StreamMetrics._difference
 
@@ -273,7 +273,7 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_series_are_limited() -> None:
-    """The first streams by name are exported, the others counted, within the limit."""
+    """The first streams by name have series, the others are counted; all are within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
     limits = Limits(max_metric_series=most)
     with site(replace(ALWAYS_ANEW, limits=limits)) as one:
@@ -289,7 +289,7 @@ def test_series_are_limited() -> None:
 
 
 def test_tokens(tmp_path: Path) -> None:
-    """The scope query is needed; a token for some streams sees those."""
+    """The scope query is required; a limited token gets its streams only."""
     path = tmp_path / "tokens.toml"
     tokens = {
         name: {"authorization": f"Bearer {create_token(path, name, scopes, streams)}"}
@@ -314,7 +314,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 
 def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
-    """The format follows the Accept header that Prometheus sends."""
+    """With the Accept header of Prometheus."""
     accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
     answer = served.http.get("/metrics", headers=accept)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -322,7 +322,7 @@ def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
 
 
 def test_names_of_streams_are_labels_whatever_they_are() -> None:
-    """Every character that a name may have is exported."""
+    """Every allowed character is kept."""
     names = ("a", "A.b-c_d/1", "x" * 128)
     with site() as one:
         for name in names:

@@ -24,16 +24,16 @@ from streameval_server._log.producer_marks import Marks
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._state import stream_parts
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
-from streameval_server._state.stream_state import NEVER, StreamState, split_part
-from streameval_server._state.views import StreamView
+from streameval_server._state.stream_state import NEVER, StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.accumulator import LazyCounts
+    from streameval_server._state.views import LazyCounts, StreamView
 
 MARKS_PART = "marks"
 
@@ -150,7 +150,7 @@ class Engine:
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
-            state.seen = None  # for whoever has found it just now
+            state.last_view = None  # for whoever has found it just now
             self._due.pop(entry.stream, None)
             memory_bytes, kept_ids = self._sizes.pop(entry.stream, (0, 0))
             self._memory_bytes -= memory_bytes
@@ -282,8 +282,7 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        seen = state.look()
-        return StreamView(seen.info, *self._reached, seen.counts, seen.counters)
+        return state.view(*self._reached)
 
     def unchanged_view(self, name: str) -> StreamView | None:
         """Return what `view` would, where somebody has looked since the stream changed last.
@@ -292,13 +291,13 @@ class Engine:
         stream that nobody writes to need not wait for those who write to others.
         """
         state = self._streams.get(name)
-        seen = None if state is None else state.seen
-        if state is None or seen is None:
+        view = None if state is None else state.last_view
+        if state is None or view is None:
             return None
         reached = self._reached
-        if state.seen is not seen:  # it has begun to change, maybe before that revision
+        if state.last_view is not view:  # it has begun to change, maybe before that revision
             return None
-        return StreamView(seen.info, *reached, seen.counts, seen.counters)
+        return view.at(*reached)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
         """Return what makes a stream's file; None when there is no such stream.
@@ -309,7 +308,7 @@ class Engine:
         if state is None:
             return None
         (revision, now_us), ids = self._reached, state.kept_ids
-        noted = list(state.exported())
+        noted = list(stream_parts.export_parts(state))
 
         def export() -> tuple[int, bytes]:
             parts = {part: data() for part, data in noted}
@@ -337,13 +336,13 @@ class Engine:
         """
         revision, received_us = self._reached
         states = list(self._streams.values())
-        noted = [each for state in states for each in state.parts(since)]
+        noted = [each for state in states for each in stream_parts.checkpoint_parts(state, since)]
 
         def copy() -> Checkpoint:
             parts: dict[str, bytes | None] = {MARKS_PART: self.marks.to_bytes()}
             parts |= {part: None if data is None else data() for part, data in noted}
             for state in states:
-                parts.update(state.join_parts(revision, since))
+                parts.update(stream_parts.join_parts(state, revision, since))
             changed = {part: data for part, data in parts.items() if data is not None}
             unchanged = tuple(part for part, data in parts.items() if data is None)
             return Checkpoint(revision, received_us, changed, unchanged)
@@ -373,10 +372,10 @@ class Engine:
         streams: dict[str, dict[str, bytes]] = {}
         for part, data in parts.items():
             if part != MARKS_PART:
-                name, which = split_part(part)
+                name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = data
         for name, mine in streams.items():
-            state = StreamState.restore(limits, revision, mine)
+            state = stream_parts.restore_stream(limits, revision, mine)
             engine._streams[name] = state
             engine._plan(state)
             engine._measure(state)
@@ -385,7 +384,7 @@ class Engine:
     def _content(self) -> Iterator[tuple[str, bytes]]:
         yield MARKS_PART, self.marks.to_bytes()
         for state in self._streams.values():
-            yield from state.content()
+            yield from stream_parts.content_parts(state)
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""

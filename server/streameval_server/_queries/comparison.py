@@ -36,12 +36,12 @@ from streameval_server._queries.metrics import (
     reason_value,
 )
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, iso, selected
+from streameval_server._queries.selection import Selection, iso, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison, Interval
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
 
@@ -56,18 +56,18 @@ class _Relation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonQuery:
+class ComparisonRequest:
     """A checked CompareStreamsRequest; equal queries share one computation."""
 
-    a: Selected
-    b: Selected
+    a: Selection
+    b: Selection
     metric: str
     level: float
     prevalence: float
     own_prevalence: bool
 
 
-def comparison_query(request: query_pb2.CompareStreamsRequest) -> ComparisonQuery:
+def parse_comparison_request(request: query_pb2.CompareStreamsRequest) -> ComparisonRequest:
     """Check a request.
 
     Raises
@@ -83,9 +83,9 @@ def comparison_query(request: query_pb2.CompareStreamsRequest) -> ComparisonQuer
         raise invalid("prevalence", f"prevalence must be between 0 and 1, got {prevalence:g}")
     if prevalence and request.own_prevalence:
         raise invalid("own_prevalence", "give a prevalence or own_prevalence, not both")
-    return ComparisonQuery(
-        selected(request.a, "a"),
-        selected(request.b, "b"),
+    return ComparisonRequest(
+        parse_selection(request.a, "a"),
+        parse_selection(request.b, "b"),
         metric,
         checked_level(request.level),
         prevalence,
@@ -102,7 +102,7 @@ def checked_metric(metric: str) -> str:
     return metric or HEADLINE
 
 
-def comparison(answers: Answers, query: ComparisonQuery) -> query_pb2.CompareStreamsResponse:
+def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.CompareStreamsResponse:
     """Return the difference.
 
     Raises
@@ -110,11 +110,11 @@ def comparison(answers: Answers, query: ComparisonQuery) -> query_pb2.CompareStr
     RequestError
         FAILED_PRECONDITION where the sides overlap and b does not contain a.
     """
-    a = answers.applied(query.a, "a")
+    a = engine.resolve(query.a, "a")
     of_one = query.b.stream == query.a.stream
-    b = answers.applied(query.b, "b", view=a.view if of_one else None)
+    b = engine.resolve(query.b, "b", view=a.view if of_one else None)
     is_complement = of_one and _is_within(a, b)
-    window_a, window_b = answers.window(a), answers.window(b)
+    window_a, window_b = engine.window(a), engine.window(b)
     resolutions = window_a.resolution, window_b.resolution
     if is_complement:
         window_b = window_b.without(window_a)
@@ -128,7 +128,7 @@ def comparison(answers: Answers, query: ComparisonQuery) -> query_pb2.CompareStr
         level=query.level,
         prevalence="own" if prevalence is None else prevalence,
     )
-    coverage_a, coverage_b = answers.coverage(a), answers.coverage(b)
+    coverage_a, coverage_b = engine.coverage(a), engine.coverage(b)
     response = query_pb2.CompareStreamsResponse(
         revision=min(a.view.revision, b.view.revision),
         a=side_message(window_a, found.a, found),
@@ -148,14 +148,14 @@ def comparison(answers: Answers, query: ComparisonQuery) -> query_pb2.CompareStr
         ("b", b, resolutions[1], coverage_b),
     ):
         response.warnings.extend(
-            f"{side}: {text}" for text in answers.warnings(of, resolution, coverage)
+            f"{side}: {text}" for text in engine.warnings(of, resolution, coverage)
         )
     return response
 
 
 def _is_within(a: ResolvedSelection, b: ResolvedSelection) -> bool:
     """Whether b contains a; False where they share no case. Refuses every other overlap."""
-    by_segment = _by_segment(a.selected.segment, b.selected.segment)
+    by_segment = _by_segment(a.selection.segment, b.selection.segment)
     by_time = _by_time(a.span_us, b.span_us)
     if _Relation.APART in {by_segment, by_time}:
         return False
@@ -220,7 +220,7 @@ def _overlap(message: str) -> RequestError:
 
 
 def _named(of: ResolvedSelection) -> str:
-    segment = of.selected.segment
+    segment = of.selection.segment
     return "the whole" if segment is None else f"{segment[0]}={segment[1]}"
 
 

@@ -27,21 +27,21 @@ from streameval_server._queries.comparison import (
 from streameval_server._queries.metrics import checked_level
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.resolved_selection import check_key
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
 
 @dataclass(frozen=True, slots=True)
-class RankingQuery:
+class RankingRequest:
     """A checked RankSegmentsRequest; equal queries share one computation."""
 
-    chosen: Selected
+    chosen: Selection
     key: str
     metric: str
     level: float
@@ -56,7 +56,7 @@ class _SliceComparison(NamedTuple):
     found: Comparison
 
 
-def ranking_query(request: query_pb2.RankSegmentsRequest) -> RankingQuery:
+def parse_ranking_request(request: query_pb2.RankSegmentsRequest) -> RankingRequest:
     """Check a request.
 
     Raises
@@ -64,15 +64,15 @@ def ranking_query(request: query_pb2.RankSegmentsRequest) -> RankingQuery:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    chosen = selected(request.selection)
+    chosen = parse_selection(request.selection)
     if chosen.segment is not None:
         raise invalid("selection.segment", "slices are ranked within the whole: leave segment out")
-    return RankingQuery(
+    return RankingRequest(
         chosen, request.key, checked_metric(request.metric), checked_level(request.level)
     )
 
 
-def ranking(answers: Answers, query: RankingQuery) -> query_pb2.RankSegmentsResponse:
+def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegmentsResponse:
     """Return the slices, worst first.
 
     Raises
@@ -80,13 +80,13 @@ def ranking(answers: Answers, query: RankingQuery) -> query_pb2.RankSegmentsResp
     RequestError
         INVALID_ARGUMENT when the key is not declared.
     """
-    whole = answers.applied(query.chosen)
-    window = answers.window(whole)
+    whole = engine.resolve(query.chosen)
+    window = engine.window(whole)
     prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
     ranked = []
     for segment in _segments(whole.view, query.key):
         of = whole.of_segment(segment)
-        part = answers.window(of)
+        part = engine.window(of)
         if part.num_positive_ref or part.num_negative_ref:
             rest = window.without(part)
             found = compare(
@@ -99,16 +99,16 @@ def ranking(answers: Answers, query: RankingQuery) -> query_pb2.RankSegmentsResp
             ranked.append(_SliceComparison(of, part, rest, found))
     p_values = holm([each.found.p_value for each in ranked]).tolist()
     messages = [
-        _message(each, p_value, answers.coverage(each.of))
+        _message(each, p_value, engine.coverage(each.of))
         for each, p_value in zip(ranked, p_values, strict=True)
     ]
-    coverage = answers.coverage(whole)
+    coverage = engine.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
         segments=sorted(messages, key=_worst_first),
         window=range_message(whole),
         coverage=coverage,
-        warnings=answers.warnings(whole, window.resolution, coverage),
+        warnings=engine.warnings(whole, window.resolution, coverage),
     )
 
 
@@ -124,7 +124,7 @@ def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
 def _message(
     ranked: _SliceComparison, p_value: float, coverage: types_pb2.Coverage | None
 ) -> query_pb2.RankedSegment:
-    segment = ranked.of.selected.segment
+    segment = ranked.of.selection.segment
     assert segment is not None
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),

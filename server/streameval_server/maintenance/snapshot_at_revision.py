@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server.maintenance.history import replay_until
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def snapshot_then(
     StorageError
         When there is no such log, or it has not come so far.
     """
-    asked = snapshot_asked(request)
+    asked = parse_snapshot_request(request)
     engine = replay_until(data_directory, revision, limits=limits)
     name = request.selection.stream
     view = engine.view(name)
@@ -55,5 +54,5 @@ def snapshot_then(
             f"there was no stream {name} at revision {engine.revision}",
             reason="NO_STREAM",
         )
-    answers = Answers(lambda _: view, lambda: view.now_us)
+    answers = QueryEngine(lambda _: view, lambda: view.now_us)
     return snapshot(answers, asked)

@@ -1,4 +1,4 @@
-"""Answers of the server as the library's own objects."""
+"""Decoding: responses of the server become objects of the library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
-    """Return a snapshot; figures that the server does not send are nan. O(vertices)."""
+    """Return a snapshot; figures that are absent from the message are nan. O(vertices)."""
     P, N = message.num_positive_ref, message.num_negative_ref
     hull = None
     if message.hull.thresholds:
@@ -87,7 +87,7 @@ def _value(metric: types_pb2.Metric) -> float:
 
 def _reason(reason: types_pb2.UndefinedReason.ValueType) -> str:
     if reason not in types_pb2.UndefinedReason.values():
-        return "UNKNOWN"  # a newer server's
+        return "UNKNOWN"  # from a newer server
     return types_pb2.UndefinedReason.Name(reason).removeprefix(_REASON_PREFIX)
 
 
@@ -182,7 +182,7 @@ def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamCompari
 def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     """Return a ranking of slices."""
     return SegmentRanking(
-        segments=tuple(map(_ranked, response.segments)),
+        segments=tuple(map(_ranked_segment, response.segments)),
         revision=response.revision,
         window=read_span(response, "window"),
         coverage=read_coverage(response, "coverage"),
@@ -190,7 +190,7 @@ def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     )
 
 
-def _ranked(message: query_pb2.RankedSegment) -> RankedSegment:
+def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
     difference = _interval(message.difference)
     return RankedSegment(
         segment=(message.segment.key, message.segment.value),

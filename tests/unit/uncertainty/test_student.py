@@ -80,7 +80,7 @@ def test_expansion_meets_the_fraction_where_they_change_over(tail):
     below, above = 1.0, 1e6
     while above - below > 1e-6:
         middle = (below + above) / 2
-        ends = student._expansion(z, middle)[1] < student._EXPANSION_ENDS
+        ends = student._expansion(z, middle)[1] < student._MAX_EXPANSION_ERROR
         below, above = (below, middle) if ends else (middle, above)
     quantiles = student_quantile(tail, below), student_quantile(tail, above)
     assert quantiles[1] == pytest.approx(quantiles[0], rel=1e-10)

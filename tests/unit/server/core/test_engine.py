@@ -27,6 +27,7 @@ from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import counts
 from streameval_server._state.accumulator import OVERHEAD_BYTES
+from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits(max_cells=64)
@@ -121,7 +122,7 @@ def test_grouping_does_not_matter(seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_counting_early_changes_nothing(seed, monkeypatch):
     """Where there is time, what was collected is counted; in the end it is the same."""
-    monkeypatch.setattr(counts, "_MUCH", 1)
+    monkeypatch.setattr(counts, "MIN_IDLE_COUNT_ROWS", 1)
     entries = random_log(seed)
     engine, early = Engine(LIMITS), Engine(LIMITS)
     engine.apply(entries)
@@ -224,7 +225,7 @@ def test_an_unchanged_stream_is_seen_without_the_lock():
     state = engine._streams["a"]
     apply("a", Kind.DELETE_STREAM)
     assert engine.unchanged_view("a") is None
-    assert state.seen is None, "whoever has found it would see it after its end"
+    assert state.last_view is None, "whoever has found it would see it after its end"
 
 
 def test_views_without_the_lock_are_whole_while_another_thread_applies():
@@ -382,14 +383,14 @@ def test_whoever_looks_changes_nothing(looks):
             rows = CaseRows(scores > 0.5, scores, None, 5, 5, NOW - 24 * HOUR)
             state.take(rows, revision, NOW + revision)
             if revision - 2 in looks:
-                state.look()
+                state.view(revision, NOW)
         for hours in (6, 12):
             if state.due_us <= NOW + hours * HOUR:
                 state.pass_time(NOW + hours * HOUR, 5, 1 << 40)
             if 3 in looks:
-                state.look()
+                state.view(revision, NOW)
         assert state.counts.beyond_retention == 10
-        return dict(state.content())
+        return dict(content_parts(state))
 
     assert lived(looks) == lived(())
 
@@ -405,5 +406,5 @@ def test_memory_is_known_when_panes_close():
         state.take(CaseRows(scores > 0.5, scores, None, 30, 30, at_us, codes), 2 + minute, at_us)
         state.counts.flush()
         known = state.memory_bytes
-        state.counts.store.measure()
+        state.counts.store.recount_memory()
         assert state.memory_bytes == known

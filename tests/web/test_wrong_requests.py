@@ -1,4 +1,4 @@
-"""Requests that are wrong: each refusal names what, where and which value; none is a failure."""
+"""Wrong requests: each error names the problem, the field and the value; none is INTERNAL."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code
-from streameval_server._web import head_timeout as patience
-from streameval_server._web import request_bodies as intake
+from streameval_server._web import head_timeout, request_bodies
 from streameval_server._web.error_responses import HTTP_STATUS
 from streameval_server._web.metric_table import metrics_module
-from streameval_server._web.transcoding import _distinct
+from streameval_server._web.transcoding import _object
 
 from .conftest import Site, reason, site
 
@@ -87,7 +86,7 @@ def test_questions_that_are_wrong(served: Site, path: str, parameters: dict, mes
     ],
 )
 def test_bodies_that_are_wrong(served: Site, body: bytes, said: str) -> None:
-    """Nothing of them counts; a bad value is refused as it is over gRPC, with its row."""
+    """Nothing is counted; a bad value is refused as over gRPC, with its row."""
     headers = {"content-type": "application/json"}
     answer = served.http.post("/v1/streams/wrong:ingest", content=body, headers=headers)
     assert (answer.status_code, reason(answer)) == (400, said)
@@ -96,7 +95,7 @@ def test_bodies_that_are_wrong(served: Site, body: bytes, said: str) -> None:
 
 
 class Name(str):
-    """A key that counts how often it is looked for."""
+    """A key that counts its lookups."""
 
     __slots__ = ()
     looked = 0
@@ -107,11 +106,11 @@ class Name(str):
 
 
 def test_the_first_key_that_is_repeated_is_named() -> None:
-    """After a few looks at each, however many stand before it."""
+    """After a few lookups of each key, however many precede it."""
     Name.looked = 0
     names = [Name(number) for number in range(2000)]
-    with pytest.raises(ValueError, match=r"^'1500' stands there twice$"):
-        _distinct([(name, 0) for name in (*names, names[1500], names[3])])
+    with pytest.raises(ValueError, match=r"^'1500' is there twice$"):
+        _object([(name, 0) for name in (*names, names[1500], names[3])])
     assert Name.looked < 4 * len(names)
 
 
@@ -144,7 +143,7 @@ JSONS = st.recursive(
 @settings(max_examples=150)
 @given(body=JSONS)
 def test_any_json_is_taken_or_refused(served: Site, body: object) -> None:
-    """Never a failure of the server's."""
+    """Never an INTERNAL error."""
     text = json.dumps({"batch": body})
     headers = {"content-type": "application/json"}
     answer = served.http.post("/v1/streams/any:ingest", content=text, headers=headers)
@@ -170,14 +169,14 @@ def test_any_json_is_taken_or_refused(served: Site, body: object) -> None:
 def test_any_question_is_answered_or_refused(
     served: Site, name: str, parameters: dict[str, str]
 ) -> None:
-    """Never a failure of the server's."""
+    """Never an INTERNAL error."""
     served.show("any/q", "+-")
     answer = served.http.get(f"/v1/streams/any/q:{name}", params=parameters)
     assert answer.status_code in {200, 400}
 
 
 def test_paths_and_verbs_that_are_not_there(served: Site) -> None:
-    """Refused in the same form."""
+    """Refused with the same kind of error."""
     for path in ("/v1", "/v2/streams", "/v1/streams/", "/static", "/favicon.ico", "/index.html"):
         assert served.http.get(path).status_code in {400, 404}
     answer = served.http.put("/v1/streams/a", json={})
@@ -186,13 +185,13 @@ def test_paths_and_verbs_that_are_not_there(served: Site) -> None:
 
 
 def test_a_change_takes_no_parameters(served: Site) -> None:
-    """What it asks for is in its body."""
+    """The request is in the body."""
     answer = served.http.post(INGEST, params={"batch.sequence": 1}, json={})
     assert (answer.status_code, reason(answer)) == (400, "MALFORMED_MESSAGE")
 
 
 def test_every_code_has_a_status() -> None:
-    """Whatever the core answers, HTTP has a word for it."""
+    """HTTP has a status for every code of the core."""
     assert HTTP_STATUS.keys() == set(Code)
 
 
@@ -201,20 +200,20 @@ def test_every_code_has_a_status() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Site]:
-    """Return a server that takes little."""
+    """Return a server with small limits."""
     limits = Limits(max_batch_bytes=4096, max_batch_rows=50, max_queue_bytes=20_000)
     with site(Settings(listen="127.0.0.1:0", memory=True, limits=limits)) as one:
         yield one
 
 
 def json_of(rows: int) -> bytes:
-    """Return a batch of so many cases."""
+    """Return a batch with a number of cases."""
     cases = {"scores": [0.5] * rows, "positives": [True] * rows}
     return json.dumps({"batch": {"cases": cases}}).encode()
 
 
 def test_a_body_may_be_twice_a_batch(small: Site) -> None:
-    """Longer is refused before it is read, whether or not it says how long it is."""
+    """A longer one is refused before it is read, with or without a content length."""
     headers = {"content-type": "application/json"}
     most = b" " * (8192 - len(json_of(1))) + json_of(1)
     assert small.http.post(INGEST, content=most, headers=headers).status_code == 200
@@ -231,8 +230,8 @@ def test_a_body_may_be_twice_a_batch(small: Site) -> None:
 
 
 def test_a_body_that_does_not_come(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up, and so is one that ends early."""
-    monkeypatch.setattr(intake, "PATIENCE_S", 0.2)
+    """It times out; one that ends early is refused."""
+    monkeypatch.setattr(request_bodies, "MAX_BODY_S", 0.2)
     url = small.http.base_url
     head = (
         b"POST /v1/streams HTTP/1.1\r\nhost: localhost\r\n"
@@ -253,8 +252,8 @@ def test_a_body_that_does_not_come(small: Site, monkeypatch: pytest.MonkeyPatch)
 def test_a_head_that_does_not_come(
     small: Site, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    """Nobody holds a connection without saying what for: not a new one, nor one that was used."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.2)
+    """A connection without a request is closed, whether it is new or was used before."""
+    monkeypatch.setattr(head_timeout, "MAX_HEAD_S", 0.2)
     url = small.http.base_url
     whole = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with socket.create_connection((url.host, url.port), 10) as raw:
@@ -272,8 +271,8 @@ def test_a_head_that_does_not_come(
 
 
 def test_a_slow_answer_is_waited_for(small: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes its time is the answer, not the head."""
-    monkeypatch.setattr(patience, "HEAD_S", 0.1)
+    """The timeout is for the head, not for the answer."""
+    monkeypatch.setattr(head_timeout, "MAX_HEAD_S", 0.1)
     cases = {"scores": [0.5], "positives": [True]}
     sent = small.http.post("/v1/streams/slow:ingest", json={"batch": {"cases": cases}})
     wait = {"selection.minRevision": sent.json()["revision"]}
@@ -287,7 +286,7 @@ def test_a_slow_answer_is_waited_for(small: Site, monkeypatch: pytest.MonkeyPatc
 
 
 def test_too_many_bodies_at_once(small: Site) -> None:
-    """What is being read is bounded; whoever is turned away is told when to come again."""
+    """The bytes being read are bounded; a refused client is told when to retry."""
     url = small.http.base_url
     head = (
         b"POST /v1/streams HTTP/1.1\r\nhost: localhost\r\n"
@@ -297,7 +296,7 @@ def test_too_many_bodies_at_once(small: Site) -> None:
     try:
         for raw in held:
             raw.sendall(head + b" " * 7999)
-        # All three have been read when one of them, whichever it is, is too much.
+        # All three are read when one of them, whichever it is, exceeds the limit.
         (refused,), _, _ = select.select(held, [], [], 10)
         assert refused.recv(4096).startswith(b"HTTP/1.1 429 ")
         filler = b" " * 7000 + json_of(1)
@@ -322,7 +321,7 @@ def test_too_many_bodies_at_once(small: Site) -> None:
 
 
 def test_files_are_known_by_their_tags(served: Site) -> None:
-    """Sent whole or compressed, and not again; the types that browsers insist on."""
+    """Sent plain or compressed, and not again; with the types that browsers require."""
     page = served.http.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert page.headers["cache-control"] == "no-cache"

@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: every route against every scope, hosts, headers, the log."""
+"""Access control over HTTP: every route with every scope, hosts, headers, the log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_ROUTE = pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return tokens by what they may do; `file` is their file."""
+    """Return tokens by scope; `file` is the path of their file."""
     path = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     made = {name: create_token(path, name, scopes) for name, scopes in NAMES.items()}
     made["fraud"] = create_token(path, "fraud", NAMES["all"], ["fraud"])
@@ -56,7 +56,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def asked(one: Site, route: Route, name: str = "fraud/v1", **more) -> httpx.Response:
-    """Ask a route about a stream; of an answer that goes on, return its beginning."""
+    """Send a request to a route; of a stream of events return the beginning."""
     path = route.path.replace("{name}", name)
     if route.verb in {"POST", "PATCH"}:
         more.setdefault("json", {})
@@ -70,7 +70,7 @@ def asked(one: Site, route: Route, name: str = "fraud/v1", **more) -> httpx.Resp
 def test_each_scope_opens_its_routes_and_no_others(
     guarded: Site, tokens: dict[str, str], route: Route
 ) -> None:
-    """As over gRPC: past the gate if and only if the token has the method's scope."""
+    """As over gRPC: allowed if and only if the token has the method's scope."""
     needed = rule_of(route.method).scope
     for name, scopes in NAMES.items():
         answer = asked(guarded, route, "fraud/none", headers=bearer(tokens[name]))
@@ -112,7 +112,7 @@ NAMED = [route for route in ROUTES if route.name]
 def test_requests_for_other_streams_are_refused(
     guarded: Site, tokens: dict[str, str], route: Route, name: str
 ) -> None:
-    """A token for some streams opens those and those below them."""
+    """A token for some streams covers those and the ones below them."""
     more = {}
     if route.path.endswith(":ingest"):
         more["json"] = {"batch": {"cases": {"scores": [0.5], "positives": [True]}}}
@@ -122,7 +122,7 @@ def test_requests_for_other_streams_are_refused(
 
 
 def test_lists_are_refused_or_cut(guarded: Site, tokens: dict[str, str]) -> None:
-    """Naming one stream too many is refused; a list shows what the token is for."""
+    """A request with one foreign stream is refused; a list has the token's streams only."""
     mine = {"headers": bearer(tokens["fraud"])}
     both = {"streams": ["fraud/v1", "spam/v1"]}
     for path in ("/v1/streams:snapshots", "/v1/streams:watch"):
@@ -136,7 +136,7 @@ def test_lists_are_refused_or_cut(guarded: Site, tokens: dict[str, str]) -> None
 
 
 def test_a_body_without_a_token_is_not_read(guarded: Site) -> None:
-    """The refusal comes before anything of it does."""
+    """The refusal comes before any of the body."""
     url = guarded.http.base_url
     with socket.create_connection((url.host, url.port), 10) as raw:
         raw.sendall(
@@ -148,7 +148,7 @@ def test_a_body_without_a_token_is_not_read(guarded: Site) -> None:
 
 
 def test_probes_and_the_page_are_open(guarded: Site) -> None:
-    """Whoever watches need not be trusted, and the page asks for the token itself."""
+    """Probes need no token, and the page asks the user for one."""
     assert guarded.http.get("/healthz").text == "ok\n"
     assert guarded.http.get("/readyz").status_code == 200
     assert guarded.http.get("/").status_code == 200
@@ -161,7 +161,7 @@ def test_probes_and_the_page_are_open(guarded: Site) -> None:
     "host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", ""]
 )
 def test_other_hosts_are_turned_away(served: Site, host: str) -> None:
-    """A name that somebody had point here reads nothing, not even the page."""
+    """A foreign host name that resolves to this machine gets nothing, not even the page."""
     for path in ("/v1/streams", "/", "/healthz"):
         answer = served.http.get(path, headers={"host": host})
         assert (answer.status_code, reason(answer)) == (403, "HOST_FORBIDDEN")
@@ -171,12 +171,12 @@ def test_other_hosts_are_turned_away(served: Site, host: str) -> None:
     "host", ["localhost", "LOCALHOST:9", "127.0.0.1:1", "127.9.9.9", "[::1]:5"]
 )
 def test_names_of_this_machine_are_answered_to(served: Site, host: str) -> None:
-    """Whatever the port: a tunnel's is another."""
+    """With any port: a tunnel has another one."""
     assert served.http.get("/v1/streams", headers={"host": host}).status_code == 200
 
 
 def test_with_tokens_any_host_may_be_asked_for(guarded: Site, tokens: dict[str, str]) -> None:
-    """A proxy on this machine passes its own name on, and a foreign page has no token."""
+    """A proxy may pass its own host name on, and a foreign page has no token."""
     headers = bearer(tokens["query"]) | {"host": "eval.example.org"}
     assert guarded.http.get("/v1/streams", headers=headers).status_code == 200
 
@@ -199,7 +199,7 @@ def test_every_response_protects_browsers(served: Site, verb: str, path: str) ->
 
 
 def test_forms_and_texts_of_other_origins_change_nothing(served: Site) -> None:
-    """What a browser sends without asking first is refused; what it asks about is not allowed."""
+    """Requests without a preflight are refused; preflights are not allowed."""
     body = b'{"stream": {"name": "forged"}}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None):
         headers = {} if kind is None else {"content-type": kind}
@@ -219,7 +219,7 @@ def test_forms_and_texts_of_other_origins_change_nothing(served: Site) -> None:
 def test_a_request_is_a_line_in_the_log(
     guarded: Site, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As over gRPC: the method, the token's id, the reason; neither values nor secrets."""
+    """As over gRPC: the method, the token's id, the reason; no values, no secrets."""
     caplog.set_level(logging.DEBUG, "streameval_server.calls")
     headers = bearer(tokens["query"]) | {"x-request-id": "job-7"}
     answer = guarded.http.get("/v1/streams/fraud/secret-name:snapshot", headers=headers)
@@ -245,7 +245,7 @@ def test_a_request_is_a_line_in_the_log(
 def test_what_is_unexpected_is_internal_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The caller gets an id, the log the traceback, neither the values."""
+    """The client gets an id, the log a traceback; neither gets the values."""
 
     def broken(*_: object) -> None:
         raise KeyError("secret-value")

@@ -1,12 +1,11 @@
 """Panes of evaluators: the state of a `WindowedEvaluator`, with its bytes.
 
-All panes have the same settings, those of an empty evaluator. All counts together
-stay below 2**62, also in panes that have yet to be merged, so that coarsening and
-windows cannot fail.
+All panes have the settings of one empty evaluator. The counts of all panes together
+stay below 2**62, so that coarsening panes and summing windows cannot overflow.
 
-Layout, little-endian: pane, retention and now in microseconds, how many panes;
+Layout, little-endian: pane, retention and now in microseconds, number of panes;
 the empty evaluator; then for each pane that is not empty its start and its
-evaluator. Evaluators are framed as `codec` frames them, after their length.
+evaluator. Each evaluator is its length, then the bytes of `Evaluator.to_bytes`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class EvaluatorPanes(Panes[Evaluator]):
     pane_us, retention_us : int
         As for `tiers_of`.
     empty : Evaluator
-        Counts nothing; a pane begins as its copy.
+        Has no counts; a new pane is a copy of it.
 
     Attributes
     ----------
@@ -51,26 +50,27 @@ class EvaluatorPanes(Panes[Evaluator]):
         self.pane_us = pane_us
         self.retention_us = retention_us
         self.empty = empty
-        self._at_most = 0
+        self._total_bound = 0
 
     def check_room(self, added: int) -> None:
-        """Refuse what takes all counts together beyond what can be counted. O(1) amortised.
+        """Reserve room for `added` references; raise InvalidInputError if there is none.
 
-        What passes is taken as added.
+        O(1) amortised: `_total_bound` is an upper bound, recomputed only when it reaches
+        the limit.
         """
-        if self._at_most + added >= MAX_TOTAL:
-            self._at_most = sum(references_of(pane.content) for pane in self)
-            if self._at_most + added >= MAX_TOTAL:
+        if self._total_bound + added >= MAX_TOTAL:
+            self._total_bound = sum(num_references(pane.content) for pane in self)
+            if self._total_bound + added >= MAX_TOTAL:
                 raise too_many()
-        self._at_most += added
+        self._total_bound += added
 
     def merge(self, other: EvaluatorPanes) -> None:
-        """Add everything that another has counted, pane by pane. O(S log S).
+        """Add the counts of another, pane by pane. O(S log S).
 
         Raises
         ------
         InvalidInputError
-            When the two have other settings. Nothing has changed then.
+            When their settings differ. Nothing has changed then.
         """
         if other.tiers != self.tiers:
             raise InvalidInputError("pane and retention must be the same to merge", field="pane")
@@ -78,7 +78,7 @@ class EvaluatorPanes(Panes[Evaluator]):
             raise InvalidInputError(
                 "resolution, scale and max_cells must be the same to merge", field="resolution"
             )
-        self.check_room(sum(references_of(pane.content) for pane in other))
+        self.check_room(sum(num_references(pane.content) for pane in other))
         self.advance(other.now_us)
         for pane in list(other):
             if pane.start_us >= self.grid.oldest_us:
@@ -90,26 +90,26 @@ class EvaluatorPanes(Panes[Evaluator]):
         twin.advance(self.now_us)
         for pane in self:
             twin.put(pane.start_us, pane.content.copy())
-        twin._at_most = self._at_most
+        twin._total_bound = self._total_bound
         return twin
 
-    def counted(self) -> list[tuple[int, Evaluator]]:
-        """Return the panes that are not as they began, by their start. O(cells)."""
+    def non_empty(self) -> list[tuple[int, Evaluator]]:
+        """Return the starts and evaluators of the panes that are not empty. O(cells)."""
         return [(pane.start_us, pane.content) for pane in self if pane.content != self.empty]
 
     def same_content(self, other: EvaluatorPanes) -> bool:
-        """Tell whether both have the same settings, time and counts. O(cells)."""
+        """Return whether both have the same settings, time and counts. O(cells)."""
         return (
             self.pane_us == other.pane_us
             and self.retention_us == other.retention_us
             and self.now_us == other.now_us
             and self.empty == other.empty
-            and self.counted() == other.counted()
+            and self.non_empty() == other.non_empty()
         )
 
     def to_bytes(self) -> bytes:
-        """Return the content as bytes; those of equal panes are equal. O(cells)."""
-        counted = self.counted()
+        """Return the content as bytes; equal panes have equal bytes. O(cells)."""
+        counted = self.non_empty()
         header = _HEADER.pack(self.pane_us, self.retention_us, self.now_us, len(counted))
         parts = [header, *_with_length(self.empty)]
         for start_us, evaluator in counted:
@@ -131,7 +131,7 @@ class EvaluatorPanes(Panes[Evaluator]):
         if (
             min(pane_us, retention_us) <= 0
             or not 0 <= now_us <= MAX_TIME_US
-            or references_of(empty)
+            or num_references(empty)
         ):
             raise_corrupt("the windowed evaluator has unknown settings")
         try:
@@ -145,18 +145,18 @@ class EvaluatorPanes(Panes[Evaluator]):
             if not last_us < start_us <= MAX_TIME_US or panes.grid.start_of(start_us) != start_us:
                 raise_corrupt(f"the windowed evaluator has a pane at {start_us} us")
             last_us = start_us
-            panes.put(start_us, _checked(_read_evaluator(reader), empty))
+            panes.put(start_us, _check_pane(_read_evaluator(reader), empty))
         reader.end()
         if count < 0:
             raise_corrupt(f"the windowed evaluator announces {count} panes")
         try:
-            panes.check_room(sum(references_of(pane.content) for pane in panes))
+            panes.check_room(sum(num_references(pane.content) for pane in panes))
         except InvalidInputError:
             raise_corrupt("the windowed evaluator's counts together are out of range")
         return panes
 
 
-def references_of(evaluator: Evaluator) -> int:
+def num_references(evaluator: Evaluator) -> int:
     """Return how many references an evaluator counts. O(1)."""
     return evaluator.num_positive_ref + evaluator.num_negative_ref
 
@@ -171,8 +171,8 @@ def _read_evaluator(reader: Reader) -> Evaluator:
     return Evaluator.from_bytes(reader.blob(length))
 
 
-def _checked(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
-    """Return a pane that can have begun as the empty one, or refuse it."""
+def _check_pane(evaluator: Evaluator, empty: Evaluator) -> Evaluator:
+    """Return a pane that can have started as a copy of `empty`; raise CorruptStateError if not."""
     bits, most = evaluator.resolution, empty.resolution
     if (
         evaluator.scale != empty.scale

@@ -11,7 +11,6 @@ import grpc
 import pytest
 
 from streameval.client import AccessError, Client, DeadlineError, RowsLostError
-from streameval.client._wire.transport import from_rpc_error
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(behaviour: Any) -> Iterator[str]:
-    """Serve what a test writes down as the Ingest method; yield the address."""
+    """Serve a test's function as the Ingest method; yield the address."""
     handler = grpc.stream_stream_rpc_method_handler(
         behaviour,
         request_deserializer=ingest_pb2.IngestRequest.FromString,
@@ -40,7 +39,7 @@ RESUME = ingest_pb2.IngestResponse(resume=ingest_pb2.Resume())
 
 
 def test_a_token_that_is_wrong_is_reported_at_once() -> None:
-    """The token travels as a bearer token; a flush does not wait for a better one."""
+    """The token is sent as a bearer token; a flush fails without waiting."""
     seen = []
 
     def behave(_: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -84,7 +83,7 @@ def test_a_server_that_never_acknowledges_holds_nobody_up() -> None:
 
 
 def test_a_server_that_talks_nonsense_is_left_and_tried_again() -> None:
-    """An answer out of order ends the connection; the next one may do better."""
+    """An answer out of order ends the connection; the client connects again."""
     calls = []
 
     def behave(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
@@ -105,7 +104,7 @@ def test_a_server_that_talks_nonsense_is_left_and_tried_again() -> None:
 
 
 def test_a_batch_that_kills_the_server_is_given_up() -> None:
-    """What ends each connection is refused in the end, and the rest arrives."""
+    """A batch that ends every connection is refused at last; the others arrive."""
     marks: dict[int, int] = {}
 
     def behave(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -128,14 +127,3 @@ def test_a_batch_that_kills_the_server_is_given_up() -> None:
             client.flush()
         statistics = client.statistics()
         assert (statistics.acked, statistics.refused) == (2, 1)
-
-
-def test_a_write_that_came_too_late_blames_nobody() -> None:
-    """grpc.aio then says INTERNAL, which of a server would mean a batch that it cannot take."""
-    nothing = grpc.aio.Metadata()
-    late, real = (
-        grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, details)
-        for details in ("Internal error from Core", "it broke")
-    )
-    assert from_rpc_error(late).code == "UNAVAILABLE"
-    assert from_rpc_error(real).code == "INTERNAL"
