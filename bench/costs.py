@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import Evaluator
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import ingest_pb2, query_pb2
 from streameval_server._batch.decode import decode
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.engine import Engine
@@ -51,16 +51,13 @@ class ResolvedSelection:
     def __init__(self, settings: StreamSettings) -> None:
         self.engine = Engine(LIMITS)
         self._settings = settings
-        made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name="s"))
-        made.stream.settings.segment_keys.extend(settings.segment_keys)
-        made.stream.settings.label_ttl.FromMicroseconds(settings.label_ttl_us)
-        made.stream.settings.relabel_ttl.FromMicroseconds(settings.relabel_ttl_us)
-        made.stream.settings.retention.FromMicroseconds(settings.retention_us)
-        self._put(Kind.CREATE_STREAM, request=made)
+        self._put(Kind.CREATE_STREAM, change=settings)
 
-    def _put(self, kind: Kind, rows: Rows | None = None, request: object = None) -> None:
+    def _put(
+        self, kind: Kind, rows: Rows | None = None, change: StreamSettings | None = None
+    ) -> None:
         revision = self.engine.revision + 1
-        self.engine.apply([Entry(revision, NOW, kind, "s", "", 0, 0, rows, request)])
+        self.engine.apply([Entry(revision, NOW, kind, "s", "", 0, 0, rows, change)])
 
     def take(self, **rows: object) -> float:
         """Check and apply a batch, and count its rows; return the seconds."""

@@ -12,10 +12,7 @@ from streameval.client._wire.selection import Selection
 from streameval.v1 import query_pb2
 
 try:
-    from streameval_server import configure, snapshot_then
-    from streameval_server.maintenance import LOG_NAME, offline
-    from streameval_server.maintenance import restore as restoring
-    from streameval_server.maintenance import verify as verification
+    from streameval_server import configure, maintenance, snapshot_then
 except ModuleNotFoundError as error:
     message = f"{error.name} is missing; pip install 'streameval[server]'"
     raise StreamEvalError(message) from error
@@ -24,13 +21,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server import Limits
-    from streameval_server.maintenance.verify import Verification
+    from streameval_server.maintenance import Verification
 
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
     """Print the hash of a directory's state."""
     directory, limits = _directory(data, config)
-    revision, digest = offline.state_hash(directory, until, limits)
+    revision, digest = maintenance.state_hash(directory, until, limits)
     out.print(f"revision {revision}  {digest}", soft_wrap=True)
 
 
@@ -38,13 +35,13 @@ def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json
     """Print the findings of a verification; return whether the log is intact."""
     if file is None:
         directory, limits = _directory(data, config)
-        path = directory / LOG_NAME
+        path = directory / maintenance.LOG_NAME
     elif data is not None:
         raise StreamEvalError("give a FILE or --data, not both")
     else:
         limits, path = _configured(None, config)[1], file
     with progress_bar(f"verifying {path.name}", show=True) as progress:
-        found = verification.verify(path, limits, progress=progress)
+        found = maintenance.verify(path, limits, progress=progress)
     if as_json:
         print_json(
             {
@@ -78,7 +75,7 @@ def _print(path: Path, found: Verification) -> None:
 def backup(file: Path, data: Path | None, config: Path | None) -> None:
     """Copy a directory's log to a file."""
     directory, _ = _directory(data, config)
-    made = offline.backup(directory, file)
+    made = maintenance.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
@@ -86,7 +83,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
     """Make a data directory from a backup."""
     limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}", show=True) as progress:
-        found = restoring.restore(file, data, limits, progress=progress)
+        found = maintenance.restore(file, data, limits, progress=progress)
     out.print(
         f"{data} is at revision {found.revision}: start a server with --data {data}",
         soft_wrap=True,
@@ -98,7 +95,7 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
 def compact(data: Path | None, config: Path | None) -> None:
     """Take a checkpoint, drop the log before it, and shrink the file."""
     directory, limits = _directory(data, config)
-    done = offline.compact(directory, limits)
+    done = maintenance.compact(directory, limits)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
         f"were dropped; {done.before:,} bytes before, {done.after:,} now",

@@ -106,7 +106,7 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
     refused = failure(lambda: wire.streams.UpdateStream(request))
     assert refused.code == Code.FAILED_PRECONDITION
     assert refused.fields == [
-        ("stream.settings.pane", "pane cannot change: panes cannot be cut anew")
+        ("stream.settings.pane", "pane cannot change: panes cannot be divided")
     ]
     request.stream.name = f"{fresh}/absent"
     assert failure(lambda: wire.streams.UpdateStream(request)).code == Code.NOT_FOUND
@@ -121,16 +121,20 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
 @pytest.mark.parametrize(
     ("path", "settings", "text"),
     [
-        ("pane", {"pane": {"seconds": 3600}}, "pane cannot change: panes cannot be cut anew"),
+        (
+            "pane",
+            {"pane": {"seconds": 3600}},
+            "pane cannot change: panes cannot be divided",
+        ),
         (
             "resolution",
             {"resolution": 8},
-            "resolution cannot change: panes have forgotten the other bits",
+            "resolution cannot change: panes have dropped the other bits",
         ),
         (
             "scale",
             {"scale": stream_pb2.SCALE_PROBABILITY},
-            "scale cannot change: panes have forgotten the scores",
+            "scale cannot change: panes have dropped the scores",
         ),
         (
             "segment_keys",

@@ -263,7 +263,7 @@ def test_a_lower_epoch_is_fenced(wire: Wire, fresh: str) -> None:
     """FAILED_PRECONDITION for the old epoch; the new one starts at 1."""
     batch = ingest_pb2.Batch(sequence=1, stream=fresh, **two())
     wire.sent(fresh, [batch], epoch=7)
-    text = f"producer {fresh} has epoch 7 by now, and 6 may send no more"
+    text = f"producer {fresh} has epoch 7 by now: epoch 6 cannot send any more"
     for call in (
         lambda: wire.sent(fresh, [batch], epoch=6),
         lambda: wire.ingest.IngestBatch(

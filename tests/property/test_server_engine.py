@@ -28,7 +28,7 @@ from streameval_server._model.stream_settings import (
     MINUTE_US,
     SECOND_US,
     settings_of,
-    updated,
+    update_of,
 )
 from streameval_server._state import counts
 from streameval_server._state.join_table import join_settings
@@ -232,7 +232,7 @@ class Stream:
         )
         request.update_mask.paths.append(f"settings.{name}")
         before = self.settings
-        after = updated(before, request)
+        after = update_of(request).apply_to(before)
         if after.label_ttl_us > after.retention_us:
             return  # refused
         self.floor = max(self.floor, self.oldest())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval_server._core.compaction import part_keys, read_base
+from streameval_server._log.checkpoint import part_keys, read_base
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 

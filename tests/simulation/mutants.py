@@ -19,10 +19,9 @@ from streameval._joining import rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
-from streameval_server._core import recovery as core
-from streameval_server._core import transaction as draft
+from streameval_server._core import recovery, transaction
+from streameval_server._core.checkpoint_tasks import CheckpointTasks, Compaction
 from streameval_server._core.committer import Committer
-from streameval_server._core.compaction import Compaction
 from streameval_server._core.engine import Engine
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import catalog
@@ -97,23 +96,23 @@ MUTANTS = [
         "acks before the commit",
         Committer,
         "_commit",
-        "result.outcomes = draft.outcomes\n",
-        "result.outcomes = draft.outcomes; result.deliver(); result.outcomes = []\n",
+        "result.outcomes = transaction.outcomes\n",
+        "result.outcomes = transaction.outcomes; result.deliver(); result.outcomes = []\n",
     ),
     Mutant(
         "acks although the commit failed",
         Committer,
         "_commit",
-        "result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]",
+        "result.outcomes = [_failed(outcome.item) for outcome in transaction.outcomes]",
         "pass",
     ),
     Mutant(
         "marks advance before the commit",
         Committer,
         "_commit",
-        "if draft.rows:\n",
-        "if draft.rows:\n"
-        "        for e in draft.entries:\n"
+        "if transaction.rows:\n",
+        "if transaction.rows:\n"
+        "        for e in transaction.entries:\n"
         "            self.marks.record(e.producer, e.epoch, e.sequence, e.received_us)\n",
     ),
     Mutant(
@@ -126,21 +125,21 @@ MUTANTS = [
     # -- once and in order
     Mutant(
         "older epochs are not fenced",
-        draft,
-        "judge",
-        "if epoch < mark.epoch:\n            return Verdict.FENCED",
-        "if epoch < mark.epoch:\n            return Verdict.NEXT",
+        transaction,
+        "sequence_status",
+        "if epoch < mark.epoch:\n            return SequenceStatus.FENCED",
+        "if epoch < mark.epoch:\n            return SequenceStatus.NEXT",
     ),
     Mutant(
         "duplicates count",
-        draft.Transaction,
+        transaction.Transaction,
         "add",
-        "if verdict is not Verdict.NEXT:",
-        "if verdict not in (Verdict.NEXT, Verdict.DUPLICATE):",
+        "if status is not SequenceStatus.NEXT:",
+        "if status not in (SequenceStatus.NEXT, SequenceStatus.DUPLICATE):",
     ),
     Mutant(
         "duplicates within one commit count",
-        draft.Transaction,
+        transaction.Transaction,
         "add",
         "self._new_marks.get(item.producer) or self._marks.get(item.producer)",
         "self._marks.get(item.producer)",
@@ -156,7 +155,7 @@ MUTANTS = [
     Mutant(
         "a merge's epoch is not noted by the committer",
         catalog,
-        "counted",
+        "add_rows",
         "MappingProxyType({**sources, rows.source: rows.epoch})",
         "sources",
     ),
@@ -177,8 +176,8 @@ MUTANTS = [
     ),
     Mutant(
         "recovery ignores the last row",
-        core,
-        "_recovered",
+        recovery,
+        "_recover",
         "replay(storage.read(checkpoint_revision), applier)",
         "replay(list(storage.read(checkpoint_revision))[:-1], applier); last = engine.revision",
     ),
@@ -187,14 +186,15 @@ MUTANTS = [
         Committer,
         "recover",
         "self._advance(entries, sum(len(row.payload) for row in rows))",
-        "self._revision = last",
+        "self.revision = last",
     ),
     Mutant(
         "a damaged checkpoint is believed after a failed write",
-        Committer,
-        "recover",
-        "self._manifest = self._unsure",
-        "pass\n    self._manifest = None if manifest is None else Manifest.from_bytes(manifest)",
+        CheckpointTasks,
+        "resume",
+        "self.manifest = self._uncertain",
+        "pass\n    from streameval_server._log.checkpoint import Manifest\n"
+        "    self.manifest = None if manifest is None else Manifest.from_bytes(manifest)",
     ),
     Mutant(
         "a checkpoint forgets which ids went",
@@ -235,7 +235,7 @@ MUTANTS = [
     Mutant(
         "a deleted stream's successor inherits it",
         Engine,
-        "_made",
+        "_create_stream",
         "StreamState(info, self._limits)",
         "self.__dict__.setdefault('graves', {}).setdefault(\n"
         "        entry.stream, StreamState(info, self._limits))",

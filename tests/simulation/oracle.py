@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._log.entries import Format, Kind
-from streameval_server._model.stream_settings import DEFAULTS, settings_of, updated
+from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -263,7 +263,7 @@ class StreamOracle:
         """Change the settings."""
         self.floor_us = self.oldest_us(now_us)
         width_us = self.bucket_us
-        self.settings = updated(self.settings, request)
+        self.settings = update_of(request).apply_to(self.settings)
         if self.bucket_us != width_us:
             for kept in self.ids.values():
                 kept.due = self.bucket((kept.due + 1) * width_us - 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streameval.v1 import ingest_pb2
     from streameval_server._core.committer import StepResult
-    from streameval_server._core.recovery import Core
+    from streameval_server._core.recovery import ServerCore
     from streameval_server._ingest.unary_call import Response
 
     from .disk import Disk
@@ -43,7 +43,7 @@ class Server(Process):
 
     Attributes
     ----------
-    core : Core
+    core : ServerCore
         The core of this life.
     is_up : bool
         Whether it accepts connections.
@@ -53,7 +53,7 @@ class Server(Process):
         The event loop, which runs the sessions.
     """
 
-    core: Core
+    core: ServerCore
     loop: Thread
 
     def __init__(self, world: World, disk: Disk, ledger: Ledger) -> None:
@@ -304,7 +304,7 @@ class Server(Process):
         self._check_seen()
         self.compare(self.core)
 
-    def compare(self, core: Core) -> None:
+    def compare(self, core: ServerCore) -> None:
         """Compare a core's state with a recount of the log so far."""
         self.ledger.read()
         self.oracle.read(self.ledger.durable[self.oracle.revision : core.engine.revision])

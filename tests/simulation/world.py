@@ -175,7 +175,7 @@ class World:
             mock.patch.object(_clock, "clock_ns", self.clock_ns),
             mock.patch.object(_buffer, "clock_ns", self.clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
-            mock.patch.object(failpoints, "_reached", self.at_failpoint),
+            mock.patch.object(failpoints, "_hit", self.at_failpoint),
         ):
             yield
 

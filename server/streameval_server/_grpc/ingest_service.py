@@ -14,9 +14,8 @@ import grpc
 
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.merge import MergeInbox
-from streameval_server._core.capacity import RETRY_AFTER_S
 from streameval_server._ingest.session import IngestSession
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._runtime.runtime import now_us
 from streameval_server._security.access import current_access

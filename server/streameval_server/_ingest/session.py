@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.v1 import ingest_pb2
-from streameval_server._core.transaction import fenced, gap
 from streameval_server._ingest.admission import batch_item, check_producer, nothing, nowhere, parsed
 from streameval_server._log.entries import Format, Status
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.producer_marks import Mark
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError, epoch_fenced, sequence_gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +116,7 @@ class IngestSession:
         mark = self._committer.marks.get(producer)
         revision = self._committer.revision
         if mark is not None and mark.epoch > epoch:
-            raise fenced(producer, epoch, mark.epoch)
+            raise epoch_fenced(producer, epoch, mark.epoch)
         if mark is None or mark.epoch < epoch:
             mark = Mark(epoch, 0, now_us)
         last = mark.last_sequence
@@ -144,7 +143,7 @@ class IngestSession:
     def _unexpected(self, sequence: int) -> None:
         """Take a batch out of order: a repeat is answered as before, or else an error."""
         if sequence > self._next or sequence < 1:
-            raise gap(sequence, self._next)
+            raise sequence_gap(sequence, self._next)
         # Not by the marks: one that is durable may stand behind refusals of which this
         # stream has not heard yet, and its ack would cover them.
         if sequence <= self._acked:

@@ -13,7 +13,13 @@ from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
-from streameval_server._model.stream_settings import check, check_mask, settings_of
+from streameval_server._model.stream_settings import (
+    StreamSettings,
+    check,
+    check_mask,
+    settings_of,
+    update_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from streameval_server._batch.merge import MergeInbox
     from streameval_server._core.committer import Committer
     from streameval_server._ingest.admission import Forbids
-    from streameval_server._log.entries import Administered, Outcome
+    from streameval_server._log.entries import Outcome, StreamChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import MergeRows
     from streameval_server._state.stream_file import StreamFile
@@ -131,7 +137,7 @@ class UnaryCall:
         """
         # It has a limit of its own and waits alone, so it takes nothing of the queue.
         item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
-        item.request = file
+        item.change = file
         self._committer.submit(item)
 
     def create_stream(self, frame: bytes) -> None:
@@ -139,14 +145,14 @@ class UnaryCall:
         request = parsed(stream_pb2.CreateStreamRequest, frame)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
-        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, request)
+        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
         request = parsed(stream_pb2.UpdateStreamRequest, frame)
         check_mask(request)
-        settings_of(request.stream.settings)
-        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, request)
+        update = update_of(request)
+        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
@@ -154,11 +160,11 @@ class UnaryCall:
         self._administer(Kind.DELETE_STREAM, "name", request.name, frame)
 
     def _administer(
-        self, kind: Kind, field: str, name: str, frame: bytes, request: Administered | None = None
+        self, kind: Kind, field: str, name: str, frame: bytes, change: StreamChange | None = None
     ) -> None:
         check_stream_name(name, field, self._limits.max_stream_name)
         item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
-        item.request = request
+        item.change = change
         self._committer.submit(item)
 
     @property
@@ -176,9 +182,8 @@ class UnaryCall:
         if outcome.refused is not None:
             raise outcome.refused.to_error()
         item, revision = outcome.item, outcome.revision
-        if isinstance(item.request, stream_pb2.CreateStreamRequest):
-            settings = settings_of(item.request.stream.settings)
-            info = StreamInfo(item.stream, outcome.received_us, revision, settings)
+        if isinstance(item.change, StreamSettings):
+            info = StreamInfo(item.stream, outcome.received_us, revision, item.change)
             return stream_pb2.CreateStreamResponse(stream=info_message(info), revision=revision)
         if item.kind == Kind.UPDATE_STREAM:
             # What it is now, whoever answers says.

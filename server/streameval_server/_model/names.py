@@ -1,4 +1,4 @@
-"""Names, as the client checks them too, and numbers that the log can keep."""
+"""Checks of names, shared with the client, and the largest number that the log can store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_UINT = (1 << 63) - 1
 
 
 def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
-    """Refuse what cannot name a stream, in the same words for all calls.
+    """Refuse an invalid stream name, with the same message in all calls.
 
     Raises
     ------

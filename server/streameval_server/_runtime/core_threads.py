@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from streameval import StreamEvalError
 from streameval_server._core.committer import State
-from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
+from streameval_server._model.threads import Doorbell, FairLock, linger, lower_priority
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from streameval_server._core.committer import StepResult
-    from streameval_server._core.recovery import Core
+    from streameval_server._core.recovery import ServerCore
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.query_threads import Visibility
 
@@ -69,7 +69,7 @@ class CoreThreads:
 
     def __init__(
         self,
-        core: Core,
+        core: ServerCore,
         limits: Limits,
         visibility: Visibility,
         loop: asyncio.AbstractEventLoop,
@@ -132,10 +132,10 @@ class CoreThreads:
     def _commit(self) -> None:
         """Commit what is queued, until `close`."""
         committer = self._core.committer
-        stand_back()
+        lower_priority()
         while not self._closing.is_set():
             # A transaction costs as much as writing several batches.
-            gather(lambda: committer.queued)
+            linger(lambda: committer.queued)
             result = committer.step(self._clock_us())
             self._hand_over(result)
             if result.pushed:
@@ -190,7 +190,7 @@ class CoreThreads:
         """Apply what is durable, until `close`."""
         core, visibility = self._core, self._visibility
         applier = core.applier
-        stand_back()
+        lower_priority()
         while not self._closing.is_set():
             with self.engine_lock:
                 more = applier.step()

@@ -17,14 +17,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval_server._core.recovery import Core, open_core
-from streameval_server._core.transaction import no_stream
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
-from streameval_server._log.timed_storage import MeasuredStorage
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError, no_stream
 from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
-    from streameval_server._core.compaction import Compacted
+    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
@@ -63,7 +62,7 @@ class Runtime:
 
     Attributes
     ----------
-    core : Core
+    core : ServerCore
         Set by `start`.
     directory : Path or None
         Where the log is kept.
@@ -75,7 +74,7 @@ class Runtime:
         The callers that wait for a revision to be applied.
     """
 
-    core: Core
+    core: ServerCore
 
     def __init__(self, directory: Path | None, limits: Limits, *, auto_create: bool = True) -> None:
         self.calls = OpenCalls()
@@ -137,9 +136,9 @@ class Runtime:
         self._engine_lock = threads.engine_lock
         threads.start()
 
-    def _open(self) -> Core:
+    def _open(self) -> ServerCore:
         storage = (
-            NullStorage() if self.directory is None else MeasuredStorage(self.directory / LOG_NAME)
+            NullStorage() if self.directory is None else SqliteStorage(self.directory / LOG_NAME)
         )
         return open_core(storage, self._limits, auto_create=self._auto_create)
 

@@ -13,8 +13,8 @@ import streameval
 from streameval.v1 import admin_pb2
 from streameval_server._core.committer import State
 from streameval_server._log.data_directory import LOG_NAME
-from streameval_server._log.sqlite import connected_to_read
-from streameval_server._log.timed_storage import MeasuredStorage
+from streameval_server._log.schema import connect_read_only
+from streameval_server._log.sqlite import SqliteStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def server_status(
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
-    if isinstance(storage, MeasuredStorage):
+    if isinstance(storage, SqliteStorage):
         times = storage.commit_times()
         if times is not None:
             status.commits.CopyFrom(
@@ -82,7 +82,7 @@ def _disk(directory: Path) -> admin_pb2.Disk:
     path = directory / LOG_NAME
     usage = shutil.disk_usage(directory)
     try:
-        with closing(connected_to_read(path)) as connection:
+        with closing(connect_read_only(path)) as connection:
             (reusable,) = connection.execute(
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).fetchone()

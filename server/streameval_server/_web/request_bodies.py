@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect
 
-from streameval_server._core.capacity import RETRY_AFTER_S
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.transcoding import from_json
 

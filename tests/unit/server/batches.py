@@ -1,4 +1,4 @@
-"""Batches to decode, and what decoding them gives."""
+"""Batches for the tests of decoding, and their decoded rows."""
 
 from __future__ import annotations
 

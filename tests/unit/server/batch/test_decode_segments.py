@@ -161,7 +161,7 @@ def test_a_refusal_is_short_whatever_it_quotes(key, times):
         assert repr(key)[:100] in text
         assert len(text) <= 512
         # Nothing of it is cut where it is kept for those who ask later.
-        assert marks.advanced(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
+        assert marks.advance(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
 
 
 def test_a_column_has_as_many_values_as_a_batch_has_rows():

@@ -12,7 +12,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
 from streameval_server._batch import chunks as pieces
 from streameval_server._batch.merge import MergeInbox
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
@@ -40,7 +40,7 @@ def header_of(data: bytes, **fields) -> pb.MergeHeader:
     return pb.MergeHeader(**{"total_bytes": len(data), "crc32": zlib.crc32(data)} | named)
 
 
-def merged(core: Core, data: bytes, *, size: int = 64, **fields) -> pb.MergeResponse:
+def merged(core: ServerCore, data: bytes, *, size: int = 64, **fields) -> pb.MergeResponse:
     """Merge as the service does, and wait until it is counted."""
     inbox = MergeInbox(core.limits)
     inbox.feed(pb.MergeRequest(header=header_of(data, **fields)))
@@ -55,7 +55,7 @@ def merged(core: Core, data: bytes, *, size: int = 64, **fields) -> pb.MergeResp
     return response
 
 
-def created(core: Core, **settings) -> None:
+def created(core: ServerCore, **settings) -> None:
     call = UnaryCall(core.committer, core.limits)
     stream = stream_pb2.Stream(name="s", settings=stream_pb2.StreamSettings(**settings))
     call.create_stream(stream_pb2.CreateStreamRequest(stream=stream).SerializeToString())
@@ -146,7 +146,7 @@ def test_coarser_states_lower_the_resolution():
     assert view.evaluator.num_cases == 2
 
 
-def refused(core: Core, data: bytes, **fields) -> RequestError:
+def refused(core: ServerCore, data: bytes, **fields) -> RequestError:
     with pytest.raises(RequestError) as caught:
         merged(core, data, **fields)
     assert core.committer.revision == 0
@@ -239,7 +239,7 @@ def test_limits_of_merges():
     assert many.message.startswith("a merge must have at most 2 states, got 3: merge in parts")
     core = open_core(MemoryStorage(), Limits(max_merge_sources=1))
     merged(core, data)
-    with pytest.raises(RequestError, match="1 sources merged into stream s, and no more may"):
+    with pytest.raises(RequestError, match="stream s has 1 merge sources, the most allowed"):
         merged(core, data, source="edge-2")
     core = open_core(MemoryStorage(), Limits(), auto_create=False)
     with pytest.raises(RequestError, match="there is no stream s: create it"):

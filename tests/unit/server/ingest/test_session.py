@@ -8,7 +8,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -23,7 +23,7 @@ def acks(session: IngestSession) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def core() -> Core:
+def core() -> ServerCore:
     return open_core(MemoryStorage(), Limits())
 
 
@@ -124,7 +124,7 @@ def test_a_lower_epoch_is_fenced_when_it_opens(core):
         opened(core, epoch=4)
     assert caught.value.code == Code.FAILED_PRECONDITION
     assert caught.value.reason == "EPOCH_FENCED"
-    assert caught.value.message == "producer p has epoch 5 by now, and 4 may send no more"
+    assert caught.value.message == "producer p has epoch 5 by now: epoch 4 cannot send any more"
     assert caught.value.metadata == {"current_epoch": "5"}
 
 
@@ -281,7 +281,7 @@ def test_too_much_in_flight_stops_the_reading():
 # -- single calls
 
 
-def unary(core: Core, **fields) -> UnaryCall:
+def unary(core: ServerCore, **fields) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     call.ingest_batch(pb.IngestBatchRequest(**fields).SerializeToString(), NOW)
     assert not call.done
@@ -351,7 +351,7 @@ def test_single_batches_say_which_field_is_wrong(core, fields, field):
     assert [violation[0] for violation in caught.value.violations] == [field]
 
 
-def create(core: Core, name: str) -> UnaryCall:
+def create(core: ServerCore, name: str) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
     call.create_stream(request.SerializeToString())
@@ -359,7 +359,7 @@ def create(core: Core, name: str) -> UnaryCall:
     return call
 
 
-def delete(core: Core, name: str) -> UnaryCall:
+def delete(core: ServerCore, name: str) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     call.delete_stream(stream_pb2.DeleteStreamRequest(name=name).SerializeToString())
     commit(core)

@@ -84,7 +84,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
 ) -> None:
     """NOT_SERVING while the disk fails; afterwards a resumed producer loses nothing."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(runtime, "MeasuredStorage", SickDisk)
+    monkeypatch.setattr(runtime, "SqliteStorage", SickDisk)
     monkeypatch.setattr(SickDisk, "sick", False)
 
     async def scenario() -> None:
@@ -103,7 +103,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
                 await ingest.IngestBatch(two)
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert (await anext(watch)).status == NOT_SERVING
-            with pytest.raises(grpc.RpcError, match="connect again and go on from where it says"):
+            with pytest.raises(grpc.RpcError, match="resume after the last sequence"):
                 await ingest.IngestBatch(two)
             # The status says why, and compaction is refused meanwhile.
             admin = admin_pb2_grpc.AdminServiceStub(channel)

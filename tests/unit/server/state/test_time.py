@@ -8,7 +8,7 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._core import applier
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 
-def sent(core: Core, at: int, **rows) -> None:
+def sent(core: ServerCore, at: int, **rows) -> None:
     call = UnaryCall(core.committer, core.limits)
     request = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows))
     call.ingest_batch(request.SerializeToString(), at)
@@ -33,7 +33,7 @@ def predictions(ids, scores=None) -> pb.Predictions:
     return pb.Predictions(ids=ids, scores=scores or [0.5] * len(ids))
 
 
-def coverage(core: Core):
+def coverage(core: ServerCore):
     return core.engine.view("s").whole.coverage.counts
 
 
@@ -100,7 +100,7 @@ def test_no_tick_while_entries_wait_to_be_applied():
 
 def test_many_due_ids_expire_in_steps(monkeypatch):
     """Each step expires a few ids; views in between are consistent; the outcome is the same."""
-    monkeypatch.setattr(applier, "_TIME_BUDGET", 10)
+    monkeypatch.setattr(applier, "_MAX_DUE_IDS", 10)
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     sent(core, NOW, predictions=predictions([f"id-{n}" for n in range(95)]))

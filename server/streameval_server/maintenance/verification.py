@@ -1,9 +1,9 @@
-"""Looking through a log: is all of it what was written, and does its checkpoint agree.
+"""Verification: whether a log is what was written, and its checkpoint agrees with it.
 
-The log is the truth: every row is checked (checksum, order, time, content) and
-applied, and the state that this gives at the checkpoint's revision must be the
-one that the checkpoint holds, to the last bit. Only reads; a server may be running.
-Cost: as much as a start that finds no checkpoint, twice the memory of the state.
+The log is authoritative: every row is checked (checksum, order, time, content) and applied.
+The state that this gives at the checkpoint's revision must be the checkpoint's, to the last
+bit. Nothing is written; a server may be running. Cost: that of a start without a checkpoint,
+and twice the memory of the state.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streameval_server._core.applier import Applier
-from streameval_server._core.compaction import engine_at_base, part_keys, read_base
-from streameval_server._core.engine import Engine
-from streameval_server._core.replay import replay
-from streameval_server._log.checkpoint import Manifest
-from streameval_server._log.sqlite import SqliteStorage, connected_to_read
+from streameval_server._core.replay import engine_at_base, replay, restore
+from streameval_server._log.checkpoint import Manifest, part_keys, read_base
+from streameval_server._log.schema import connect_read_only
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from streameval_server._core.engine import Engine
     from streameval_server._log.entries import LogRow
     from streameval_server._log.storage import PartKey
     from streameval_server._model.limits import Limits
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes
     ----------
     what : str
         "file", "base", "log", "checkpoint" or "leftovers".
     ok : bool
-        Whether it is as it should be.
+        Whether it is sound.
     detail : str
-        What was found, and for damage what follows from it.
+        What was found, and the consequence of damage.
     """
 
     what: str
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Verification:
-    """What was found in a log.
+    """The results of all checks of a log.
 
     Attributes
     ----------
@@ -68,10 +68,10 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether every check succeeded."""
         return all(finding.ok for finding in self.findings)
 
-    def note(self, what: str, detail: str, *, ok: bool = True) -> None:
+    def add(self, what: str, detail: str, *, ok: bool = True) -> None:
         """Add a finding."""
         self.findings.append(Finding(what, ok, detail))
 
@@ -79,21 +79,21 @@ class Verification:
 def verify(
     path: Path, limits: Limits, *, progress: Callable[[float], None] = lambda _: None
 ) -> Verification:
-    """Look through a log. O(bytes of the log and of the state).
+    """Check a log and its checkpoint. O(bytes of the log and of the state).
 
     Parameters
     ----------
     path
         The database file: of a data directory, or a backup.
     limits
-        The server's: its caps on cells decide what a log means.
+        The server's: its limits on cells decide to which resolution counts are kept.
     progress
-        Told the share of rows that were looked at.
+        Called now and then with the share of rows that were checked.
 
     Raises
     ------
     StorageError
-        When there is no log there, or one that this version does not know.
+        When there is no log there, or a newer version wrote it.
     """
     if not path.is_file():
         raise StorageError(f"there is no log at {path}")
@@ -103,7 +103,7 @@ def verify(
     try:
         storage.open()
     except CorruptLogError as error:
-        found.note("log", f"{error}: nothing can be read; restore a backup", ok=False)
+        found.add("log", f"{error}: nothing can be read; restore a backup", ok=False)
         return found
     try:
         _verify_content(storage, limits, found, progress)
@@ -113,18 +113,18 @@ def verify(
 
 
 def _verify_file(path: Path, found: Verification) -> None:
-    """Let SQLite look through its pages."""
+    """Check the pages with SQLite's integrity check."""
     try:
-        with closing(connected_to_read(path)) as connection:
+        with closing(connect_read_only(path)) as connection:
             problems = [text for (text,) in connection.execute("PRAGMA integrity_check(3)")]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         problems = [str(error)]
     if problems == ["ok"]:
-        beside = path.with_name(f"{path.name}-wal")
-        size = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
-        found.note("file", f"{size:,} bytes, as SQLite wrote them")
+        wal = path.with_name(f"{path.name}-wal")
+        size = path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+        found.add("file", f"{size:,} bytes, as SQLite wrote them")
     else:
-        found.note("file", "; ".join(problems), ok=False)
+        found.add("file", "; ".join(problems), ok=False)
 
 
 def _verify_content(
@@ -138,14 +138,14 @@ def _verify_content(
         base = read_base(storage)
         engine = engine_at_base(storage, base, limits)
     except CorruptLogError as error:
-        found.note("log", f"{error}: restore a backup", ok=False)
+        found.add("log", f"{error}: restore a backup", ok=False)
         return
     start = engine.revision
     if base is not None:
-        found.note("base", f"the log was compacted and begins at revision {start}: readable")
-    applier = Applier(engine, limits, keeps=False)
+        found.add("base", f"the log was compacted and begins at revision {start}: readable")
+    applier = Applier(engine, limits, checkpoints=False)
     checkpoint_hash = None
-    rows = _Counted(storage, start, progress)
+    rows = _RowReader(storage, start, progress)
     try:
         if manifest is not None:
             replay(rows.until(manifest.revision), applier)
@@ -156,9 +156,9 @@ def _verify_content(
         follows = "the state after it is unknown"
         if restored is not None and restored.revision > engine.revision:
             follows = f"a server goes on from the checkpoint of revision {restored.revision}"
-        found.note("log", f"{error}: {follows}; restore a backup", ok=False)
+        found.add("log", f"{error}: {follows}; restore a backup", ok=False)
     else:
-        found.note(
+        found.add(
             "log",
             f"revisions {start + 1} to {rows.last}: {rows.bytes:,} bytes, each row applied"
             if rows.last > start
@@ -167,7 +167,7 @@ def _verify_content(
     found.revision, found.state_hash = engine.revision, engine.state_hash()
     if restored is not None and manifest is not None:
         if base is not None and restored.revision == start:
-            found.note("checkpoint", f"revision {start}: it is where the log begins")
+            found.add("checkpoint", f"revision {start}: it is where the log begins")
         else:
             _compare(restored, checkpoint_hash, found)
         _leftovers(storage, part_keys(manifest) | part_keys(base), found)
@@ -176,18 +176,17 @@ def _verify_content(
 def _checkpoint(
     storage: SqliteStorage, limits: Limits, found: Verification
 ) -> tuple[Manifest | None, Engine | None]:
-    """Return the manifest and the state of the checkpoint, as far as they can be read."""
+    """Return the manifest and the state of the checkpoint; None for each that is unreadable."""
     manifest = None
     try:
         data = storage.manifest()
         if data is None:
-            found.note("checkpoint", "there is none: a start replays the whole log")
+            found.add("checkpoint", "there is none: a start replays the whole log")
             return None, None
         manifest = Manifest.from_bytes(data)
-        parts = manifest.read(storage)
-        engine = Engine.restore(limits, manifest.revision, manifest.received_us, parts)
+        engine = restore(storage, manifest, limits)
     except CorruptLogError as error:
-        found.note("checkpoint", f"{error}: a start replays the whole log", ok=False)
+        found.add("checkpoint", f"{error}: a start replays the whole log", ok=False)
         return manifest, None
     return manifest, engine
 
@@ -195,34 +194,34 @@ def _checkpoint(
 def _compare(restored: Engine, replayed_hash: str | None, found: Verification) -> None:
     revision = restored.revision
     if replayed_hash is None:
-        found.note(
+        found.add(
             "checkpoint",
-            f"revision {revision}: readable, but the log does not come so far to compare it",
+            f"revision {revision}: readable, but the log ends before it, so it cannot be compared",
             ok=False,
         )
     elif restored.state_hash() != replayed_hash:
-        found.note(
+        found.add(
             "checkpoint",
             f"revision {revision}: its state is {restored.state_hash()}, and the log gives "
             f"{replayed_hash}. Were other limits on cells in force when it was written?",
             ok=False,
         )
     else:
-        found.note("checkpoint", f"revision {revision}: the log gives the same state, bit by bit")
+        found.add("checkpoint", f"revision {revision}: the log gives the same state, bit by bit")
 
 
 def _leftovers(storage: SqliteStorage, needed: set[PartKey], found: Verification) -> None:
     stray = [key for key in storage.part_keys() if key not in needed]
     if stray:
-        found.note(
+        found.add(
             "leftovers",
             f"{len(stray)} parts of a checkpoint that was not finished: "
             "harmless, the next start removes them",
         )
 
 
-class _Counted:
-    """The rows of a log, in two runs, counted."""
+class _RowReader:
+    """Reads the rows of a log in two parts, counts them and reports progress."""
 
     def __init__(
         self, storage: SqliteStorage, start: int, progress: Callable[[float], None]
