@@ -292,6 +292,12 @@ METRICS = (
         bounds=BoundsRule(WorstOrder.ANY),
     ),
     Metric(
+        name="maximum_mcc",
+        title="Maximum Matthews correlation",
+        function=ScorecardQueries.maximum_mcc,
+        bounds=BoundsRule(WorstOrder.ANY),
+    ),
+    Metric(
         name="brier_score",
         title="Brier score",
         function=ProbabilityQueries.brier_score,

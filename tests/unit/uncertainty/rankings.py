@@ -147,6 +147,19 @@ class Ranking:
             (1 + square) * tp / (tp + fp + square * self.P) for fp, tp in self.points(self.finite)
         )
 
+    def maximum_mcc(self):
+        """Return the best Matthews correlation over all operating points, 0 at both ends."""
+        total = self.P + self.N
+        squares = [
+            Fraction((tp * self.N - fp * self.P) ** 2, m * (total - m) * self.P * self.N)
+            for fp, tp in self.points(self.whole)
+            if 0 < (m := fp + tp) < total and tp * self.N > fp * self.P
+        ]
+        with localcontext() as context:
+            context.prec = 40
+            best = max(squares, default=Fraction(0))
+            return (Decimal(best.numerator) / best.denominator).sqrt()
+
     def eleven_pt(self):
         """Best precision at recall >= i/10."""
         points = [(fp, tp) for fp, tp in self.points(self.finite) if tp]

@@ -109,6 +109,7 @@ FIGURES = [
     ("maximum_f_measure", {}, lambda r: r.maximum_f_measure()),
     ("maximum_f_measure", {"beta": 0.5}, lambda r: r.maximum_f_measure(Fraction(1, 2))),
     ("maximum_f_measure", {"beta": 3.0}, lambda r: r.maximum_f_measure(3)),
+    ("maximum_mcc", {}, lambda r: r.maximum_mcc()),
     *(("precision_at", {"rank": k}, lambda r, k=k: r.precision_at(k)) for k in (0, 1, 2, 3, 5, 99)),
     ("reciprocal_rank", {}, lambda r: r.reciprocal_rank()),
     ("r_precision", {}, lambda r: r.precision_at(r.P)),
