@@ -27,14 +27,14 @@ from streameval._counts.columns import (
 )
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.compare import Comparison, p_value_of
-from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_of
+from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 from streameval._uncertainty.pair_difference import Difference, variance_of_difference
 
 _MAX_MODEL_CELLS = 65_536
 """Distinct scores of each model's evaluator."""
-METRICS = ("auc_pr", "auc_roc", "average_precision")
 
 
 class PairedEvaluator:
@@ -282,12 +282,13 @@ class PairedEvaluator:
         -0.25
         """
         check_level(level)
-        if metric not in METRICS:
+        if metric not in COMPARED_NAMES:
             raise InvalidInputError(
-                f"pairs are compared by {', '.join(METRICS)}; got {metric!r}", field="metric"
+                f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {metric!r}",
+                field="metric",
             )
         check_prevalence(prevalence, metric)
-        a, b = (uncertain_of(model, metric, prevalence) for model in self._models)
+        a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
         difference = Difference(
             metric,
             a.figure,

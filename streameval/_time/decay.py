@@ -17,11 +17,12 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
+from streameval._metric_registry import BY_NAME
 from streameval._snapshot import Snapshot, take_snapshot
 from streameval._time.window import Window, WindowCounts, mixed_decay_error
-from streameval._uncertainty.estimates import influence_of, value_of
-from streameval._uncertainty.influence import Influence, negatives_between
+from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._evaluator import Evaluator
+    from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
 
 WEIGHT_ONE = 1 << 16
@@ -133,16 +135,16 @@ def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: floa
         Counts times squared weights, over `WEIGHT_ONE`, of the same scores.
     """
     positives, negatives = _effective(groups.P, squares.P), _effective(groups.N, squares.N)
-    if name == "prevalence":
+    estimator = BY_NAME[name].estimator
+    if estimator is None:
         effective = _effective(groups.P + groups.N, squares.P + squares.N)
         share = groups.P / (groups.P + groups.N) if effective else math.nan
         variance = share * (1 - share) / effective if effective else math.nan
         return Figure(share, variance, int(effective * share), int(effective * (1 - share)))
     variance = math.nan
     if min(positives, negatives) >= 2:
-        if name != "average_precision":
-            groups, squares = groups.with_misses(), squares.with_misses()
-        influence = influence_of(groups, name, prevalence)
+        groups, squares = estimator.counted(groups), estimator.counted(squares)
+        influence = estimator.influence(groups, prevalence)
         variance = _of_positives(influence, groups, squares) / (positives - 1)
         variance += _of_negatives(influence, groups, squares) / (negatives - 1)
         if prevalence is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.groups import Groups
-from streameval._uncertainty.influence import negatives_between
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,16 +20,16 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
 from streameval._counts.run import Run
 from streameval._counts.state import State
-from streameval._uncertainty.estimates import influence_of, limits_of
-from streameval._uncertainty.influence import scatter
+from streameval._uncertainty.estimates import estimator_of, limits_of
 from streameval._uncertainty.limits import UNDEFINED, Figure
+from streameval._uncertainty.sampling_variance import scatter
 from streameval._uncertainty.student import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
-    from streameval._uncertainty.influence import Influence
+    from streameval._metrics.influence import Influence
     from streameval._uncertainty.limits import Limits
     from streameval._uncertainty.pair_cells import PairCells
 
@@ -112,7 +112,7 @@ def variance_of_difference(
                 _coarser(state.counts.negatives, bits, state.scale),
             )
         ).groups
-        influence = influence_of(groups, metric, prevalence)
+        influence = estimator_of(metric).influence(groups, prevalence)
         of_each = _of_cases(
             influence,
             groups,

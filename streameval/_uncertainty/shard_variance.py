@@ -18,14 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import dot
+from streameval._metrics.influence import auc_roc_influence, sums_from
 from streameval._metrics.shards import placed_groups
-from streameval._uncertainty.influence import (
-    auc_pr_derivatives,
-    auc_roc_influence,
-    average_precision_derivatives,
-    negatives_between,
-    sums_from,
-)
+from streameval._uncertainty.estimates import estimator_of
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -114,13 +110,13 @@ def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVari
     """
     placed = placed_groups(groups, above)
     apart = negatives_between(groups)  # the last of them rank below the shard's last group
-    if name == "auc_roc":
+    derivatives = estimator_of(name).derivatives
+    if derivatives is None:
         placements = auc_roc_influence(placed)
         between = np.append(placed.tp, above.tp + groups.P) / above.P
         positive = _scatter(placements.positive, groups.p)
         return ShardVariance(positive, _negatives(groups, apart, placements.tied, between), 0, 0, 0)
-    of = auc_pr_derivatives if name == "auc_pr" else average_precision_derivatives
-    moved = of(placed)
+    moved = derivatives(placed, None)
     below_tp, below_fp = sums_from(moved.per_tp), sums_from(moved.per_fp)
     scale = above.N / above.P
     return ShardVariance(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from streameval import __version__
+from streameval._metric_registry import COMPARED_NAMES, HEADLINE
 from streameval.cli import _evaluate, _remote
 from streameval.cli._admin import admin
 from streameval.cli._auc import Format, auc
@@ -189,8 +190,8 @@ def top(
     address: Address,
     *,
     metric: Annotated[
-        str, typer.Option(metavar="auc_pr|auc_roc|average_precision", help="Which figure.")
-    ] = "auc_pr",
+        str, typer.Option(metavar="|".join(sorted(COMPARED_NAMES)), help="Which figure.")
+    ] = HEADLINE,
     window: Window = None,
     prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
     every: Annotated[

@@ -41,4 +41,4 @@ def evaluate(
     if as_json:
         print_json(snapshot.to_dict())
     else:
-        print_snapshot(snapshot, title=str(file))
+        print_snapshot(snapshot, heading=str(file))

@@ -125,7 +125,7 @@ def replay(
     if as_json:
         print_json(snapshot.to_dict())
     else:
-        print_snapshot(snapshot, title=f"{stream} as it was at revision {snapshot.revision}")
+        print_snapshot(snapshot, heading=f"{stream} as it was at revision {snapshot.revision}")
 
 
 def _directory(data: Path | None, config: Path | None) -> tuple[Path, Limits]:

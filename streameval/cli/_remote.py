@@ -74,7 +74,7 @@ def query(
         return
     covers = "" if window is None else f", the last {window}"
     covers += "" if segment is None else f", {segment}"
-    print_snapshot(snapshot, title=f"{stream}{covers} at revision {snapshot.revision}")
+    print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval._common.errors import StreamEvalError
+from streameval._metric_registry import COMPARED_NAMES
 from streameval.cli._connect import transport
 from streameval.cli._options import parse_span
 from streameval.cli._top_reading import Board, Reading, TopQuery, read
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from streameval.client._wire.transport import Transport
 
-METRICS = ("auc_pr", "auc_roc", "average_precision")
+METRICS = tuple(sorted(COMPARED_NAMES))
 
 _REDRAW_S = 1.0
 _KEYS = "q quit   s sort   w window"

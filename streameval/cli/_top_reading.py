@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from streameval._metric_registry import HEADLINE
 from streameval.client._wire.calls import Call, list_streams
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import duration
@@ -40,7 +41,7 @@ class TopQuery:
         Only streams whose names begin with it.
     """
 
-    metric: str = "auc_pr"
+    metric: str = HEADLINE
     window: timedelta | None = None
     prefix: str = ""
 

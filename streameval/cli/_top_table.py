@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval.cli._output import REASONS, TITLES, one_line
+from streameval._metric_registry import title_of
+from streameval.cli._output import REASONS, one_line
 from streameval.cli._status import format_duration
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _header(board: Board, state: FrameState) -> Text:
 
 
 def _title(query: TopQuery) -> str:
-    return TITLES[query.metric].partition(",")[0]
+    return title_of(query.metric)
 
 
 def _no_streams(state: FrameState) -> Text:

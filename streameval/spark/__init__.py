@@ -11,7 +11,7 @@ process that had read every row.
 - `push_stream`: Structured Streaming into servers, each micro-batch once.
 
 Its modules: `_columns` (checks and selects the columns), `_arrow` (Spark's types as
-Arrow's), `_partial` (rows to states, in each task), `_figures` (states to figures),
+Arrow's), `_partial` (rows to states, in each task), `_result_rows` (states to metrics),
 `_evaluate` and `_sharded` (with whole groups, and with ranges of scores), `_push`
 (states to servers). Tasks import streameval on the executors, so it must be
 installed on every node.

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import METRICS
+from streameval._metric_registry import SERVED_NAMES, SNAPSHOT_NAMES
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import refusal, rows_of
-from streameval.spark._figures import row_of, wanted
 from streameval.spark._partial import (
     BAD,
     PARTIAL_COLUMNS,
@@ -20,7 +19,8 @@ from streameval.spark._partial import (
     merged,
     partial_states,
 )
-from streameval.spark._sharded import SHARDED_FIGURES, check_shards, evaluate_sharded
+from streameval.spark._result_rows import row_metrics, row_of
+from streameval.spark._sharded import check_shards, evaluate_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,15 +109,16 @@ def evaluate(
     """
     rows = rows_of(df, score=score, label=label, by=by, count=count)
     make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
-    asked = wanted(metrics, level, known=METRICS if shards is None else SHARDED_FIGURES)
+    known = SERVED_NAMES if shards is None else SNAPSHOT_NAMES
+    chosen = row_metrics(metrics, level, known=known)
     if shards is not None:
         check_shards(shards, bounded=resolution is not None or max_cells is not None)
-        return evaluate_sharded(rows, asked, shards)
+        return evaluate_sharded(rows, chosen, shards)
 
     def figures_of(table: pa.Table) -> dict[str, Any]:
-        return row_of(merged(table, make), asked)
+        return row_of(merged(table, make), chosen)
 
-    return _merged_by_group(rows, make, figures_of, asked.columns)
+    return _merged_by_group(rows, make, figures_of, chosen.columns)
 
 
 def states(

@@ -20,27 +20,26 @@ from pyspark.sql import types as st
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import SNAPSHOT_METRICS
 from streameval._metrics.hull import Vertices
 from streameval._metrics.shards import Shard, ShardPosition, shard_of, shard_positions
-from streameval._snapshot import FIGURES
 from streameval._uncertainty.bounds import rounding_bounds
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.shard_variance import Scatter, ShardVariance, shard_variance
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import COUNT, POSITIVE, SCORE, is_bad, refusal
-from streameval.spark._figures import filled
+from streameval.spark._result_rows import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streameval._uncertainty.limits import Limits
     from streameval.spark._columns import Rows
-    from streameval.spark._figures import Wanted
     from streameval.spark._partial import Key
+    from streameval.spark._result_rows import RowMetrics
 
-SHARDED_FIGURES = FIGURES
-_AREAS = ("auc_roc", "auc_pr", "average_precision")
+_AREAS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.estimator)
 
 _SHARD, _CUTS, _ROWS = "__shard", "__cuts", "__rows"
 _PART = (
@@ -63,13 +62,13 @@ def check_shards(shards: object, *, bounded: bool) -> None:
         )
 
 
-def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
+def evaluate_sharded(rows: Rows, chosen: RowMetrics, shards: int) -> DataFrame:
     """Return the figures of each group. Reads the rows three times before it returns."""
     cuts = _cuts(rows, _sizes(rows), shards)
     cut = _with_shards(rows, cuts)
     placed = _places(cut, rows.by)
     parts = _parts(_gather_ties(cut, rows, cuts), rows, placed)
-    return _merge_parts(parts, rows, asked)
+    return _merge_parts(parts, rows, chosen)
 
 
 def _sizes(rows: Rows) -> dict[Key, int]:
@@ -193,10 +192,10 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> Data
     return cut.groupBy(*by, _SHARD).applyInArrow(part_of_shard, rows.with_groups(part_columns))
 
 
-def _merge_parts(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
+def _merge_parts(parts: DataFrame, rows: Rows, chosen: RowMetrics) -> DataFrame:
     """Merge the parts of each group into its figures."""
     by = rows.by
-    fields = arrow_fields(asked.columns)
+    fields = arrow_fields(chosen.columns)
 
     def figures_of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
@@ -206,10 +205,10 @@ def _merge_parts(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
         for shard, others in parts[1:]:
             whole = whole + shard
             variances = {name: variances[name] + others[name] for name in variances}
-        row = group | _group_row(whole, variances, asked)
+        row = group | _group_row(whole, variances, chosen)
         return pa.Table.from_pylist([row], schema=shape_of(table, by, fields))
 
-    return parts.groupBy(*by).applyInArrow(figures_of_group, rows.with_groups(asked.columns))
+    return parts.groupBy(*by).applyInArrow(figures_of_group, rows.with_groups(chosen.columns))
 
 
 def _part_row(ev: Evaluator, above: ShardPosition) -> dict[str, Any]:
@@ -263,24 +262,26 @@ def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
     return shard, variances
 
 
-def _group_row(whole: Shard, variances: dict[str, ShardVariance], asked: Wanted) -> dict[str, Any]:
+def _group_row(
+    whole: Shard, variances: dict[str, ShardVariance], chosen: RowMetrics
+) -> dict[str, Any]:
     P, N = whole.position.P, whole.position.N
     computed = whole.metrics()
     spread = {name: each.variance() for name, each in variances.items()}
     share = computed["prevalence"]
     spread["prevalence"] = share * (1 - share) / (P + N)
     intervals: dict[str, Limits] = {}
-    for name in asked.with_interval:
+    for name in chosen.with_interval:
         figure = Figure(computed[name], spread.get(name, np.nan), P, N)
-        intervals[name] = limits_of(figure, name, 1 - asked.level)
-    figures = {name: computed[name] for name in asked.names}
+        intervals[name] = limits_of(figure, name, 1 - chosen.level)
+    figures = {name: computed[name] for name in chosen.names}
     return filled(
         positives=P,
         negatives=N,
         resolution=None,
         figures=figures,
         intervals=intervals,
-        bounds={name: rounding_bounds(name, figures[name]) for name in asked.with_bounds},
+        bounds={name: rounding_bounds(name, figures[name]) for name in chosen.with_bounds},
         reasons={},
     )
 

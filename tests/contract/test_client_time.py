@@ -187,9 +187,9 @@ def test_figures_come_with_what_was_asked_for(client: Client) -> None:
         "auc_roc": local.auc_roc(),
     }
     assert math.isnan(chosen.auc_pr)
-    shown = f"Maximum f measure  {local.maximum_f_measure():.6f}"
+    shown = f"Maximum F measure  {local.maximum_f_measure():.6f}"
     assert str(chosen).splitlines()[1].strip() == shown
-    assert "Maximum f measure" in chosen._repr_html_()
+    assert "Maximum F measure" in chosen._repr_html_()
     assert chosen == stream.snapshot(metrics=["maximum_f_measure", "auc_roc"])
     with pytest.raises(InvalidRequestError, match="no figure is called 'auc'"):
         stream.snapshot(metrics=["auc"])

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
+from streameval._metric_registry import SERVED_NAMES
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._queries.curves import curve, parse_curve_request, state
-from streameval_server._queries.metrics import METRICS
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._queries.selection import parse_selection
 
@@ -36,7 +36,7 @@ from .conftest import (
 Reason = types_pb2.UndefinedReason
 
 COMPUTED = {
-    **{name: lambda ev, name=name: getattr(ev, name)() for name in METRICS},
+    **{name: lambda ev, name=name: getattr(ev, name)() for name in SERVED_NAMES},
     "auc_roc_hull": lambda ev: ev.auc_roc(hull=True),
     "auc_pr_hull": lambda ev: ev.auc_pr(hull=True),
     "prevalence": lambda ev: ev.prevalence,
@@ -87,7 +87,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
     """Counts, values, intervals and bounds, for any window and slice; never NaN."""
     view = View(events)
     request = query_pb2.GetSnapshotRequest(
-        selection=selection(window, segment), metrics=METRICS, level=0.9
+        selection=selection(window, segment), metrics=SERVED_NAMES, level=0.9
     )
     found = snapshot(answers_of(view), parse_snapshot_request(request))
     assert (found.revision, found.stream) == (7, "s")
@@ -96,7 +96,7 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
     assert found.num_positive_ref == plain.num_positive_ref
     assert found.num_negative_ref == plain.num_negative_ref
     assert (found.resolution or None) == plain.resolution
-    assert [metric.name for metric in found.metrics] == list(METRICS)
+    assert [metric.name for metric in found.metrics] == list(SERVED_NAMES)
     for metric in found.metrics:
         value = COMPUTED[metric.name](plain)
         assert metric.HasField("value") == (not math.isnan(value)), metric
@@ -207,7 +207,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
         (
             {"metrics": ["auc_pr", "accuracy"]},
             "metrics[1]",
-            f"no figure is called 'accuracy': choose from {', '.join(METRICS)}",
+            f"no figure is called 'accuracy': choose from {', '.join(SERVED_NAMES)}",
         ),
         ({"level": 1.0}, "level", "level must be between 0 and 1, got 1"),
         ({"level": -0.5}, "level", "level must be between 0 and 1, got -0.5"),

@@ -15,6 +15,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
+from streameval._metric_registry import MONITORED_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
@@ -78,7 +79,7 @@ def test_figures_are_the_snapshots() -> None:
             request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
             snapshot = one.called(f"{QUERY}/GetSnapshot", request).snapshot
             for metric in snapshot.metrics:
-                if metric.name in stream_metrics.FIGURES:
+                if metric.name in MONITORED_NAMES:
                     labels = {"stream": "fraud/v3", "figure": metric.name, "window": window}
                     assert at(series, "figure", **labels) == metric.value
                     assert at(series, "figure_lower", **labels) == metric.interval.lower
@@ -193,7 +194,7 @@ class Clock:
         self.looks: queue.SimpleQueue[float] = queue.SimpleQueue()
 
     def monotonic(self) -> float:
-        """Return it."""
+        """Return the time and report the reading."""
         self.looks.put(self.now_s)
         return self.now_s
 
@@ -224,7 +225,7 @@ def test_who_comes_while_figures_are_found_waits(
     """Figures are no older than the scrape: one scrape collects, the other shares its result."""
     go_on = threading.Event()
     asked = 0
-    real = stream_metrics.StreamMetrics.seen
+    real = stream_metrics.StreamMetrics.read
 
     async def slow(self, before):
         nonlocal asked
@@ -232,13 +233,14 @@ def test_who_comes_while_figures_are_found_waits(
         await asyncio.to_thread(go_on.wait, 20)
         return await real(self, before)
 
-    monkeypatch.setattr(stream_metrics.StreamMetrics, "seen", slow)
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "read", slow)
     with (
         site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one,
         ThreadPoolExecutor(3) as pool,
     ):
         first = pool.submit(scraped, one)
-        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]  # it came, it asked
+        # On arrival, and when it begins to read.
+        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]
         clock.now_s = 19.0
         others = [pool.submit(scraped, one) for _ in range(2)]
         assert [clock.looks.get(timeout=20) for _ in range(2)] == [19.0, 19.0]

@@ -17,6 +17,7 @@ from streameval_server import Limits, Settings
 from streameval_server._model.errors import Code
 from streameval_server._web import head_timeout, request_bodies
 from streameval_server._web.error_responses import HTTP_STATUS
+from streameval_server._web.metric_table import metrics_module
 from streameval_server._web.transcoding import _object
 
 from .conftest import Site, reason, site
@@ -333,6 +334,11 @@ def test_files_are_known_by_their_tags(served: Site) -> None:
     assert plain.content == page.content
     script = served.http.get("/static/app.js")
     assert script.headers["content-type"].startswith("text/javascript")
+    table = served.http.get("/static/metrics.js")
+    assert table.headers["content-type"].startswith("text/javascript")
+    assert table.content == metrics_module()
+    again = served.http.get("/static/metrics.js", headers={"if-none-match": table.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
 
 
 @pytest.mark.parametrize(

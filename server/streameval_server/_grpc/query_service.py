@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import query_pb2, query_pb2_grpc
-from streameval_server._queries.comparison import compare_asked, comparison
+from streameval_server._queries.comparison import comparison, parse_comparison_request
 from streameval_server._queries.curves import curve, parse_curve_request, state
 from streameval_server._queries.decision import decision, parse_decision_request
 from streameval_server._queries.histogram import histogram, parse_histogram_request
 from streameval_server._queries.overview import overview, parse_overview_request
 from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
-from streameval_server._queries.ranking import rank_asked, ranking
+from streameval_server._queries.ranking import parse_ranking_request, ranking
 from streameval_server._queries.selection import parse_selection
 from streameval_server._queries.series import parse_series_request, series
 from streameval_server._runtime.runtime import now_us
@@ -113,14 +113,16 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.CompareStreamsResponse:
         """Return the difference between two selections."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
-        return await self._answer(min_revision, lambda: compare_asked(request), comparison)
+        return await self._answer(
+            min_revision, lambda: parse_comparison_request(request), comparison
+        )
 
     async def RankSegments(  # noqa: N802 - the contract's name
         self, request: query_pb2.RankSegmentsRequest, _context: Context
     ) -> query_pb2.RankSegmentsResponse:
         """Return the slices of a key, the worst first."""
         return await self._answer(
-            request.selection.min_revision, lambda: rank_asked(request), ranking
+            request.selection.min_revision, lambda: parse_ranking_request(request), ranking
         )
 
     async def Watch(  # noqa: N802 - the contract's name

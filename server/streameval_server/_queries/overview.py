@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.selection import AllTime, Last, Selection, micros
 from streameval_server._queries.series import part_of, spans
 
@@ -40,14 +40,14 @@ class OverviewRequest:
         Their names, in the order of the answer.
     span : AllTime or Last
         The window of each.
-    metrics : Wanted
+    metrics : MetricSelection
     steps : int
         Number of steps of each series; 0 means no series.
     """
 
     streams: tuple[str, ...]
     span: AllTime | Last
-    metrics: Wanted
+    metrics: MetricSelection
     steps: int
 
 
@@ -79,7 +79,7 @@ def parse_overview_request(
     if request.steps and isinstance(span, AllTime):
         raise invalid("steps", "a series consists of panes, and all time does not: set last")
     return OverviewRequest(
-        streams, span, wanted(request.metrics, level=request.level), request.steps
+        streams, span, select_metrics(request.metrics, level=request.level), request.steps
     )
 
 

@@ -19,7 +19,7 @@ from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
-from streameval_server._queries.metrics import Wanted, metric_messages, wanted
+from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
 from streameval_server._queries.resolved_selection import empty_pane, resolve
 from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
@@ -56,7 +56,7 @@ class SnapshotRequest:
     """A checked request for the metrics of a selection. Equal requests have one answer."""
 
     selection: Selection
-    metrics: Wanted
+    metrics: MetricSelection
 
 
 def parse_snapshot_request(
@@ -76,7 +76,7 @@ def parse_snapshot_request(
             "anytime intervals hold only for counts since the stream was created: ask for all "
             "time, without a window",
         )
-    metrics = wanted(request.metrics, level=request.level, anytime=request.anytime)
+    metrics = select_metrics(request.metrics, level=request.level, anytime=request.anytime)
     return SnapshotRequest(selection, metrics)
 
 
@@ -154,7 +154,7 @@ class QueryEngine:
         return self._windows.sum(resolved.key, states, *span_us)
 
     def snapshot(
-        self, resolved: ResolvedSelection, metrics: Wanted, *, hull: bool = True
+        self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
         """Return the metrics of a selection, in a message that the caller may change."""
         known = self._snapshots.get(
@@ -170,7 +170,7 @@ class QueryEngine:
         return message
 
     def _compute(
-        self, resolved: ResolvedSelection, metrics: Wanted, *, hull: bool
+        self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool
     ) -> types_pb2.Snapshot:
         window = self.window(resolved)
         counted = window.counted

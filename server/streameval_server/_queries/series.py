@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
+from streameval._metric_registry import MONITORED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.resolved_selection import grid_of
 from streameval_server._queries.selection import Between, Selection, micros, parse_selection
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ROWS = 500
 MAX_ROWS = 1000
-DEFAULT_METRICS = ("auc_pr", "auc_roc")
 
 _TOKEN = struct.Struct(">BIq")
 _TOKEN_VERSION = 1
@@ -51,7 +51,7 @@ class SeriesRequest:
         Its span is a `Between`.
     step_us : int
         Width of a row, before it is widened to whole panes.
-    metrics : Wanted
+    metrics : MetricSelection
     page_size : int
         Rows of a page, at most.
     next_us : int or None
@@ -60,7 +60,7 @@ class SeriesRequest:
 
     selection: Selection
     step_us: int
-    metrics: Wanted
+    metrics: MetricSelection
     page_size: int
     next_us: int | None
 
@@ -81,7 +81,7 @@ def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:
         raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
-    metrics = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
+    metrics = select_metrics(request.metrics, level=request.level, default=MONITORED_NAMES)
     next_us = None
     if request.page_token:
         next_us = _read_token(request.page_token, _fingerprint(selection, step_us))

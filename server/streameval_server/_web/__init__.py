@@ -7,5 +7,6 @@
 - `call_runner` authorises and logs every request for data. `request_bodies` reads
   bodies within limits, `error_responses` are the answers to failed requests, and
   `security_headers` are on every response.
-- `files` serves the page; `metrics`, `stream_metrics`, `call_metrics` serve Prometheus.
+- `files` serves the page, of which `metric_table` writes one module.
+- `metrics`, `stream_metrics`, `call_metrics` serve Prometheus.
 """

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._web.error_responses import error_response
+from streameval_server._web.metric_table import MODULE_PATH, metrics_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +53,7 @@ class Files:
     def __init__(self) -> None:
         root = resources.files(__package__) / "static"
         self._files = dict(_read_files(root)) if root.is_dir() else {}
+        self._files[MODULE_PATH] = _File(metrics_module(), _TYPES[".js"], compresses=True)
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""

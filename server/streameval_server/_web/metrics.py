@@ -21,7 +21,7 @@ from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics
-from streameval_server._web.stream_metrics import StreamMetrics, StreamsSeen, stream_families
+from streameval_server._web.stream_metrics import StreamMetrics, StreamReadings, stream_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class _Scrape:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     started_s: float = float("-inf")
-    streams: StreamsSeen = field(default_factory=StreamsSeen)
+    streams: StreamReadings = field(default_factory=StreamReadings)
     status: Any = None
     took_s: float = 0.0
 
@@ -118,7 +118,7 @@ class Metrics:
             if arrived_s - scrape.started_s >= self._max_age_s:
                 started_s = time.monotonic()
                 scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
-                scrape.streams = await self._streams.seen(scrape.streams)
+                scrape.streams = await self._streams.read(scrape.streams)
                 scrape.took_s = time.monotonic() - started_s
                 scrape.started_s = started_s
         return scrape

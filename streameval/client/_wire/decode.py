@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from streameval._metric_registry import SNAPSHOT_NAMES
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
-from streameval._snapshot import FIGURES, Snapshot
+from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.intervals import Interval, analytic_method
 from streameval.client._wire.answers import (
@@ -44,7 +45,7 @@ def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
         thresholds, fp, tp = _columns(message.hull)
         hull = RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
     figures = {metric.name: _value(metric) for metric in message.metrics}
-    six = {name: figures.get(name, math.nan) for name in FIGURES}
+    six = {name: figures.get(name, math.nan) for name in SNAPSHOT_NAMES}
     return Snapshot(
         revision=message.revision,
         num_cases=P + N - message.num_misses - message.num_negative_misses,

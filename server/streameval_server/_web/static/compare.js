@@ -3,15 +3,15 @@
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
 import { Overlay } from "./curves.js";
 import { fill, h } from "./dom.js";
-import { figure, interval, METRICS, moment, percent, pValue, reason, signed } from "./format.js";
+import { figure, interval, moment, percent, pValue, reason, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
+import { COMPARED, HEADLINE } from "./metrics.js";
 import { replace, segment, selection, toCompare, WINDOWS } from "./route.js";
 import { sentence } from "./states.js";
 
 const GAP_MS = 1_000;
 const MAX_POINTS = 1024;
 const SIDES = ["a", "b"];
-const COMPARED = ["auc_pr", "average_precision", "auc_roc"];
 
 export class CompareView {
   constructor(root, route, context) {
@@ -26,7 +26,7 @@ export class CompareView {
   build() {
     this.inputs = {};
     this.names = h("datalist", { id: "names" });
-    this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, METRICS[name])));
+    this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, titleOf(name))));
     this.form = h("form", {
       class: "sides",
       onsubmit: (event) => { event.preventDefault(); this.go(); },
@@ -69,12 +69,12 @@ export class CompareView {
       if (stream !== document.activeElement) stream.value = this.sides[side].stream;
       if (chosen !== document.activeElement) chosen.value = this.sides[side].segment;
     }
-    this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : "auc_pr";
+    this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : HEADLINE;
     this.watch();
   }
 
   go() {
-    const parameters = { metric: this.metric.value === "auc_pr" ? "" : this.metric.value };
+    const parameters = { metric: this.metric.value === HEADLINE ? "" : this.metric.value };
     for (const side of SIDES) {
       const { stream, window, segment: chosen } = this.inputs[side];
       parameters[side] = stream.value.trim();
@@ -157,7 +157,7 @@ export class CompareView {
   }
 
   showResult(answer) {
-    const name = METRICS[this.metric.value];
+    const name = titleOf(this.metric.value);
     const { a, b, difference } = answer;
     const title = h("h2", { id: "result-title" }, verdict(answer, name));
     const cell = (kind, heading, value, more) =>

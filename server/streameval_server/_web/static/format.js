@@ -1,5 +1,7 @@
 // Formats numbers, times and names for people: fixed widths, units, real minus signs.
 
+import { METRICS } from "./metrics.js";
+
 const COUNT = new Intl.NumberFormat("en-US");
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
@@ -13,14 +15,11 @@ export const REASONS = {
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
 };
 
-export const METRICS = {
-  auc_pr: "AUC-PR",
-  auc_pr_hull: "AUC-PR, achievable",
-  auc_roc: "AUC-ROC",
-  auc_roc_hull: "AUC-ROC of the hull",
-  average_precision: "Average precision",
-  prevalence: "Prevalence",
-};
+/** What a metric is called. */
+export const titleOf = (name) => METRICS[name].title;
+
+/** A metric as its unit is read: shares in percent. */
+export const measured = (name, value) => (METRICS[name].unit === "share" ? percent(value) : figure(value));
 
 /** 0.446; an en dash when there is no value. */
 export function figure(value, digits = 3) {

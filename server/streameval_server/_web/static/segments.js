@@ -1,7 +1,8 @@
 // Ranks segments by how much worse each is than the rest of its window.
 
 import { fill, h, redraw, svg } from "./dom.js";
-import { count, figure, percent, pValue, reason, segmentValue, signed } from "./format.js";
+import { count, figure, percent, pValue, reason, segmentValue, signed, titleOf } from "./format.js";
+import { HEADLINE } from "./metrics.js";
 
 const MAX_SHOWN_ROWS = 12;
 const MAX_SIGNIFICANT_P = 0.05; // p-values are adjusted for the number of segments
@@ -53,7 +54,7 @@ export class SegmentsCard {
       h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
       h("thead", {}, h("tr", {},
         h("th", { scope: "col" }, "Segment"),
-        h("th", { scope: "col", class: "number" }, "AUC-PR"),
+        h("th", { scope: "col", class: "number" }, titleOf(HEADLINE)),
         h("th", { scope: "col", class: "number" }, "Difference"),
         h("th", { scope: "col" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
         h("th", { scope: "col", class: "number" }, "95 % interval"),
@@ -71,7 +72,7 @@ export class SegmentsCard {
     return h("tr", { class: isSelected ? "selected" : null },
       h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
         h("span", { class: "key" }, key), " ", segmentValue(value))),
-      h("td", { class: "number", "data-title": "AUC-PR" }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
+      h("td", { class: "number", "data-title": titleOf(HEADLINE) }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
       h("td", { class: "number", "data-title": "Difference" }, signed(each.difference.value)),
       h("td", { class: "drawn" }, whisker(each, reach)),
       h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),

@@ -3,16 +3,18 @@
 import { ApiError, get, metric, Refresher, streamPath, throttle, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
 import { fill, h, redraw, setText } from "./dom.js";
-import { count, figure, interval, METRICS, moment, percent, reason, segmentValue, span } from "./format.js";
+import { count, figure, interval, measured, moment, percent, reason, segmentValue, span, titleOf } from "./format.js";
 import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
+import { HEADLINE, SHOWN } from "./metrics.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toCompare, toStream, toStreams, windowBetween, WINDOWS } from "./route.js";
 import { SegmentsCard } from "./segments.js";
 import { noData, oneClass } from "./states.js";
 import { ThresholdCard } from "./threshold.js";
 import { stepOf, TimelineCard, trimmed } from "./timeline.js";
 
-const METRIC_NAMES = ["auc_pr", "auc_roc", "average_precision", "prevalence", "auc_pr_hull", "auc_roc_hull"];
+const HULL = `${HEADLINE}_hull`;
+const NOTES = { prevalence: `${titleOf(HEADLINE)} of a random order` }; // in place of an interval
 const MIN_INTERVAL = "0.2s"; // at most five answers a second
 const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
@@ -162,7 +164,7 @@ export class StreamView {
     this.snapshot = this.curve = this.histogramAnswer = null;
     this.chosen = selection("selection.", this.window, this.segment);
     const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
-    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: METRIC_NAMES, minInterval: MIN_INTERVAL }, {
+    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: [...SHOWN, HULL], minInterval: MIN_INTERVAL }, {
       signal: this.requestSignal,
       onAnswer: ({ snapshot }) => receive(snapshot),
       onState: (state, error) => {
@@ -268,7 +270,7 @@ export class StreamView {
 
   async loadRows(start, end, typicalS) {
     const fields = selection("selection.", windowBetween(start, end), this.segment);
-    const answer = await this.getSelected("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: "auc_pr", ...fields }, {});
+    const answer = await this.getSelected("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: HEADLINE, ...fields }, {});
     return trimmed(answer.snapshots, typicalS, Date.now());
   }
 
@@ -286,7 +288,7 @@ export class StreamView {
       this.segments.undeclared(this.name);
       return;
     }
-    const answer = await this.getSelected("rank", { metric: "auc_pr" }, selection("selection.", this.window, null));
+    const answer = await this.getSelected("rank", { metric: HEADLINE }, selection("selection.", this.window, null));
     this.segments.update(answer.segments, this.segment);
   }
 
@@ -299,23 +301,23 @@ export class StreamView {
 
   showFigures(snapshot) {
     if (!this.figures.childElementCount) {
-      this.cells = Object.fromEntries(["auc_pr", "auc_roc", "average_precision", "prevalence", "counts", "coverage"]
-        .map((name) => [name, {
-          title: h("dt", {}, METRICS[name] ?? { counts: "Labelled cases", coverage: "Labels" }[name]),
+      const titles = [...SHOWN.map((name) => [name, titleOf(name)]), ["counts", "Labelled cases"], ["coverage", "Labels"]];
+      this.cells = Object.fromEntries(titles
+        .map(([name, title]) => [name, {
+          title: h("dt", {}, title),
           value: h("dd", { class: "value", id: `figure-${name}` }), more: h("dd", { class: "more", id: `more-${name}` }),
         }]));
       fill(this.figures, Object.entries(this.cells).map(([name, { title, value, more }]) =>
-        h("div", { class: name === "auc_pr" ? "lead" : null }, title, value, more)));
+        h("div", { class: name === HEADLINE ? "lead" : null }, title, value, more)));
     }
-    for (const name of ["auc_pr", "auc_roc", "average_precision"]) {
+    for (const name of SHOWN) {
       const found = metric(snapshot, name);
-      this.put(name, figure(found.value), found.value === undefined ? reason(found)
-        : interval(found.interval) ?? `no interval: ${reason(found.interval)}`);
+      this.put(name, measured(name, found.value), NOTES[name] ?? (found.value === undefined ? reason(found)
+        : interval(found.interval) ?? `no interval: ${reason(found.interval)}`));
     }
-    const hull = metric(snapshot, "auc_pr_hull");
-    if (hull.value !== undefined) this.cells.auc_pr.more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);
+    const hull = metric(snapshot, HULL);
+    if (hull.value !== undefined) this.cells[HEADLINE].more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);
     const [positives, negatives] = [this.positives, this.negatives];
-    this.put("prevalence", percent(metric(snapshot, "prevalence").value), "AUC-PR of a random order");
     this.put("counts", count(positives + negatives), `${count(positives)} positive, ${count(negatives)} negative${missesOf(snapshot)}`);
     const { coverage } = snapshot;
     this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "arrived with their cases");

@@ -2,7 +2,8 @@
 
 import { ApiError, get, metric, Refresher, throttle, watch } from "./api.js";
 import { fill, h, redraw, setText, svg } from "./dom.js";
-import { count, figure, interval, percent, reason, span } from "./format.js";
+import { count, figure, interval, percent, reason, span, titleOf } from "./format.js";
+import { HEADLINE, MONITORED } from "./metrics.js";
 import { DEFAULT_WINDOW, replace, seconds, toStream, toStreams, WINDOWS } from "./route.js";
 import { emptyServer } from "./states.js";
 
@@ -20,8 +21,7 @@ const coverage = (entry) => entry.snapshot.coverage?.labelledShare;
 
 // Each order: title, sort key, direction. Streams without a value come last.
 const ORDERS = {
-  auc_pr: ["AUC-PR, the worst first", value("auc_pr"), 1],
-  auc_roc: ["AUC-ROC, the worst first", value("auc_roc"), 1],
+  ...Object.fromEntries(MONITORED.map((name) => [name, [`${titleOf(name)}, the worst first`, value(name), 1]])),
   coverage: ["Coverage, the lowest first", coverage, 1],
   fresh: ["Freshness, the stalest first", (entry) => entry.newest, 1],
   name: ["Name", (entry) => entry.snapshot.stream, 1],
@@ -70,7 +70,7 @@ export class StreamsView {
     const given = (name) => route.parameters.get(name);
     const window = WINDOWS.some(([key]) => key === given("window")) ? given("window") : DEFAULT_WINDOW;
     const isOther = this.state && this.state.window !== window;
-    this.state = { window, sort: ORDERS[given("sort")] ? given("sort") : "auc_pr", find: given("find") ?? "" };
+    this.state = { window, sort: ORDERS[given("sort")] ? given("sort") : HEADLINE, find: given("find") ?? "" };
     if (this.search.value.trim() !== this.state.find) this.search.value = this.state.find;
     this.order.value = this.state.sort;
     this.window.value = window;
@@ -84,14 +84,14 @@ export class StreamsView {
 
   go(change) {
     const { window, sort, find } = { ...this.state, ...change };
-    replace(toStreams({ window: window === DEFAULT_WINDOW ? "" : window, sort: sort === "auc_pr" ? "" : sort, find }));
+    replace(toStreams({ window: window === DEFAULT_WINDOW ? "" : window, sort: sort === HEADLINE ? "" : sort, find }));
     this.update(this.context.route());
   }
 
   fields() {
     const last = seconds(this.state.window);
     return {
-      metrics: ["auc_pr", "auc_roc", "prevalence"],
+      metrics: [...MONITORED, "prevalence"],
       ...(last ? { last: `${last}s`, steps: STEPS } : {}),
     };
   }
@@ -222,7 +222,7 @@ export class StreamsView {
     this.rows.clear();
     return h("table", { class: "streams" },
       h("caption", { class: "hidden" }, "Streams with their current figures"),
-      h("thead", {}, h("tr", {}, cell("Stream"), cell("AUC-PR", "number"), cell("95 % interval", "number"),
+      h("thead", {}, h("tr", {}, cell("Stream"), cell(titleOf(HEADLINE), "number"), cell("95 % interval", "number"),
         h("th", { scope: "col" }, h("span", { class: "scale" }, h("span", {}, "0"), h("span", {}, "1"))),
         cell("Over the window"), cell("Prevalence", "number"), cell("Labelled", "number"), cell("Newest", "number"))),
       this.table);
@@ -279,7 +279,7 @@ class Row {
   constructor(name) {
     const number = (title) => h("td", { class: "number", "data-title": title });
     this.link = h("a", {}, name);
-    this.value = number("AUC-PR");
+    this.value = number(titleOf(HEADLINE));
     this.limits = number("95 % interval");
     this.drawn = h("td", { class: "drawn" });
     this.spark = h("td", { class: "spark" });
@@ -294,7 +294,7 @@ class Row {
   update(entry, window) {
     this.newest = entry.newest;
     this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
-    const found = metric(entry.snapshot, "auc_pr");
+    const found = metric(entry.snapshot, HEADLINE);
     const isDefined = found.value !== undefined;
     this.value.classList.toggle("reason", !isDefined);
     setText(this.value, isDefined ? figure(found.value) : undefinedReason(entry, found));
@@ -347,7 +347,7 @@ function sparkline(series) {
   const last = values.findLastIndex((each) => each !== undefined);
   const from = values.find((each) => each !== undefined);
   return svg("svg", { class: "sparkline", viewBox: "0 0 120 24", width: 120, height: 24, role: "img",
-    "aria-label": `AUC-PR from ${figure(from)} to ${figure(values[last])}` },
+    "aria-label": `${titleOf(HEADLINE)} from ${figure(from)} to ${figure(values[last])}` },
     runs.map((run) => (run.length > 1
       ? svg("polyline", { points: run.map((each) => each.map((end) => end.toFixed(1)).join(",")).join(" ") })
       : svg("circle", { class: "lone", cx: run[0][0], cy: run[0][1], r: 1.2 }))),

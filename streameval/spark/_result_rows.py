@@ -1,8 +1,8 @@
-"""One row of figures for a group: its columns, and how they are filled.
+"""One row of metrics for a group: its columns, and how they are filled.
 
-The columns have the names that a `Snapshot` has: the counts, the figures (null
+The columns have the names that a `Snapshot` has: the counts, the metrics (null
 where undefined, and ``reasons`` says why), ``intervals`` and ``bounds`` by
-figure.
+metric.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
-from streameval._metric_registry import COMPUTE, METRICS
-from streameval._snapshot import FIGURES, reason_of
-from streameval._uncertainty.bounds import BOUNDED_FIGURES
-from streameval._uncertainty.intervals import NAMES as WITH_INTERVAL
+from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._snapshot import reason_of
 from streameval._uncertainty.intervals import check_level
 from streameval.spark._arrow import columns
 
@@ -31,13 +29,13 @@ _LIMITS = "struct<lower: double, upper: double>"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which figures a row has.
+class RowMetrics:
+    """The metrics of a row.
 
     Attributes
     ----------
     names : tuple of str
-        The figures, in the order of their columns.
+        In the order of their columns.
     level : float
         Nominal coverage of the intervals.
     """
@@ -48,12 +46,12 @@ class Wanted:
     @property
     def with_interval(self) -> list[str]:
         """Those that have intervals."""
-        return [name for name in self.names if name in WITH_INTERVAL]
+        return [name for name in self.names if BY_NAME[name].interval]
 
     @property
     def with_bounds(self) -> list[str]:
         """Those that have bounds."""
-        return [name for name in self.names if name in BOUNDED_FIGURES]
+        return [name for name in self.names if BY_NAME[name].bounds]
 
     @property
     def columns(self) -> st.StructType:
@@ -68,38 +66,40 @@ class Wanted:
         return columns(", ".join([counts, *figures, *nested, "reasons map<string, string>"]))
 
 
-def wanted(metrics: Iterable[str] | None, level: float, *, known: tuple[str, ...]) -> Wanted:
-    """Check which figures are asked for; the six of a snapshot by default."""
+def row_metrics(
+    metrics: Iterable[str] | None, level: float, *, known: tuple[str, ...]
+) -> RowMetrics:
+    """Check which metrics a caller names; those of a snapshot by default."""
     check_level(level)
     if isinstance(metrics, str):
         raise InvalidInputError(f"metrics must be a list, got {metrics!r}", field="metrics")
-    names = tuple(dict.fromkeys(FIGURES if metrics is None else metrics))
+    names = tuple(dict.fromkeys(SNAPSHOT_NAMES if metrics is None else metrics))
     for index, name in enumerate(names):
-        if name not in METRICS:
-            message = f"no figure is called {name!r}: choose from {', '.join(METRICS)}"
+        if name not in SERVED_NAMES:
+            message = f"no figure is called {name!r}: choose from {', '.join(SERVED_NAMES)}"
             raise InvalidInputError(message, field="metrics", index=index)
         if name not in known:
             message = f"{name} cannot be put together from shards: choose from {', '.join(known)}"
             raise InvalidInputError(message, field="metrics", index=index)
     if not names:
         raise InvalidInputError("metrics must name at least one figure", field="metrics")
-    return Wanted(names, level)
+    return RowMetrics(names, level)
 
 
-def row_of(ev: Evaluator, asked: Wanted) -> dict[str, Any]:
-    """Return the figures of an evaluator. O(G) for each."""
+def row_of(ev: Evaluator, chosen: RowMetrics) -> dict[str, Any]:
+    """Return the metrics of an evaluator as a row. O(G) for each."""
     figures, reasons = {}, {}
-    for name in asked.names:
+    for name in chosen.names:
         try:
-            figures[name] = COMPUTE[name](ev)
+            figures[name] = BY_NAME[name].value(ev)
         except InvalidInputError:  # scores outside [0, 1]
             figures[name] = math.nan
             reasons[name] = "NOT_PROBABILITIES"
     intervals = {}
-    for name in asked.with_interval:
-        interval = ev.interval(name, level=asked.level)
+    for name in chosen.with_interval:
+        interval = ev.interval(name, level=chosen.level)
         intervals[name] = (interval.lower, interval.upper)
-    bounds: dict[str, Limits] = {name: ev.bounds(name) for name in asked.with_bounds}
+    bounds: dict[str, Limits] = {name: ev.bounds(name) for name in chosen.with_bounds}
     return filled(
         positives=ev.num_positive_ref,
         negatives=ev.num_negative_ref,
@@ -121,7 +121,7 @@ def filled(
     bounds: Mapping[str, Limits],
     reasons: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return a row; what is nan becomes null, with its reason."""
+    """Return a row; nan becomes null, with its reason."""
     why = reason_of(positives=positives, negatives=negatives)
     undefined = {name: why for name, value in figures.items() if math.isnan(value)}
     row: dict[str, Any] = {
