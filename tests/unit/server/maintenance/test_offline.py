@@ -221,7 +221,7 @@ def test_a_copy_needs_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StorageError, match=r"a copy of .* takes .* bytes, and .* has 1,000 left"):
         LogCopy(directory)
-    assert list(directory.glob("backup-*")) == []
+    assert list(directory.glob(".*")) == []
 
 
 def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
