@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval_server._model.errors import Code
+from streameval._common import dot_segment_problem
+from streameval_server._model.errors import Code, invalid
 from streameval_server._security.access import CallCheck
 from streameval_server._security.rules import rule_of
 from streameval_server._web.error_responses import JSON, HttpError
@@ -94,7 +95,11 @@ class Endpoint:
         else:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:
-            bind(message, route.name, request.path_params["name"])
+            name = request.path_params["name"]
+            problem = dot_segment_problem(name)
+            if problem is not None:
+                raise invalid(route.name, problem)
+            bind(message, route.name, name)
         return message
 
     async def _bytes(self, message: Message, check: CallCheck) -> Response:
