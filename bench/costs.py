@@ -1,11 +1,12 @@
-"""What requests cost the server as they grow: time should grow as size does.
+"""Time to process large requests, which should grow in proportion to their size.
 
     python bench/costs.py
 
-Each row is a request that somebody who may send it, honest or not, can make large. It is
-made three times, each twice as large as the one before, and given to the server's own
-code in this process: what checks it on the event loop, or what applies it while queries
-wait. "growth" is the time of the last by that of the first: 4 is in proportion.
+Each row is a request that a client with permission, honest or malicious, can make large.
+The benchmark builds it three times, each twice as large as the one before, and passes it to
+the server's own code in this process: the code that checks it on the event loop, or the code
+that applies it while queries wait. "growth" is the time of the last divided by that of the
+first: 4 is proportional.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SIZES = (1, 2, 4)
 
 
 class ResolvedSelection:
-    """A stream of an engine."""
+    """One stream of an engine of its own."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self.engine = Engine(LIMITS)
@@ -87,7 +88,7 @@ class ResolvedSelection:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long it takes to do, or to refuse."""
+    """Return the seconds until the work is done or refused."""
     begin = time.perf_counter()
     with suppress(RefusedError, RequestError):
         work()

@@ -1,6 +1,7 @@
-"""What `bench/fuzz.py` fuzzes: readers of strangers' bytes, from sound input.
+"""The targets of `bench/fuzz.py`: readers of untrusted bytes, starting from valid input.
 
-Imported where atheris instruments imports, so that it sees what an input reaches.
+`bench/fuzz.py` imports this module while atheris instruments imports, so that coverage
+includes the modules imported here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def _beside_the_tests(name: str) -> ModuleType:
-    """Import what tests/fuzz makes its input with."""
+    """Import a module of tests/fuzz that builds inputs."""
     path = Path(__file__).parent.parent / "tests" / "fuzz" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -50,32 +51,33 @@ NOW_US = exemplars.NOW * 1_000_000
 
 
 class Target(ABC):
-    """Sound inputs, how one is changed, and what is done with it."""
+    """Valid inputs, their mutation, and the code that reads them."""
 
     @abstractmethod
     def seeds(self) -> list[bytes]:
-        """Return sound inputs."""
+        """Return valid inputs."""
 
     @abstractmethod
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Return a changed input of at most so many bytes."""
+        """Return a mutated input of at most `most` bytes."""
 
     @abstractmethod
     def run(self, data: bytes) -> None:
-        """Do what a stranger's input makes us do; whatever this raises is a finding."""
+        """Process untrusted input; an exception that this raises is a finding."""
 
 
 class State(Target):
-    """`from_bytes` of one kind; what it reads is used, written and read again.
+    """`from_bytes` of one class; an accepted state is queried, written and read again.
 
-    Checksums are made right after each change, so that what is behind them is tried.
+    Checksums are recomputed after each mutation, so that fuzzing reaches the code
+    behind the checksum.
     """
 
     def __init__(self, kind: type) -> None:
         self._kind: Any = kind
 
     def seeds(self) -> list[bytes]:
-        """Return states of this kind."""
+        """Return states of this class."""
         exact, bounded = Evaluator(), Evaluator(resolution=6, scale="probability", max_cells=64)
         exact.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, -7.7], counts=[1, 300, 70_000])
         exact.add_misses(3)
@@ -95,11 +97,11 @@ class State(Target):
         return [state.to_bytes() for state in states if isinstance(state, self._kind)]
 
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
-        """Change bytes, and seal them."""
+        """Change bytes and recompute the checksum."""
         return hostile.resealed(atheris.Mutate(data, most))
 
     def run(self, data: bytes) -> None:
-        """Read, write, read again, ask."""
+        """Read, write, read again, query."""
         try:
             state = self._kind.from_bytes(data)
         except CorruptStateError as refusal:
@@ -112,7 +114,7 @@ class State(Target):
 
 
 class Batch(Target):
-    """IngestBatch, into a core without a past."""
+    """IngestBatch, into an empty core."""
 
     def seeds(self) -> list[bytes]:
         """Return a batch of every kind."""
@@ -136,10 +138,10 @@ class Batch(Target):
 
 
 class Session(Target):
-    """Frames of an Ingest stream, each behind its length in two bytes."""
+    """Frames of an Ingest stream, each preceded by its length in two bytes."""
 
     def seeds(self) -> list[bytes]:
-        """Return an opening and more and more batches."""
+        """Return an opening frame followed by increasingly many batches."""
         frames = [each.SerializeToString() for each in exemplars.session_frames("p", "s")]
         return [_joined(frames[:count]) for count in (2, 4, len(frames))]
 
@@ -169,14 +171,14 @@ class Session(Target):
 
 
 class Merge(Target):
-    """The states of a merge, into a stream with slices."""
+    """The states of a merge, into a stream with segments."""
 
     def seeds(self) -> list[bytes]:
         """Return a state for all time and one for a pane."""
         return [exemplars.merge_states()]
 
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Change an evaluator and seal it, or fields, or bytes."""
+        """Change an evaluator's bytes with its checksum, or fields, or bytes."""
         try:
             states = ingest_pb2.MergeStates.FromString(data)
         except DecodeError:
@@ -209,20 +211,23 @@ class Merge(Target):
 
 
 class Import(Target):
-    """An exported stream, imported; what is taken must bear more rows, and be exported again."""
+    """An imported stream; if accepted, it must take more rows and be exported again."""
 
     def seeds(self) -> list[bytes]:
-        """Return a stream with panes, slices and ids."""
+        """Return a stream with panes, segments and ids."""
         return [exemplars.exported()]
 
     def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Change numbers in their places, which bytes seldom are; or bytes; and seal them."""
+        """Change whole numbers in place, or bytes, and recompute the checksum.
+
+        Mutated bytes alone rarely give a valid number.
+        """
         if seed % 4 and len(data) > 8:
             return hostile.Hostile(seed).resealed_in_place(data)
         return hostile.resealed(atheris.Mutate(data, most))
 
     def run(self, data: bytes) -> None:
-        """Collect, check, commit, apply; count on; replay."""
+        """Collect, check, commit, apply; add more rows; replay."""
         core = open_core(MemoryStorage(), LIMITS)
         inbox, call = ImportInbox(LIMITS), UnaryCall(core.committer, LIMITS)
         try:
@@ -249,7 +254,7 @@ def _in_words(refusal: Exception) -> None:
 
 
 def _settle(core: Core) -> None:
-    """Commit and apply; the log must say the same."""
+    """Commit and apply; a replay of the log must give the same state."""
     core.committer.step(NOW_US).deliver()
     core.applier.finish()
     replayed = open_core(core.storage, LIMITS)
@@ -257,7 +262,7 @@ def _settle(core: Core) -> None:
 
 
 def _bent(message: Message, data: bytes, most: int, seed: int) -> bytes:
-    """Change a message by its fields, or by its bytes."""
+    """Mutate a message by its fields, or by its bytes."""
     if seed % 3:
         try:
             sound = type(message).FromString(data)

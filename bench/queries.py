@@ -1,12 +1,12 @@
-"""What a window's answer costs, cold, unchanged and changed, and all answers of many streams.
+"""Time of a window's snapshot, cold, unchanged and changed; and of those of many streams.
 
     python bench/queries.py                    # 60 panes of 1 M cases; 1,000 streams; a minute
     python bench/queries.py --streams 200 --cases 100_000
 
-An answer is a whole snapshot: six figures, their intervals and bounds, the hull,
-coverage, as an encoded message. Merging is timed beside an argsort of all cells,
-in the same run. Streams share panes, which changes no time: answers are found by
-the panes' identity.
+An answer is a whole snapshot: six metrics, their intervals and bounds, the hull and
+coverage, as an encoded message. Merging is compared with an argsort of all cells in the
+same run. Streams share panes, which does not affect the times, because caches use the
+identity of the panes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
 PANES = 60
 _SETTLING = 2
-"""After so many changes of one pane the others are added up for good."""
+"""After this number of changes of one pane the sum of the other panes is cached."""
 
 
 def evaluator(rng: np.random.Generator, cases: int) -> Evaluator:
@@ -57,7 +57,7 @@ def view(name: str, evaluators: list[Evaluator]) -> StreamView:
 
 
 def asked(answers: Answers, name: str) -> bytes:
-    """Answer a question for the last hour."""
+    """Return the encoded snapshot of the last hour."""
     chosen = types_pb2.Selection(stream=name, last=Duration(seconds=60 * (PANES - 1)))
     request = query_pb2.GetSnapshotRequest(selection=chosen)
     return snapshot(answers, snapshot_asked(request)).SerializeToString()
@@ -70,7 +70,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def of_one_window(rng: np.random.Generator, cases: int) -> None:
-    """Print what merging sixty panes costs, and the whole answer."""
+    """Print the time of merging sixty panes, and of the whole answer."""
     panes = [evaluator(rng, cases) for _ in range(PANES)]
     states = [pane._view() for pane in panes]
     runs = [run for each in states for run in (each.counts.positives, each.counts.negatives)]
@@ -103,7 +103,7 @@ def of_one_window(rng: np.random.Generator, cases: int) -> None:
 
 
 def of_many_streams(rng: np.random.Generator, streams: int) -> None:
-    """Print what all answers cost: none known, none changed, 1 % of streams and of panes."""
+    """Print the time of all answers: cold, unchanged, 1 % of streams or of panes changed."""
     pool = [evaluator(rng, 1_000) for _ in range(300)]
     names = [str(number) for number in range(streams)]
     of = {

@@ -1,4 +1,4 @@
-"""Sphinx: how docs/ becomes a site. Built by ``make docs``, where a warning is an error."""
+"""Configuration of Sphinx. ``make docs`` builds the site; a warning is an error."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ html_static_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# Blocks whose first word names the library that they need.
+# The second word of a code block may name the library that the block needs.
 suppress_warnings = ["misc.highlighting_failure"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
-# Heavy, and only its names are needed.
+# pyspark is large, and the reference needs only its names.
 autodoc_mock_imports = ["pyspark"]
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
-# Docstrings name things in single backquotes, as Markdown does.
+# Docstrings mark code with single backquotes, as Markdown does.
 default_role = "code"
 
 
 def write_commands(app: Sphinx) -> None:
-    """Write the commands' reference from the commands themselves."""
+    """Write the reference of the commands from their help texts."""
     command = [sys.executable, "-m", "typer", "streameval.cli._app", "utils", "docs"]
     done = subprocess.run(  # noqa: S603 - our own command
         [*command, "--name", "streameval"], check=True, capture_output=True, text=True
@@ -64,5 +64,5 @@ def _plain(code: re.Match[str]) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Let what is generated be written before pages are read."""
+    """Generate pages before Sphinx reads them."""
     app.connect("builder-inited", write_commands)
