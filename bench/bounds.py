@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval import Evaluator
 
-FIGURES = ("auc_roc", "auc_pr", "average_precision", "auc_pr_hull", "maximum_f_measure")
+METRICS = ("auc_roc", "auc_pr", "average_precision", "auc_pr_hull", "maximum_f_measure")
 RUNS = (
     ("logits", None),
     ("chances", None),
@@ -45,18 +45,18 @@ def streams(cases: int, prevalence: float, seed: int) -> tuple[np.ndarray, dict[
     }
 
 
-def exact_value(evaluator: Evaluator, figure: str) -> float:
+def exact_value(evaluator: Evaluator, metric: str) -> float:
     """Return the exact evaluator's metric by its name among the bounds."""
-    if figure == "auc_pr_hull":
+    if metric == "auc_pr_hull":
         return evaluator.auc_pr(hull=True)
-    return float(getattr(evaluator, figure)())
+    return float(getattr(evaluator, metric)())
 
 
 def time_of_bounds(evaluator: Evaluator) -> float:
     """Return the seconds that the first query of all metrics takes."""
     begin = time.perf_counter()
-    for figure in FIGURES:
-        evaluator.bounds(figure)
+    for metric in METRICS:
+        evaluator.bounds(metric)
     return time.perf_counter() - begin
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
-    names = "".join(f"{name.removesuffix('_measure'):>19}" for name in FIGURES)
+    names = "".join(f"{name.removesuffix('_measure'):>19}" for name in METRICS)
     print(f"{options.cases:,} cases; half-widths of the bounds")
     print(
         f"{'prevalence':>10} {'scores':>10} {'scale':>12} {'bits':>5} {'cells':>7} {'kB':>6}"
@@ -78,7 +78,7 @@ def main() -> None:
         for scores_name, scores in columns.items():
             evaluator = Evaluator()
             evaluator.add_cases(labels=labels, scores=scores)
-            exact[scores_name] = {figure: exact_value(evaluator, figure) for figure in FIGURES}
+            exact[scores_name] = {metric: exact_value(evaluator, metric) for metric in METRICS}
         for scores_name, scale in RUNS:
             for bits, cap in SETTINGS:
                 evaluator = Evaluator(resolution=bits, scale=scale, max_cells=cap)
@@ -87,9 +87,9 @@ def main() -> None:
                     continue  # the limit has no effect: same as the row above
                 state = evaluator.to_bytes()
                 took = min(time_of_bounds(Evaluator.from_bytes(state)) for _ in range(5))
-                bounds = {figure: evaluator.bounds(figure) for figure in FIGURES}
-                for figure, (lower, upper) in bounds.items():
-                    assert lower <= exact[scores_name][figure] <= upper, (figure, scores_name)
+                bounds = {metric: evaluator.bounds(metric) for metric in METRICS}
+                for metric, (lower, upper) in bounds.items():
+                    assert lower <= exact[scores_name][metric] <= upper, (metric, scores_name)
                 widths = "".join(
                     f"{(upper - lower) / 2:>19.1e}" for lower, upper in bounds.values()
                 )

@@ -133,7 +133,7 @@ def _append(labels: list[bool], scores: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few seconds in all")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     quick = parser.parse_args().quick
     cases, rounds = (200_000, 3) if quick else (1_000_000, 7)
     server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")

@@ -83,7 +83,8 @@ def print_anytime(streams: int, seed: int) -> None:
     """Print the share of streams whose interval missed the truth at any of 60 looks."""
     looks, per_look = 60, 50
     print(
-        f"\nshare of {streams} streams missed at any of {looks} looks, every {per_look} positives"
+        f"\nshare of {streams} streams whose interval misses the true value at any of "
+        f"{looks} looks, one every {per_look} positives"
     )
     print(f"{'population':<24}{'prevalence':>11}" + "".join(f"{name:>28}" for name in NAMES))
     print(" " * 35 + f"{'fixed':>18}{'anytime':>10}" * len(NAMES))
@@ -178,7 +179,7 @@ def print_bootstrap(replicates: int, seed: int) -> None:
 def print_summary(results: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
     """Print one line for each metric and method over all cells."""
     header = (
-        f"{'figure':<20}{'method':<26}{'least':>8}{'most':>8}{'below':>8}{'above':>8}{'width':>8}"
+        f"{'metric':<20}{'method':<26}{'least':>8}{'most':>8}{'below':>8}{'above':>8}{'width':>8}"
     )
     print(f"\nover all cells; below {LOW}, above {HIGH}\n{header}")
     for (name, method), rows in results.items():
@@ -194,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, help="streams for each cell")
     parser.add_argument("--seed", type=int, default=20_261)
-    parser.add_argument("--quick", action="store_true", help="few replicates")
+    parser.add_argument("--quick", action="store_true", help="fewer replicates")
     parser.add_argument("--methods", action="store_true", help="published alternatives")
     parser.add_argument("--bootstrap", action="store_true", help="the percentile bootstrap")
     arguments = parser.parse_args()

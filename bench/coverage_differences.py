@@ -97,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, help="pairs of streams for each cell")
     parser.add_argument("--seed", type=int, default=20_261)
-    parser.add_argument("--quick", action="store_true", help="few replicates")
+    parser.add_argument("--quick", action="store_true", help="fewer replicates")
     arguments = parser.parse_args()
     n = arguments.replicates or (5 if arguments.quick else 400)
     seed = arguments.seed

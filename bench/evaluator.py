@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Columns = tuple[np.ndarray, np.ndarray]
-JUDGED_FROM = 1_000_000
+MIN_BUDGET_CASES = 1_000_000
 """Budgets apply from this number of cases on; below it fixed costs dominate."""
 
 QUERIES: dict[str, Callable[[Evaluator], object]] = {
@@ -135,7 +135,7 @@ def live(size: int, prevalence: float, repeats: int, target: float) -> Row:
 
     mine, theirs = interleaved(repeats, ours, lambda: batch(columns))
     name = f"live snapshot, 1,000 new at {size:,}, {prevalence:.0%} positive"
-    kept = theirs / mine >= target if size >= JUDGED_FROM else None
+    kept = theirs / mine >= target if size >= MIN_BUDGET_CASES else None
     return Row(name, mine, theirs, "scikit-learn AP + AUC", budget=f"{target:g}x", kept=kept)
 
 
@@ -144,7 +144,7 @@ def bulk(size: int, repeats: int) -> Row:
     columns = smooth(np.random.default_rng(2), size, 0.05)
     mine, theirs = interleaved(repeats, lambda: filled(columns), lambda: batch(columns))
     name = f"add_cases + first snapshot, {size:,}"
-    kept = theirs / mine >= 15 if size >= JUDGED_FROM else None
+    kept = theirs / mine >= 15 if size >= MIN_BUDGET_CASES else None
     return Row(name, mine, theirs, "scikit-learn AP + AUC", budget="15x", kept=kept)
 
 
@@ -266,13 +266,13 @@ def bounded(size: int, repeats: int) -> list[Row]:
     ]
 
 
-def traced(columns: Columns, *, asked: bool = False, **settings: object) -> int:
+def traced(columns: Columns, *, queried: bool = False, **settings: object) -> int:
     """Return the bytes that an evaluator of these columns holds."""
     tracemalloc.start()
     ev = Evaluator(**settings)
     ev.add_cases(labels=columns[0], scores=columns[1])
     _ = ev.num_cells
-    if asked:
+    if queried:
         ev.snapshot()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -284,10 +284,10 @@ def memory(size: int) -> list[Row]:
     rows = []
     for prevalence in (0.05, 0.5):
         columns = smooth(np.random.default_rng(7), size, prevalence)
-        for asked in (False, True):
-            each = traced(columns, asked=asked) / size
+        for queried in (False, True):
+            each = traced(columns, queried=queried) / size
             name = f"exact state a distinct score, {prevalence:.0%} positive"
-            name += ", snapshot taken" if asked else ""
+            name += ", snapshot taken" if queried else ""
             rows.append(Row(name, each, 8.0, "8 B of float64", "B", "<= 24 B", each <= 24))
     return rows
 
@@ -343,7 +343,7 @@ def show(rows: list[Row]) -> None:
 
 def growth(sizes: list[int]) -> None:
     """Print the time of each query by the number of cases, 5 % positive, all distinct."""
-    lines = [("ms, first time asked at a revision", *(f"{size:,}" for size in sizes))]
+    lines = [("ms, first query at a revision", *(f"{size:,}" for size in sizes))]
     columns: list[list[str]] = []
     for size in sizes:
         rng = np.random.default_rng(size)

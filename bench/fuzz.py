@@ -24,7 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LONGEST_INPUT = 16_384
+MAX_INPUT_BYTES = 16_384
 NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import")
 
 
@@ -70,7 +70,7 @@ def run_one(name: str, asked: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryDirectory() as findings:
         options = (
             f"-max_total_time={max(1, asked.seconds // len(asked.targets))}",
-            f"-max_len={LONGEST_INPUT}",
+            f"-max_len={MAX_INPUT_BYTES}",
             f"-seed={asked.seed}",
             f"-artifact_prefix={findings}/{name}-",
             "-timeout=10",

@@ -58,8 +58,8 @@ class Target(ABC):
         """Return valid inputs."""
 
     @abstractmethod
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Return a mutated input of at most `most` bytes."""
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
+        """Return a mutated input of at most `max_bytes` bytes."""
 
     @abstractmethod
     def run(self, data: bytes) -> None:
@@ -96,9 +96,9 @@ class State(Target):
         states = [Evaluator(), exact, bounded, windowed, *joiners]
         return [state.to_bytes() for state in states if isinstance(state, self._kind)]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
         """Change bytes and recompute the checksum."""
-        return hostile.resealed(atheris.Mutate(data, most))
+        return hostile.resealed(atheris.Mutate(data, max_bytes))
 
     def run(self, data: bytes) -> None:
         """Read, write, read again, query."""
@@ -121,9 +121,9 @@ class Batch(Target):
         batches = exemplars.batches("s", 6)
         return [ingest_pb2.IngestBatchRequest(batch=each).SerializeToString() for each in batches]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change fields, or bytes."""
-        return _bent(ingest_pb2.IngestBatchRequest(), data, most, seed)
+        return _bent(ingest_pb2.IngestBatchRequest(), data, max_bytes, seed)
 
     def run(self, data: bytes) -> None:
         """Check, commit, apply, replay."""
@@ -145,16 +145,16 @@ class Session(Target):
         frames = [each.SerializeToString() for each in exemplars.session_frames("p", "s")]
         return [_joined(frames[:count]) for count in (2, 4, len(frames))]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change one frame, or repeat it."""
         frames = _cut(data)
         if not frames:
-            return _bent(ingest_pb2.IngestRequest(), data, most, seed)
+            return _bent(ingest_pb2.IngestRequest(), data, max_bytes, seed)
         at = seed % len(frames)
-        frames[at] = _bent(ingest_pb2.IngestRequest(), frames[at], most, seed)
+        frames[at] = _bent(ingest_pb2.IngestRequest(), frames[at], max_bytes, seed)
         if seed % 7 == 0:
             frames.append(frames[at])
-        return _joined([frame[:65_535] for frame in frames])[:most]
+        return _joined([frame[:65_535] for frame in frames])[:max_bytes]
 
     def run(self, data: bytes) -> None:
         """Feed, commit after each frame, apply, replay."""
@@ -177,17 +177,17 @@ class Merge(Target):
         """Return a state for all time and one for a pane."""
         return [exemplars.merge_states()]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change an evaluator's bytes with its checksum, or fields, or bytes."""
         try:
             states = ingest_pb2.MergeStates.FromString(data)
         except DecodeError:
-            return atheris.Mutate(data, most)
+            return atheris.Mutate(data, max_bytes)
         if states.states and seed % 2:
             state = states.states[seed % len(states.states)]
-            state.evaluator = hostile.resealed(atheris.Mutate(state.evaluator, most))
-            return states.SerializeToString()[:most]
-        return _bent(states, data, most, seed)
+            state.evaluator = hostile.resealed(atheris.Mutate(state.evaluator, max_bytes))
+            return states.SerializeToString()[:max_bytes]
+        return _bent(states, data, max_bytes, seed)
 
     def run(self, data: bytes) -> None:
         """Collect, check, commit, apply, replay."""
@@ -217,14 +217,14 @@ class Import(Target):
         """Return a stream with panes, segments and ids."""
         return [exemplars.exported()]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change whole numbers in place, or bytes, and recompute the checksum.
 
         Mutated bytes alone rarely give a valid number.
         """
         if seed % 4 and len(data) > 8:
             return hostile.Hostile(seed).resealed_in_place(data)
-        return hostile.resealed(atheris.Mutate(data, most))
+        return hostile.resealed(atheris.Mutate(data, max_bytes))
 
     def run(self, data: bytes) -> None:
         """Collect, check, commit, apply; add more rows; replay."""
@@ -261,7 +261,7 @@ def _settle(core: Core) -> None:
     assert replayed.engine.state_hash() == core.engine.state_hash()
 
 
-def _bent(message: Message, data: bytes, most: int, seed: int) -> bytes:
+def _bent(message: Message, data: bytes, max_bytes: int, seed: int) -> bytes:
     """Mutate a message by its fields, or by its bytes."""
     if seed % 3:
         try:
@@ -269,9 +269,9 @@ def _bent(message: Message, data: bytes, most: int, seed: int) -> bytes:
         except DecodeError:
             sound = message
         changed = hostile.Hostile(seed).bent(sound).SerializeToString()
-        if len(changed) <= most:
+        if len(changed) <= max_bytes:
             return changed
-    return atheris.Mutate(data, most)
+    return atheris.Mutate(data, max_bytes)
 
 
 def _joined(frames: list[bytes]) -> bytes:

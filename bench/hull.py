@@ -82,7 +82,7 @@ def main() -> None:
         hull, vertices = best_of_three(lambda x=x, y=y: upper_hull(x, y))
         scan, expected = best_of_three(lambda x=x, y=y: _scan(x.tolist(), y.tolist()))
         if not np.array_equal(vertices, expected):
-            raise SystemExit(f"{name}: the hull differs from the scan")
+            raise SystemExit(f"{name}: hull and scan differ")
         print(f"{name:<22}{x.size:>10,}{vertices.size:>10,}{hull * 1e3:>10.1f}{scan * 1e3:>10.1f}")
 
 

@@ -76,7 +76,7 @@ def _table(rounds: int, seconds: float, addresses: dict[str, str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few seconds in all")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     arguments = parser.parse_args()
     rounds, seconds = (2, 0.8) if arguments.quick else (5, 2.0)
     with served_beside_bare() as (servers, directory):

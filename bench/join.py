@@ -36,7 +36,7 @@ BATCH = 1_000
 DAY_US = 86_400_000_000
 START_US = 1_767_225_600_000_000
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MOST_LABELS = 2_000_000
+MAX_LABELS = 2_000_000
 
 
 def resident() -> int:
@@ -98,7 +98,7 @@ def find(joiner: Joiner, numbers: np.ndarray) -> float:
     return taken
 
 
-def fall_due(joiner: Joiner) -> tuple[float, float]:
+def expire_all(joiner: Joiner) -> tuple[float, float]:
     """Advance the time bucket by bucket until the table is empty."""
     taken = []
     while len(joiner):
@@ -112,28 +112,28 @@ def fall_due(joiner: Joiner) -> tuple[float, float]:
 def join(pending: int) -> None:
     print(f"\n{'join, ' + format(pending, ',') + ' pending':<52}{'':>14}{'budget':>14}")
     joiner = Joiner(JoinSettings(DAY_US, max_pending=20_000_000))
-    order = np.random.default_rng(2).permutation(pending)[:MOST_LABELS].copy()
+    order = np.random.default_rng(2).permutation(pending)[:MAX_LABELS].copy()
     before = resident()
     seconds, worst = fill(joiner, pending)
     show("predictions joined, M/s", f"{pending / seconds / 1e6:.2f}")
-    show("worst stall of a batch, ms", f"{worst * 1e3:.1f}")
+    show("longest stall of a batch, ms", f"{worst * 1e3:.1f}")
     each = (resident() - before) / pending
     # With fewer entries the dicts may be half empty: the budget applies to 10 M.
     judged = each <= 150 if pending >= 10_000_000 else None
     show("bytes per entry", f"{each:.0f}", "<= 150", kept=judged)
     show("bytes per entry, accounted", f"{joiner.table.memory_bytes / pending:.0f}")
-    looked_up = order[: MOST_LABELS // 10]
+    looked_up = order[: MAX_LABELS // 10]
     seconds = find(joiner, looked_up)
-    show("the same ids only looked up, M/s", f"{looked_up.size / seconds / 1e6:.2f}")
+    show("the same ids looked up, M/s", f"{looked_up.size / seconds / 1e6:.2f}")
     seconds, worst = label(joiner, order)
     rate = order.size / seconds / 1e6
     show("labels joined, M/s", f"{rate:.2f}", ">= 0.5", kept=rate >= 0.5)
-    show("worst stall of a batch, ms", f"{worst * 1e3:.1f}")
+    show("longest stall of a batch, ms", f"{worst * 1e3:.1f}")
     each = (resident() - before) / pending
-    show("bytes per entry, a part of them labelled", f"{each:.0f}")
-    seconds, worst = fall_due(joiner)
-    show("ids fallen due, M/s", f"{pending / seconds / 1e6:.2f}")
-    show("worst stall of a bucket, ms", f"{worst * 1e3:.1f}")
+    show("bytes per entry, some labelled", f"{each:.0f}")
+    seconds, worst = expire_all(joiner)
+    show("ids expired, M/s", f"{pending / seconds / 1e6:.2f}")
+    show("longest stall of a bucket, ms", f"{worst * 1e3:.1f}")
 
 
 def panes() -> None:
@@ -189,19 +189,26 @@ def memory(evaluators: int) -> None:
         kept.append(ev)
     seconds = time.perf_counter() - begin
     used = resident() - before
-    show("in all, MB", f"{used / 1e6:,.0f}")
+    show("total, MB", f"{used / 1e6:,.0f}")
     show("KB per evaluator", f"{used / 1e3 / evaluators:,.0f}")
     show("KB per pane", f"{used / 1e3 / evaluators / 60:,.1f}")
     show("bytes per cell", f"{used / cells:.1f}")
-    show("cells in all", f"{cells:,}")
+    show("total cells", f"{cells:,}")
     show("cases counted, M/s", f"{evaluators * 60_000 / seconds / 1e6:.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--pending", type=int, default=10_000_000)
-    parser.add_argument("--memory", type=int, nargs="?", const=1000, metavar="EVALUATORS")
+    parser.add_argument("--quick", action="store_true", help="1 M pending ids")
+    parser.add_argument("--pending", type=int, default=10_000_000, help="ids that wait for labels")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        nargs="?",
+        const=1000,
+        metavar="EVALUATORS",
+        help="only measure the memory of windowed evaluators",
+    )
     arguments = parser.parse_args()
     if arguments.memory:
         memory(arguments.memory)

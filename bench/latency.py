@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from load import Stolen, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
+from load import Steal, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
@@ -69,7 +69,7 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
     syncs: list[float] = []
     for address in addresses.values():
         pushed(address, OFFERED, 0.5)
-    stolen = Stolen()
+    steal = Steal()
     for _ in range(rounds):
         syncs += sync_seconds(directory, SYNCS)
         for key, address in addresses.items():
@@ -78,14 +78,14 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
         f"append 4 KiB and fdatasync, p50 / p99 / slowest ms: {percentiles_ms(syncs)} / "
         f"{max(syncs) * 1e3:.0f}"
     )
-    print(f"of the processors' time that was wanted, stolen: {stolen}")
+    print(f"steal, of the CPU time demanded: {steal}")
     print(f"{OFFERED.label:<44}{'p50':>8}{'p99':>8}{'best round p50 / p99, ms':>28}")
     for key, runs in times.items():
         each = [np.percentile(run, [50, 99]) * 1e3 for run in runs]
         p50, p99 = (statistics.median(column) for column in zip(*each, strict=True))
         best = percentiles_ms(min(runs, key=lambda run: float(np.percentile(run, 99))))
         print(f"{'  ' + key:<44}{p50:8.2f}{p99:8.2f}{best:>28}")
-    print(f"{'  budget of ours':<44}{BUDGET_MS[0]:8.2f}{BUDGET_MS[1]:8.2f}", flush=True)
+    print(f"{'  our budget':<44}{BUDGET_MS[0]:8.2f}{BUDGET_MS[1]:8.2f}", flush=True)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def served_in_memory() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         server = serve(Path(name))
         try:
-            yield {"ours, its log in memory": server.address}
+            yield {"ours, log in memory": server.address}
         finally:
             server.stop()
 
@@ -173,7 +173,7 @@ def queries(address: str, rounds: int, count: int) -> None:
         idle: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         busy: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         rates: list[float] = []
-        stolen = Stolen()
+        steal = Steal()
         for _ in range(rounds):
             for name, before in works.items():
                 idle[name].append(_p50_p99_ms(reader.times(count, before)))
@@ -185,8 +185,8 @@ def queries(address: str, rounds: int, count: int) -> None:
                 rates.append(load.result()[0])
                 busy[name].append(_p50_p99_ms(taken))
     print(
-        f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}; "
-        f"stolen: {stolen}"
+        f"\npeak {peak / 1e6:.2f} M cases/s; half offered, {np.median(rates) / 1e6:.2f} accepted; "
+        f"steal: {steal}"
     )
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:
@@ -204,7 +204,7 @@ def queries(address: str, rounds: int, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="half a minute in all")
+    parser.add_argument("--quick", action="store_true", help="half a minute in total")
     arguments = parser.parse_args()
     rounds, seconds, count = (3, 1.0, 100) if arguments.quick else (9, 2.0, 300)
     with served_beside_bare() as (servers, directory), served_in_memory() as in_memory:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 INGEST = "/streameval.v1.IngestService/Ingest"
 DISTINCT = 640_000
 """Distinct scores that a producer sends: more than a stream counts exactly, as models do."""
-BARE_INFLIGHT = 8 << 20
+BARE_INFLIGHT_BYTES = 8 << 20
 
 
 # --- The peer -----------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ async def _drop(
         message = ingest_pb2.IngestRequest.FromString(raw)
         if message.HasField("open"):
             reply = ingest_pb2.IngestResponse(
-                resume=ingest_pb2.Resume(max_inflight_bytes=BARE_INFLIGHT)
+                resume=ingest_pb2.Resume(max_inflight_bytes=BARE_INFLIGHT_BYTES)
             )
         else:
             cases = message.batch.cases
@@ -286,7 +286,7 @@ def sync_seconds(directory: Path, count: int = 200) -> list[float]:
     return times
 
 
-class Stolen:
+class Steal:
     """Share of CPU time that the machine's host gave to others (steal) since construction.
 
     A stopped CPU delays everything on it, which shows in the 99th percentiles.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ROWS = 10_000
 IDS = 200_000
 PIECE_BYTES = 1 << 20
-PACE_S = 0.01
+INTERVAL_S = 0.01
 IDLE_S = 5.0
 
 
@@ -63,7 +63,7 @@ class Producer:
             self._stub.IngestBatch(request)
             took = time.perf_counter() - begin
             self.waits.append(took)
-            time.sleep(max(PACE_S - took, 0))
+            time.sleep(max(INTERVAL_S - took, 0))
 
     def during(self, work: Callable[[], Any]) -> tuple[Any, float, list[float]]:
         """Return the result of `work`, its seconds, and the ack times during it."""
@@ -79,11 +79,11 @@ class Producer:
 
 def row(what: str, seconds: float, size: str, waits: list[float] | None = None) -> None:
     """Print a line of the table."""
-    figures = ""
+    times = ""
     if waits:
         p50, p99 = np.quantile(waits, (0.5, 0.99))
-        figures = f"{p50 * 1e3:10.2f}{p99 * 1e3:10.2f}{max(waits) * 1e3:10.2f}"
-    print(f"{what:<22}{seconds:9.2f}  {size:<24}{figures}", flush=True)
+        times = f"{p50 * 1e3:10.2f}{p99 * 1e3:10.2f}{max(waits) * 1e3:10.2f}"
+    print(f"{what:<22}{seconds:9.2f}  {size:<24}{times}", flush=True)
 
 
 def fill_ids(address: str) -> None:
@@ -106,7 +106,7 @@ def online(server: Process) -> None:
         producer = Producer(channel)
         try:
             _, seconds, waits = producer.during(lambda: time.sleep(IDLE_S))
-            row("nothing", seconds, "", waits)
+            row("none", seconds, "", waits)
             status, seconds, waits = producer.during(
                 lambda: admin.GetServerStatus(admin_pb2.GetServerStatusRequest())
             )
@@ -171,7 +171,7 @@ def offline(data: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=20_000_000)
+    parser.add_argument("--cases", type=int, default=20_000_000, help="cases in the log")
     arguments = parser.parse_args()
     with scratch() as directory:
         data = directory / "data"

@@ -79,14 +79,14 @@ def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
             raise SystemExit("the checkpoint was not used")
         restored.append(seconds)
         core.storage.close()
-    figures = statistics.median(replayed), statistics.median(restored), size / cases
-    return dict(zip(BUDGETS, figures, strict=True))
+    measured = statistics.median(replayed), statistics.median(restored), size / cases
+    return dict(zip(BUDGETS, measured, strict=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1 M cases")
-    parser.add_argument("--cases", type=int, default=10_000_000)
+    parser.add_argument("--cases", type=int, default=10_000_000, help="cases in each log")
     arguments = parser.parse_args()
     cases = 1_000_000 if arguments.quick else arguments.cases
     works = {"doubles": Work("", ROWS), "bytes": Work("", ROWS, packed=True)}
@@ -98,8 +98,8 @@ def main() -> None:
     print(f"{f'{cases:,} logged cases':<28}{'doubles':>10}{'bytes':>10}{'budget':>10}")
     for what, budget in BUDGETS.items():
         # Times of a replay are proportional to the cases; those of a checkpoint are not.
-        figures = "".join(f"{found[name][what]:10.2f}" for name in works)
-        print(f"{what:<28}{figures}{'<= ' + format(budget, 'g'):>10}")
+        measured = "".join(f"{found[name][what]:10.2f}" for name in works)
+        print(f"{what:<28}{measured}{'<= ' + format(budget, 'g'):>10}")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def sizes() -> Table:
 
 def merges(address: str, merges_each: int) -> Table:
     """Measure durable merges, from one client and from eight concurrent ones."""
-    table = Table("durable merges of", "clients at a time", "merges a second", "cases a second")
+    table = Table("durable merges of", "clients", "merges per second", "cases per second")
     for rows in (10, 1_000, 100_000):
         ev = state(rows, 2)
         for clients in (1, 8):
@@ -71,7 +71,14 @@ def memory(server: Process, streams: int, panes: int) -> Table:
     """Measure the memory of a server with many small streams."""
     process = psutil.Process(server.pid)
     table = Table(
-        "streams", "panes each", "cases a pane", "memory", "a stream", "a pane", "a cell", "to fill"
+        "streams",
+        "panes each",
+        "cases per pane",
+        "memory",
+        "per stream",
+        "per pane",
+        "per cell",
+        "to fill",
     )
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     with Client(server.address) as client:
@@ -101,7 +108,7 @@ def memory(server: Process, streams: int, panes: int) -> Table:
 
 def reading(addresses: list[str], repeats: int) -> Table:
     """Measure one query over the parts of a stream on several servers."""
-    table = Table("servers", "cases each", "one exact answer", "bytes moved")
+    table = Table("servers", "cases each", "one exact query", "bytes moved")
     for rows in (10_000, 250_000):
         with Client(addresses) as client:
             for number, shard in enumerate(client.shards(f"read/{rows}")):

@@ -107,12 +107,12 @@ class Churn:
                     actor(chance)
             except (DeadlineError, UnavailableError) as error:
                 # The machine is busy with other work; the table counts these.
-                self._did("too late")
+                self._count("late answers")
                 print(f"{type(error).__name__}: {error}", flush=True)
             except Exception as error:  # noqa: BLE001 - reported; ends the run
                 self.problems.append(error)
 
-    def _did(self, what: str, count: int = 1) -> None:
+    def _count(self, what: str, count: int = 1) -> None:
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + count
 
@@ -129,7 +129,7 @@ class Churn:
             # Actors that chose this stream have had time to finish with it.
             self._stop.wait(1.0)
             client.delete_stream(_name(self._first - 1))
-        self._did("streams")
+        self._count("streams")
 
     def _produce(self, chance: random.Random) -> None:
         """Send rows as a new producer."""
@@ -146,9 +146,9 @@ class Churn:
                 stream.label_cases(ids=ids[:150], labels=labels[:150])
                 stream.add_misses(1)
                 self._stop.wait(0.05)
-                self._did("rows", 851)
+                self._count("rows", 851)
             client.flush()
-        self._did("producers")
+        self._count("producers")
 
     def _read(self, chance: random.Random) -> None:
         """Run random queries."""
@@ -164,7 +164,7 @@ class Churn:
                     if chance.random() < 0.2:
                         now = datetime.now(UTC)
                         stream.series(now - WINDOWS[-1], now, timedelta(seconds=2))
-                self._did("queries")
+                self._count("queries")
                 self._stop.wait(0.02)
 
     def _watch(self, chance: random.Random) -> None:
@@ -175,7 +175,7 @@ class Churn:
             for _ in range(chance.randrange(1, 5)):
                 next(watching)
             watching.close()
-        self._did("watchers")
+        self._count("watchers")
 
     def _dial(self, chance: random.Random) -> None:
         """Connect and send nothing, or an incomplete preface."""
@@ -185,7 +185,7 @@ class Churn:
                 line = stack.enter_context(socket.create_connection((host, int(port))))
                 line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[: chance.randrange(25)])
             self._stop.wait(0.5)
-        self._did("silent connections", 10)
+        self._count("silent connections", 10)
 
 
 def _name(number: int) -> str:
@@ -207,7 +207,7 @@ def soak(server: Process, minutes: float, seed: int) -> float:
     begun = time.monotonic()
     readings: list[tuple[float, int]] = []
     shown = 0
-    print(f"{'minute':>7}{'RSS MB':>8}{'threads':>8}{'files':>7}  done since the start")
+    print(f"{'minute':>7}{'RSS MB':>8}{'threads':>8}{'files':>7}  completed since the start")
     while (at := time.monotonic() - begun) < 60 * minutes and not churn.problems:
         readings.append((at, process.memory_info().rss))
         if at >= 6 * minutes * shown:
@@ -234,7 +234,7 @@ def soak(server: Process, minutes: float, seed: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=BUDGET_MB_A_MINUTE, help="MB a minute")
     arguments = parser.parse_args()

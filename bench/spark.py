@@ -126,11 +126,11 @@ def cluster(directory: Path) -> Iterator[str]:
         return log
 
     try:
-        url = said(start("master", "master.Master"), "Starting Spark master at ").split()[-1]
+        url = wait_for(start("master", "master.Master"), "Starting Spark master at ").split()[-1]
         for name in ("worker-1", "worker-2"):
             log = start(name, "worker.Worker", url, "--cores", "1", "--memory", "1g",
                         "--work-dir", str(directory / "work"))  # fmt: skip
-            said(log, "Successfully registered with master")
+            wait_for(log, "Successfully registered with master")
         yield url
     finally:
         for process in reversed(processes):
@@ -138,7 +138,7 @@ def cluster(directory: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def said(log: Path, text: str) -> str:
+def wait_for(log: Path, text: str) -> str:
     """Wait for a line with `text` in a log; return it."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
@@ -146,7 +146,7 @@ def said(log: Path, text: str) -> str:
             if text in line:
                 return line
         time.sleep(0.1)
-    sys.exit(f"{text!r} was never said:\n{log.read_text(errors='replace')[-2000:]}")
+    sys.exit(f"{text!r} never appeared in the log:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 def timed(work: Any) -> float:
@@ -206,12 +206,12 @@ def main() -> None:
 
 def show(taken: Taken, sizes: list[int]) -> None:
     """Print the table, and the sizes from which Spark is faster."""
-    table = Table("rows a second, beside one process", *(f"{s / 1e6:g} M rows" for s in sizes))
+    table = Table("rows per second, Spark and one process", *(f"{s / 1e6:g} M rows" for s in sizes))
     for place, way in dict.fromkeys((place, way) for place, way, _ in taken):
         cells = []
         for size in sizes:
             there, here = taken[place, way, size]
-            cells.append(f"{size / there / 1e6:.2f} M beside {size / here / 1e6:.2f} M "
+            cells.append(f"{size / there / 1e6:.2f} M and {size / here / 1e6:.2f} M "
                          f"({there / here:.1f}x the time)")  # fmt: skip
         table.add_row(f"{place}, {way}", *cells)
     console = Console(width=120)
@@ -221,20 +221,20 @@ def show(taken: Taken, sizes: list[int]) -> None:
         # t = fixed + rows / rate, from the smallest and the largest size.
         (small, _), (large, here) = (taken[place, way, size] for size in (sizes[0], sizes[-1]))
         if large < 1.5 * small:
-            console.print(f"{place}: a job of {large:.1f} s is hardly longer than a small one")
+            console.print(f"{place}: a large job takes {large:.1f} s, little more than a small one")
             continue
         rate = (sizes[-1] - sizes[0]) / (large - small)
         fixed = max(0.0, small - sizes[0] / rate)
         alone = sizes[-1] / here
         console.print(
-            f"{place}: {fixed:.1f} s a job and {rate / 2e6:.2f} M rows/s a core, where one process "
-            f"has {alone / 1e6:.2f} M/s: Spark draws level at {2 * alone / rate:.0f} cores"
+            f"{place}: {fixed:.1f} s per job and {rate / 2e6:.2f} M rows/s per core, one process "
+            f"{alone / 1e6:.2f} M/s: Spark breaks even at {2 * alone / rate:.0f} cores"
         )
-        for many in (8, 32, 128):
-            together = many * rate / 2
+        for cores in (8, 32, 128):
+            together = cores * rate / 2
             if together > alone:
                 level = fixed / (1 / alone - 1 / together)
-                console.print(f"  with {many} cores it pays from {level / 1e6:,.0f} M rows on")
+                console.print(f"  with {cores} cores Spark wins from {level / 1e6:,.0f} M rows on")
 
 
 if __name__ == "__main__":

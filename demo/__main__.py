@@ -48,10 +48,10 @@ def main() -> None:
         console.print(f"server on {address}, log in {data}\nwatch it live: {page}\n")
         with Client(address) as client:
             if not stream_digits(client):
-                sys.exit(f"the server's figures differ from scikit-learn's by over {EQUAL_WITHIN}")
+                sys.exit(f"the server's metrics differ from scikit-learn's by over {EQUAL_WITHIN}")
             watch_drift(client)
         if os.environ.get("DEMO_STAY") == "1":
-            console.print(f"\nThe page stays at {page} until Ctrl-C.")
+            console.print(f"\nThe web page remains at {page} until Ctrl-C.")
             # Wait for the signal instead of being interrupted, so that the server is stopped too.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
             signal.sigwait(STOP)

@@ -78,9 +78,9 @@ def watch_drift(client: Client) -> None:
     stream = client.stream(STREAM)
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOURS * HOUR
     waiting: list[tuple[datetime, int, str, bool, np.ndarray]] = []
-    row, figures = 0, []
+    row, first = 0, []
     console.print(
-        f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels come minutes later; "
+        f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels arrive minutes later; "
         f"drift at {DRIFT_AT_HOUR}:00\n"
     )
     console.print(
@@ -115,13 +115,13 @@ def watch_drift(client: Client) -> None:
                 stream.label_cases(ids=[id_ for _, _, id_, _, _ in arrived], labels=labels)
                 model.partial_fit(np.array([vector for *_, vector in arrived]), labels)
         stream.flush()
-        figures.append(_print_hour(stream, hour, begin + hour * HOUR))
+        first.append(_print_hour(stream, hour, begin + hour * HOUR))
         time.sleep(max(0.0, started + (hour + 1) * SECONDS_AN_HOUR - time.monotonic()))
-    _print_restated(stream, waiting, begin, figures)
+    _print_restated(stream, waiting, begin, first)
 
 
 def _print_restated(
-    stream: Stream, waiting: list[tuple], begin: datetime, figures: list[float]
+    stream: Stream, waiting: list[tuple], begin: datetime, first: list[float]
 ) -> None:
     """Send the last labels, and show that they change past results."""
     stream.label_cases(
@@ -130,10 +130,10 @@ def _print_restated(
     stream.flush()
     rows = stream.series(begin, begin + HOURS * HOUR, step=HOUR, metrics=["auc_pr"])
     restated = [row.auc_pr for row in rows]
-    moved = max(range(HOURS), key=lambda hour: abs(restated[hour] - figures[hour]))
+    moved = max(range(HOURS), key=lambda hour: abs(restated[hour] - first[hour]))
     console.print(
-        f"\nLate labels restate the past: with all of them in, hour {moved} reads "
-        f"{restated[moved]:.3f}, which read {figures[moved]:.3f} when it ended."
+        f"\nLate labels change past results: with all labels, the AUC-PR of hour {moved} is "
+        f"{restated[moved]:.3f}; when the hour ended it was {first[moved]:.3f}."
     )
 
 

@@ -163,11 +163,11 @@ def restatement() -> Figure:
             ids=[ids[k] for k in chosen], labels=positive[chosen], at=[due[k] for k in chosen]
         )
         windows = [ev.between(MIDNIGHT + k * day, MIDNIGHT + (k + 1) * day) for k in range(days)]
-        figures = [window.auc_pr() for window in windows]
+        areas = [window.auc_pr() for window in windows]
         share = np.mean([joiner.coverage(window).labelled_share for window in windows])
         label = f"{name}: {share:.0%} labelled"
-        mean = np.mean(figures)
-        axes.plot(range(1, days + 1), figures, color=colour, lw=2, marker="o", ms=4, label=label)
+        mean = np.mean(areas)
+        axes.plot(range(1, days + 1), areas, color=colour, lw=2, marker="o", ms=4, label=label)
         print(f"restatement: {name} the mean of AUC-PR is {mean:.2f}, {share:.0%} labelled")
     axes.set(xlabel="day of the predictions", ylabel="AUC-PR of that day", ylim=(0, 1))
     axes.legend(loc="lower left")
