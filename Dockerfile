@@ -1,4 +1,4 @@
-# The server, with its commands. Nothing of pip or of a compiler is left in the image.
+# The server and the command line. The image contains neither pip nor a compiler.
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
@@ -25,7 +25,7 @@ USER 10001:10001
 VOLUME /var/lib/streameval
 EXPOSE 50051 8080
 STOPSIGNAL SIGTERM
-# Loopback unless told otherwise: beyond it the server wants TLS and tokens.
+# Listens on loopback by default: on other addresses the server requires TLS and tokens.
 ENTRYPOINT ["streameval"]
 CMD ["serve"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \

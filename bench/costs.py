@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval import Evaluator
-from streameval.v1 import ingest_pb2, query_pb2, stream_pb2
+from streameval.v1 import ingest_pb2, query_pb2
 from streameval_server._batch.decode import decode
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.engine import Engine
@@ -28,7 +28,7 @@ from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import RefusedError, RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.overview import overview_asked
+from streameval_server._queries.overview import parse_overview_request
 from streameval_server._runtime.query_threads import Visibility
 from streameval_server._web.transcoding import from_json
 
@@ -52,16 +52,13 @@ class EngineStream:
     def __init__(self, settings: StreamSettings) -> None:
         self.engine = Engine(LIMITS)
         self._settings = settings
-        made = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name="s"))
-        made.stream.settings.segment_keys.extend(settings.segment_keys)
-        made.stream.settings.label_ttl.FromMicroseconds(settings.label_ttl_us)
-        made.stream.settings.relabel_ttl.FromMicroseconds(settings.relabel_ttl_us)
-        made.stream.settings.retention.FromMicroseconds(settings.retention_us)
-        self._put(Kind.CREATE_STREAM, request=made)
+        self._put(Kind.CREATE_STREAM, change=settings)
 
-    def _put(self, kind: Kind, rows: Rows | None = None, request: object = None) -> None:
+    def _put(
+        self, kind: Kind, rows: Rows | None = None, change: StreamSettings | None = None
+    ) -> None:
         revision = self.engine.revision + 1
-        self.engine.apply([Entry(revision, NOW, kind, "s", "", 0, 0, rows, request)])
+        self.engine.apply([Entry(revision, NOW, kind, "s", "", 0, 0, rows, change)])
 
     def take(self, **rows: object) -> float:
         """Check and apply a batch, and count its rows; return the seconds."""
@@ -131,7 +128,7 @@ def segment_keys(size: int) -> float:
 
 def repeated_stream(size: int) -> float:
     request = query_pb2.BatchGetSnapshotsRequest(streams=["s"] * 200_000 * size)
-    return seconds(lambda: overview_asked(request))
+    return seconds(lambda: parse_overview_request(request))
 
 
 def waiters_that_give_up(size: int) -> float:

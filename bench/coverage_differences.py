@@ -18,7 +18,8 @@ import time
 import numpy as np
 from populations import POPULATIONS, Population, draw
 
-from streameval._paired_evaluator import METRICS, PairedEvaluator
+from streameval._metric_registry import COMPARED_NAMES
+from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.compare import square_and_add
 from streameval._uncertainty.estimates import figure_of, limits_of
 
@@ -36,7 +37,7 @@ def independent(
     """Return the coverage of each metric's difference at a common known prevalence."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     coverage = []
-    for name in METRICS:
+    for name in COMPARED_NAMES:
         fixed = None if name == "auc_roc" else prevalence
         truth = first.truth(name, prevalence) - second.truth(name, prevalence)
         held = 0
@@ -64,9 +65,10 @@ def paired(
     """Return the coverage of each metric's difference between two models of the same cases."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     first, second = (EQUAL[each] for each in shifts)
-    held = dict.fromkeys(METRICS, 0)
+    held = dict.fromkeys(COMPARED_NAMES, 0)
     truth = {
-        name: first.truth(name, prevalence) - second.truth(name, prevalence) for name in METRICS
+        name: first.truth(name, prevalence) - second.truth(name, prevalence)
+        for name in COMPARED_NAMES
     }
     total = round(positives / prevalence)
     for _ in range(n):
@@ -80,7 +82,7 @@ def paired(
             scores_b=other + second.positive.mean() * labels,
             ids=np.arange(total),
         )
-        for name in METRICS:
+        for name in COMPARED_NAMES:
             found = pair.compare(metric=name, level=1 - ALPHA)
             held[name] += found.lower <= truth[name] <= found.upper
     return [count / n for count in held.values()]
@@ -103,7 +105,7 @@ def main() -> None:
     seed = arguments.seed
     print(f"seed {seed}, {n} replicates")
     start = time.perf_counter()
-    heading = f"{'prevalence':>10}{'positives':>10}" + "".join(f"{m:>22}" for m in METRICS)
+    heading = f"{'prevalence':>10}{'positives':>10}" + "".join(f"{m:>22}" for m in COMPARED_NAMES)
     print(f"\nindependent streams of neighbouring populations\n{heading}")
     for prevalence, positives in itertools.product(PREVALENCES, POSITIVES):
         rows = [

@@ -20,7 +20,7 @@ from streameval import CorruptStateError, Evaluator, LabelJoiner, WindowedEvalua
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._batch.stream_import import ImportInbox
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -253,7 +253,7 @@ def _in_words(refusal: Exception) -> None:
     assert str(refusal), repr(refusal)
 
 
-def _settle(core: Core) -> None:
+def _settle(core: ServerCore) -> None:
     """Commit and apply; a replay of the log must give the same state."""
     core.committer.step(NOW_US).deliver()
     core.applier.finish()

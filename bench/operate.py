@@ -27,8 +27,7 @@ from streameval.client import Client
 from streameval.v1 import admin_pb2, admin_pb2_grpc, ingest_pb2, ingest_pb2_grpc
 from streameval_server import Limits
 from streameval_server._log.data_directory import LOG_NAME
-from streameval_server.maintenance.offline import compact
-from streameval_server.maintenance.verify import verify
+from streameval_server.maintenance import compact, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,11 +24,9 @@ from streameval._counts.merge import merge_states
 from streameval._time.window import Window
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.snapshots import snapshot, snapshot_asked
-from streameval_server._state.accumulator import LazyCounts
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.views import FrozenStream, PaneView, StreamView
+from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, StreamView
 
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
@@ -56,11 +54,11 @@ def view(name: str, evaluators: list[Evaluator]) -> StreamView:
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
 
 
-def encoded_snapshot(answers: Answers, name: str) -> bytes:
+def encoded_snapshot(answers: QueryEngine, name: str) -> bytes:
     """Return the encoded snapshot of the last hour."""
     chosen = types_pb2.Selection(stream=name, last=Duration(seconds=60 * (PANES - 1)))
     request = query_pb2.GetSnapshotRequest(selection=chosen)
-    return snapshot(answers, snapshot_asked(request)).SerializeToString()
+    return snapshot(answers, parse_snapshot_request(request)).SerializeToString()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -85,7 +83,7 @@ def time_one_window(rng: np.random.Generator, cases: int) -> None:
         timed("argsort of all cells", lambda: np.argsort(cells))
         timed("merged, cold", lambda: window.append(Window(merge_states(states, revision=0), 0, 1)))
         views = {"s": view("s", panes)}
-        answers = Answers(views.__getitem__, lambda: NOW)
+        answers = QueryEngine(views.__getitem__, lambda: NOW)
         timed("answer, cold", lambda of=answers: encoded_snapshot(of, "s"))
         timed("answer, unchanged", lambda of=answers: encoded_snapshot(of, "s"))
         for number in range(6):
@@ -111,7 +109,7 @@ def time_many_streams(rng: np.random.Generator, streams: int) -> None:
         for number, name in enumerate(names)
     }
     views = {name: view(name, panes) for name, panes in of.items()}
-    answers = Answers(views.__getitem__, lambda: NOW)
+    answers = QueryEngine(views.__getitem__, lambda: NOW)
 
     def change(name: str, pane: int) -> None:
         of[name][pane] = of[name][pane].copy()

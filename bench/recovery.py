@@ -21,7 +21,7 @@ from load import Work, bodies, frame, percentiles_ms, scratch, sync_seconds
 
 from streameval.v1 import ingest_pb2
 from streameval_server import Limits
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 
@@ -53,7 +53,7 @@ def log(path: Path, work: Work, cases: int) -> None:
     core.storage.close()
 
 
-def opened(path: Path) -> tuple[Core, float]:
+def opened(path: Path) -> tuple[ServerCore, float]:
     """Open a log as a start does; return the core and the seconds."""
     begin = time.perf_counter()
     core = open_core(SqliteStorage(path), NEVER)

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval import __version__
+from streameval._metric_registry import METRICS, WorstOrder
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+
+    from streameval._metric_registry import Metric
 
 project = "streameval"
 author = "the streameval authors"
@@ -54,7 +57,63 @@ def write_commands(app: Sphinx) -> None:
     )
     page = html.unescape(done.stdout).replace("# `streameval`", "# The commands", 1)
     page = re.sub(r"<(\w[\w ]*)>", r"`\1`", re.sub(r"`([^`\n]*)`", _plain, page))
-    target = Path(app.srcdir, "reference-commands.md")
+    _write(Path(app.srcdir, "reference-commands.md"), page)
+
+
+def write_metrics(app: Sphinx) -> None:
+    """Write the table of metrics from the registry."""
+    _write(Path(app.srcdir, "reference-metrics.md"), metrics_page())
+
+
+def metrics_page() -> str:
+    """Return the page with the table of all registered metrics."""
+    return "\n".join(
+        [
+            "# The metrics",
+            "",
+            "The names that `GetSnapshot`, `streameval.spark` and `bounds` accept. *Interval* is the",
+            "method of the [confidence interval](intervals.md). *Bounds* is the order of a cell's cases",
+            "that gives [the least value](bounded-memory.md) when scores are kept to fewer bits.",
+            "",
+            "| name | metric | better | range | interval | bounds | where |",
+            "|---|---|---|---|---|---|---|",
+            *map(_metric_row, METRICS),
+            "",
+        ]
+    )
+
+
+_WORST_ORDERS = {
+    WorstOrder.NEGATIVES_FIRST: "negatives first",
+    WorstOrder.ANY: "ends of the cells",
+    WorstOrder.ONE_BY_ONE: "positives one by one",
+}
+
+
+def _metric_row(metric: Metric) -> str:
+    summary = (metric.function.__doc__ or "").partition("\n")[0].removeprefix("Return ")
+    places = {
+        "snapshot": metric.in_snapshot,
+        "by name": metric.is_served and not metric.in_snapshot,
+        "Prometheus": metric.is_monitored,
+        "page": metric.on_page,
+        "adapters": metric.is_area,
+        "library only": not metric.is_served,
+    }
+    cells = (
+        f"`{metric.name}`",
+        f"{metric.title}: {summary.rstrip('.')}{', of the hull' if metric.is_hull else ''}",
+        metric.better,
+        f"{metric.least:g} to {metric.greatest:g} {metric.unit}".strip(),
+        metric.interval or "",
+        _WORST_ORDERS[metric.bounds.worst] if metric.bounds else "",
+        ", ".join(place for place, applies in places.items() if applies),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _write(target: Path, page: str) -> None:
+    """Write a page unless it is unchanged, because Sphinx reads newer files again."""
     if not target.exists() or target.read_text() != page:
         target.write_text(page)
 
@@ -66,3 +125,4 @@ def _plain(code: re.Match[str]) -> str:
 def setup(app: Sphinx) -> None:
     """Generate pages before Sphinx reads them."""
     app.connect("builder-inited", write_commands)
+    app.connect("builder-inited", write_metrics)

@@ -1,31 +1,426 @@
-"""Figures by name: what a request, or a column of a table, may ask for."""
+"""The one table of metrics: each row says all that other modules need to know of a metric.
+
+Snapshots, the server's answers, Prometheus, the command line, adapters, Spark, the
+page's JavaScript and the documentation's table are made from `METRICS`, so that a new
+metric is one function and one row. Rows are resolved when this module is imported;
+nothing is looked up by attribute name when a metric is computed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from streameval._metrics.areas import AreaQueries
+from streameval._metrics.influence import (
+    auc_pr_derivatives,
+    auc_pr_influence,
+    auc_roc_influence,
+    average_precision_derivatives,
+    average_precision_influence,
+)
+from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
+from streameval._metrics.probabilities import ProbabilityQueries
+from streameval._metrics.ranked_retrieval import RankedQueries
+from streameval._metrics.roc_areas import auc_roc_value
+from streameval._metrics.scorecards import ScorecardQueries
+from streameval._metrics.skew import SkewQueries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from streameval._evaluator_queries import EvaluatorQueries
+    from streameval._counts.groups import Groups
+    from streameval._metrics.influence import Derivatives, Influence
+    from streameval._metrics.queries import MetricQueries
 
-COMPUTE: dict[str, Callable[[EvaluatorQueries], float]] = {
-    "auc_roc": lambda queries: queries.auc_roc(),
-    "auc_roc_hull": lambda queries: queries.auc_roc(hull=True),
-    "auc_pr": lambda queries: queries.auc_pr(),
-    "auc_pr_hull": lambda queries: queries.auc_pr(hull=True),
-    "average_precision": lambda queries: queries.average_precision(),
-    "prevalence": lambda queries: queries.prevalence,
-    "auc_pr_normalized": lambda queries: queries.auc_pr_normalized(),
-    "auc_pr_minimum": lambda queries: queries.auc_pr_minimum(),
-    "auc_prg": lambda queries: queries.auc_prg(),
-    "maximum_f_measure": lambda queries: queries.maximum_f_measure(),
-    "brier_score": lambda queries: queries.brier_score(),
-    "log_loss": lambda queries: queries.log_loss(),
-    "ks_statistic": lambda queries: queries.ks_statistic(),
-    "gini": lambda queries: queries.gini(),
-}
-"""How each figure is asked of an evaluator, a window or a revision."""
+MAX_ROUNDING_ULPS = 64
+"""A few units in the last place for each term of a sum, and at most 45 for pairwise summation."""
 
-METRICS = tuple(COMPUTE)
-"""The names, those of a snapshot first."""
+
+Better: TypeAlias = Literal["higher", "lower", "neither"]
+"""Which values of a metric are better."""
+
+IntervalKind: TypeAlias = Literal["delong-newcombe", "influence-logit", "wilson"]
+"""How a confidence interval is made, as `Interval.method` says it."""
+
+
+class WorstOrder(Enum):
+    """Which order of a cell's cases gives a metric its least value."""
+
+    NEGATIVES_FIRST = 1
+    ANY = 2  # every order passes through the end of the cell
+    ONE_BY_ONE = 3  # negatives first, then the positives untied
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """A metric as a function of groups, and how it moves with their counts.
+
+    Attributes
+    ----------
+    value : callable
+        (groups, prevalence) to the metric; prevalence is None unless it is rescaled.
+    influence : callable
+        (groups, prevalence) to the influence of each case.
+    derivatives : callable or None
+        (groups, prevalence) to the derivatives by each group's counts; None where the
+        influence is not accumulated from them.
+    counts_misses : bool
+        Whether the misses are one more tied group, below every case.
+    """
+
+    value: Callable[[Groups, float | None], float]
+    influence: Callable[[Groups, float | None], Influence]
+    derivatives: Callable[[Groups, float | None], Derivatives] | None = None
+    counts_misses: bool = True
+
+    def counted(self, groups: Groups) -> Groups:
+        """Return the groups that the functions take, from groups without the misses. O(G)."""
+        return groups.with_misses() if self.counts_misses else groups
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsRule:
+    """How a metric is bounded where scores kept few bits.
+
+    Attributes
+    ----------
+    worst : WorstOrder
+        Where the least value is; the greatest is with positives first, always.
+    ulps : int
+        Rounding by which both limits are widened.
+    is_difference : bool
+        Whether rounding is relative to the terms of a difference, not to the value.
+    """
+
+    worst: WorstOrder = WorstOrder.NEGATIVES_FIRST
+    ulps: int = MAX_ROUNDING_ULPS
+    is_difference: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Metric:
+    """One metric: a row of the table.
+
+    Attributes
+    ----------
+    name : str
+        What requests, columns and JSON call it.
+    title : str
+        What people read.
+    function : callable
+        The public method, as a function of the queries and its own arguments.
+    arguments : mapping
+        Those that make it this metric: ``{"hull": True}``.
+    needs : str
+        The argument without which it has no value; empty where there is none.
+    better : Better
+    least, greatest : float
+        The range of its values.
+    unit : str
+        ``"share"`` is shown in percent, others as they are; empty is a plain number.
+    of_probabilities : bool
+        Whether it reads scores as probabilities of the scored cases, so that misses
+        do not count.
+    is_rescaled : bool
+        Whether it takes a `prevalence` to rescale to.
+    interval : IntervalKind or None
+        How its confidence interval is made.
+    estimator : Estimator or None
+        Its value and influence by groups; None where no variance is made of influences.
+    bounds : BoundsRule or None
+        How it is bounded where scores kept few bits.
+    is_served : bool
+        Whether requests and Spark columns may name it: it has a value without arguments.
+    in_snapshot : bool
+        Whether it is a field of `Snapshot`, and so the default of requests.
+    is_area : bool
+        Whether adapters offer it.
+    is_monitored : bool
+        Whether Prometheus has it for each stream, a time series by default, and the
+        page as an order of streams.
+    on_page : bool
+        Whether the page shows it among a stream's figures.
+    value : callable
+        `function` with `arguments`, bound once: an evaluator, a window or a revision to
+        the metric, nan where undefined. Raises InvalidInputError when it reads scores as
+        probabilities and they are none.
+    """
+
+    name: str
+    title: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""
+    better: Better = "higher"
+    least: float = 0.0
+    greatest: float = 1.0
+    unit: str = ""
+    of_probabilities: bool = False
+    is_rescaled: bool = False
+    interval: IntervalKind | None = None
+    estimator: Estimator | None = None
+    bounds: BoundsRule | None = None
+    is_served: bool = True
+    in_snapshot: bool = False
+    is_area: bool = False
+    is_monitored: bool = False
+    on_page: bool = False
+    value: Callable[[MetricQueries], float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bound = partial(self.function, **self.arguments) if self.arguments else self.function
+        object.__setattr__(self, "value", bound)
+
+    @property
+    def is_hull(self) -> bool:
+        """Whether it is an area of the hull, and so optimistic."""
+        return bool(self.arguments.get("hull"))
+
+
+def _prevalence(queries: SkewQueries) -> float:
+    """Return the share of positives P/(P+N), misses included."""
+    return queries.prevalence
+
+
+METRICS = (
+    Metric(
+        name="auc_roc",
+        title="AUC-ROC",
+        function=AreaQueries.auc_roc,
+        interval="delong-newcombe",
+        estimator=Estimator(
+            value=lambda groups, _: auc_roc_value(groups),
+            influence=lambda groups, _: auc_roc_influence(groups),
+        ),
+        bounds=BoundsRule(),
+        in_snapshot=True,
+        is_area=True,
+        is_monitored=True,
+        on_page=True,
+    ),
+    Metric(
+        name="auc_roc_hull",
+        title="AUC-ROC of the hull",
+        function=AreaQueries.auc_roc,
+        arguments={"hull": True},
+        bounds=BoundsRule(WorstOrder.ANY),
+        in_snapshot=True,
+        is_area=True,
+    ),
+    Metric(
+        name="auc_pr",
+        title="AUC-PR",
+        function=AreaQueries.auc_pr,
+        is_rescaled=True,
+        interval="influence-logit",
+        estimator=Estimator(
+            value=lambda groups, prevalence: auc_pr_value(groups, prevalence=prevalence),
+            influence=auc_pr_influence,
+            derivatives=auc_pr_derivatives,
+        ),
+        bounds=BoundsRule(),
+        in_snapshot=True,
+        is_area=True,
+        is_monitored=True,
+        on_page=True,
+    ),
+    Metric(
+        name="auc_pr_hull",
+        title="AUC-PR, achievable",
+        function=AreaQueries.auc_pr,
+        arguments={"hull": True},
+        is_rescaled=True,
+        bounds=BoundsRule(WorstOrder.ANY),
+        in_snapshot=True,
+        is_area=True,
+    ),
+    Metric(
+        name="average_precision",
+        title="Average precision",
+        function=AreaQueries.average_precision,
+        is_rescaled=True,
+        interval="influence-logit",
+        estimator=Estimator(
+            value=lambda groups, prevalence: average_precision_value(groups, prevalence=prevalence),
+            influence=average_precision_influence,
+            derivatives=average_precision_derivatives,
+            counts_misses=False,
+        ),
+        bounds=BoundsRule(WorstOrder.ONE_BY_ONE),
+        in_snapshot=True,
+        is_area=True,
+        on_page=True,
+    ),
+    Metric(
+        name="prevalence",
+        title="Prevalence",
+        function=_prevalence,
+        better="neither",
+        unit="share",
+        interval="wilson",
+        in_snapshot=True,
+        on_page=True,
+    ),
+    Metric(
+        name="auc_pr_normalized",
+        title="AUC-PR, normalised",
+        function=SkewQueries.auc_pr_normalized,
+        least=-math.inf,
+        bounds=BoundsRule(is_difference=True),
+    ),
+    Metric(
+        name="auc_pr_minimum",
+        title="AUC-PR, the least possible",
+        function=SkewQueries.auc_pr_minimum,
+        better="neither",
+    ),
+    Metric(
+        name="auc_prg",
+        title="AUC-PRG",
+        function=SkewQueries.auc_prg,
+        least=-math.inf,
+        bounds=BoundsRule(is_difference=True),
+    ),
+    Metric(
+        name="maximum_f_measure",
+        title="Maximum F measure",
+        function=RankedQueries.maximum_f_measure,
+        bounds=BoundsRule(WorstOrder.ANY),
+    ),
+    Metric(
+        name="maximum_mcc",
+        title="Maximum Matthews correlation",
+        function=ScorecardQueries.maximum_mcc,
+        bounds=BoundsRule(WorstOrder.ANY),
+    ),
+    Metric(
+        name="brier_score",
+        title="Brier score",
+        function=ProbabilityQueries.brier_score,
+        better="lower",
+        of_probabilities=True,
+    ),
+    Metric(
+        name="log_loss",
+        title="Log loss",
+        function=ProbabilityQueries.log_loss,
+        better="lower",
+        greatest=math.inf,
+        unit="nats",
+        of_probabilities=True,
+    ),
+    Metric(name="ks_statistic", title="KS statistic", function=ScorecardQueries.ks_statistic),
+    Metric(
+        name="gini",
+        title="Gini coefficient",
+        function=ScorecardQueries.gini,
+        least=-1.0,
+        bounds=BoundsRule(),
+    ),
+    Metric(
+        name="r_precision",
+        title="R-precision",
+        function=RankedQueries.r_precision,
+        bounds=BoundsRule(),
+        is_served=False,
+    ),
+    Metric(
+        name="reciprocal_rank",
+        title="Reciprocal rank",
+        function=RankedQueries.reciprocal_rank,
+        # Its expectation inside a long tie is summed to a relative 1e-13.
+        bounds=BoundsRule(ulps=2048),
+        is_served=False,
+    ),
+    Metric(
+        name="precision_at",
+        title="Precision at a rank",
+        function=RankedQueries.precision_at,
+        needs="rank",
+        bounds=BoundsRule(),
+        is_served=False,
+    ),
+    Metric(
+        name="recall_at",
+        title="Recall at a rank",
+        function=ScorecardQueries.recall_at,
+        bounds=BoundsRule(),
+        is_served=False,
+    ),
+    Metric(
+        name="lift_at",
+        title="Lift at a rank",
+        function=ScorecardQueries.lift_at,
+        greatest=math.inf,
+        bounds=BoundsRule(),
+        is_served=False,
+    ),
+    Metric(
+        name="eleven_pt_interp_precision",
+        title="Eleven-point precision",
+        function=RankedQueries.eleven_pt_interp_precision,
+        bounds=BoundsRule(WorstOrder.ANY),
+        is_served=False,
+    ),
+)
+"""Every metric that has a name; those of a snapshot first, in the order in which it shows them."""
+
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+
+HEADLINE = "auc_pr"
+"""What is compared, ranked and sorted by where no metric is named."""
+
+
+def _names(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    return tuple(metric.name for metric in metrics)
+
+
+def _headline_first(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """Order for people: areas in precision-recall space, other areas, hulls, the rest."""
+    return _names(
+        sorted(
+            metrics,
+            key=lambda each: (each.better == "neither", each.is_hull, not each.is_rescaled),
+        )
+    )
+
+
+SERVED_NAMES = _names(metric for metric in METRICS if metric.is_served)
+"""What a request or a column may name."""
+
+SNAPSHOT_METRICS = tuple(metric for metric in METRICS if metric.in_snapshot)
+SNAPSHOT_NAMES = _names(SNAPSHOT_METRICS)
+"""The fields of a snapshot, in the order in which it shows them."""
+
+SUMMARY_NAMES = _headline_first(SNAPSHOT_METRICS)
+"""The same in the order of the command line's table."""
+
+INTERVAL_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.interval)))
+BOUNDED_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.bounds)))
+"""What `bounds` takes."""
+
+COMPARED_NAMES = _headline_first(metric for metric in METRICS if metric.estimator)
+"""What streams, slices and pairs of models are compared by."""
+
+AREA_NAMES = _headline_first(metric for metric in METRICS if metric.is_area)
+"""What adapters offer."""
+
+MONITORED_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.is_monitored)))
+PAGE_NAMES = tuple(sorted(_names(metric for metric in METRICS if metric.on_page)))
+"""A stream's figures on the page, in their order."""
+
+
+def title_of(name: str) -> str:
+    """Return a metric's title; one made of its name where a newer server sent it.
+
+    Examples
+    --------
+    >>> title_of("auc_roc"), title_of("unheard_of")
+    ('AUC-ROC', 'Unheard of')
+    """
+    metric = BY_NAME.get(name)
+    return name.replace("_", " ").capitalize() if metric is None else metric.title

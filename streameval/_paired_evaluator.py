@@ -1,15 +1,14 @@
-"""Two models on the same cases: which one is better, when both saw each case.
+"""Two models compared on the same cases.
 
-Scores of one case by two models rise and fall together, so the difference of
-two figures is far more certain than either. `PairedEvaluator` counts each case
-in a sparse grid (cell of a's score, cell of b's score); the variance is that of
-the per-case *differences* of influence (DeLong et al. 1988 for AUC-ROC), so it
-can never be negative, as a sum of variances minus covariances of different
-populations can.
+The scores that two models give one case are correlated, so the difference of two
+figures is far more certain than either figure. `PairedEvaluator` counts each case in
+a sparse grid (cell of a's score, cell of b's score); the variance is that of the
+per-case *differences* of influence (DeLong et al. 1988 for AUC-ROC). It can never be
+negative, as a sum of variances minus covariances of different populations can.
 
-The figures themselves come from the models' own scores, kept apart in two
-evaluators; only the grid, which the variance is computed from, keeps few bits
-of a score (7 by default) and, above its cap, a sample of the ids.
+The figures themselves are computed from each model's own scores, in two evaluators.
+Only the grid, which the variance is computed from, keeps few bits of a score (7 by
+default) and, above its cap, a sample of the ids.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ from streameval._counts.columns import (
 )
 from streameval._counts.resolution import MAX_BITS, Scale, quantise
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import COMPARED_NAMES
 from streameval._uncertainty.compare import Comparison, p_value_of
-from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_of
+from streameval._uncertainty.intervals import check_level, check_prevalence, uncertain_metric
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 from streameval._uncertainty.pair_difference import Difference, variance_of_difference
 
-_MODEL_CELLS = 65_536
-METRICS = ("auc_pr", "auc_roc", "average_precision")
+_MAX_MODEL_CELLS = 65_536
+"""Distinct scores of each model's evaluator."""
 
 
 class PairedEvaluator:
@@ -49,10 +49,10 @@ class PairedEvaluator:
         As for `Evaluator`.
     max_cells : int
         The most pairs of cells that the grid keeps for each class (25 B
-        each); above it the ids are sampled, each class by itself. Of each
-        model's own scores 65,536 distinct ones are kept, then fewer bits.
+        each); above it the ids are sampled, each class by itself. Each model's
+        own evaluator keeps up to 65,536 distinct scores, above that fewer bits.
     seed : int
-        Of the sampling. Only evaluators of one seed can be merged.
+        The seed of the sampling. Only evaluators of one seed can be merged.
 
     Raises
     ------
@@ -100,23 +100,23 @@ class PairedEvaluator:
         self._seed = seed
         self._cells = (PairCells(), PairCells())  # negatives, positives
         self._models = (
-            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
-            Evaluator(scale=scale, max_cells=_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
+            Evaluator(scale=scale, max_cells=_MAX_MODEL_CELLS),
         )
 
     # -- mutations ---------------------------------------------------------
 
     def add_case(self, positive: bool, score_a: float, score_b: float, *, id: str | int) -> None:  # noqa: A002 (the word that users know)
-        """Add one case. O(n log n) in the entries: columns are much quicker.
+        """Add one case. O(n log n) in the entries: `add_cases` is much faster.
 
         Parameters
         ----------
         positive : bool
             Whether the reference is positive.
         score_a, score_b : float
-            What each model gave it.
+            The scores of the two models.
         id : str or int
-            Names the case, so that sampling keeps or drops it everywhere.
+            Identifies the case: sampling keeps or drops an id in every evaluator alike.
 
         Examples
         --------
@@ -139,7 +139,7 @@ class PairedEvaluator:
         ----------
         labels : column of bool or of 0 and 1
         scores_a, scores_b : columns of float
-            What each model gave each case.
+            The scores of the two models.
         ids : column of str or of int
             One for each case.
 
@@ -165,12 +165,12 @@ class PairedEvaluator:
         self._change(labels, scores_a, scores_b, ids, sign=1)
 
     def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
-        """Take columns of cases back, all or none; as they were added.
+        """Remove columns of cases, all or none, with the values they were added with.
 
         Raises
         ------
         InvalidInputError
-            Also when a case is not there.
+            As `add_cases`, and when a case was not added.
 
         Examples
         --------
@@ -183,7 +183,7 @@ class PairedEvaluator:
         self._change(labels, scores_a, scores_b, ids, sign=-1)
 
     def merge(self, *others: PairedEvaluator) -> None:
-        """Add everything that other evaluators of the same pair have counted.
+        """Add the counts of other evaluators of the same pair.
 
         Raises
         ------
@@ -223,7 +223,7 @@ class PairedEvaluator:
 
     @property
     def num_cases(self) -> int:
-        """All cases, those not in the sample included."""
+        """All cases, also those outside the sample."""
         return self.num_positive_ref + self.num_negative_ref
 
     @property
@@ -238,7 +238,7 @@ class PairedEvaluator:
 
     @property
     def sampled(self) -> tuple[float, float]:
-        """Shares of the positives' and of the negatives' ids that are kept: 1.0 below the cap."""
+        """The sampled shares of the positives' and of the negatives' ids; 1.0 below the cap."""
         return 0.5 ** self._cells[True].lowest, 0.5 ** self._cells[False].lowest
 
     def compare(
@@ -253,19 +253,19 @@ class PairedEvaluator:
         level : float
             Nominal coverage of the interval of a's figure minus b's.
         prevalence : float, optional
-            For the areas in precision-recall space: rescale to it, taken as
-            known; by default that of the cases, with its uncertainty.
+            Rescales the areas in precision-recall space to this prevalence, taken as
+            known. The default is the cases' prevalence, with its uncertainty.
 
         Returns
         -------
         Comparison
             ``a`` and ``b`` are the models' own intervals. nan with fewer than
-            two of a class.
+            two cases of a class.
 
         Raises
         ------
         InvalidInputError
-            For another metric, or values out of range.
+            For any other metric, or values out of range.
 
         Notes
         -----
@@ -282,12 +282,13 @@ class PairedEvaluator:
         -0.25
         """
         check_level(level)
-        if metric not in METRICS:
+        if metric not in COMPARED_NAMES:
             raise InvalidInputError(
-                f"pairs are compared by {', '.join(METRICS)}; got {metric!r}", field="metric"
+                f"pairs are compared by {', '.join(COMPARED_NAMES)}; got {metric!r}",
+                field="metric",
             )
         check_prevalence(prevalence, metric)
-        a, b = (uncertain_of(model, metric, prevalence) for model in self._models)
+        a, b = (uncertain_metric(model, metric, prevalence) for model in self._models)
         difference = Difference(
             metric,
             a.figure,
@@ -309,7 +310,7 @@ class PairedEvaluator:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n log n)."""
+        """Assert all invariants. O(n log n)."""
         for cells in self._cells:
             cells._check(self._max_cells)
         for model in self._models:

@@ -1,8 +1,8 @@
-"""The figures of one revision, frozen: what a page, a log or a client is given.
+"""Snapshots: the metrics of one revision, immutable.
 
-The figures that cost a pass over the positives are computed at once. Confidence
-intervals and certificates are computed when they are first read, from the same
-immutable counts, so that a live snapshot stays quick.
+Metrics, each one pass over the positives, are computed when the snapshot is taken.
+Intervals and bounds are computed when they are first read, from the same immutable
+counts, so that taking a live snapshot stays cheap.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from streameval._metric_registry import SNAPSHOT_METRICS, SNAPSHOT_NAMES, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,36 +26,18 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-FIGURES = (
-    "auc_roc",
-    "auc_roc_hull",
-    "auc_pr",
-    "auc_pr_hull",
-    "average_precision",
-    "prevalence",
-)
-"""The figures of a snapshot, in the order in which they are shown."""
-
-_WITH_INTERVAL = ("auc_roc", "auc_pr", "average_precision", "prevalence")
-_WITH_BOUNDS = ("auc_roc", "auc_roc_hull", "auc_pr", "auc_pr_hull", "average_precision")
-_TITLES = {
-    "auc_roc": "AUC-ROC",
-    "auc_roc_hull": "AUC-ROC of the hull",
-    "auc_pr": "AUC-PR",
-    "auc_pr_hull": "AUC-PR, achievable",
-    "average_precision": "Average precision",
-    "prevalence": "Prevalence",
-}
+_WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
+_WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Snapshot:
-    """The figures of one revision.
+    """The metrics of one revision.
 
     Attributes
     ----------
     revision : int
-        How many mutations it includes; from a server, its log revision.
+        Number of mutations included; from a server, its log revision.
     num_cases, num_positive_ref, num_negative_ref : int
         Scored references; positives and negatives with their misses.
     num_misses, num_negative_misses : int
@@ -68,25 +52,25 @@ class Snapshot:
     resolution : int or None
         Significant bits of a score that are kept; None is exact.
     reasons : mapping of str to str
-        For each undefined figure ``"EMPTY"``, ``"NO_POSITIVES"`` or
+        For each undefined metric ``"EMPTY"``, ``"NO_POSITIVES"`` or
         ``"NO_NEGATIVES"``.
     intervals : mapping of str to Interval
         95 % confidence intervals, assuming independent cases; hulls have none.
     bounds : mapping of str to (float, float)
-        Between which the exact figures lie, for certain.
+        The limits that contain the exact metrics.
     figures : mapping of str to float
-        From a server: the figures that were asked for, which may be others
-        than those above; those above that were not asked for are nan.
+        From a server: the requested metrics, which may be others than those
+        above; those above that were not requested are nan.
     window : (datetime, datetime) or None
         Of a window: the time [start, end) that is covered, in whole panes;
         None is all time.
     segment : (str, str) or None
         From a server: the slice, as key and value; None is the whole.
     coverage : Coverage or None
-        From a server: how much of the truth it has seen; None where there were
-        no predictions by id.
+        From a server: the share of predictions whose labels arrived, and their
+        delays; None where there were no predictions by id.
     warnings : tuple of str
-        What to know before trusting the figures.
+        Reasons to doubt the metrics.
 
     Examples
     --------
@@ -130,9 +114,9 @@ class Snapshot:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON can hold.
+        """Return the snapshot as plain values that JSON can hold.
 
-        Undefined figures and limits are None, with the cause in ``reasons``;
+        Undefined metrics and limits are None, with the cause in ``reasons``;
         infinite thresholds are ``"Infinity"`` and ``"-Infinity"``, as in
         protobuf's JSON. Computes intervals and bounds. O(G).
 
@@ -181,10 +165,10 @@ class Snapshot:
             return NotImplemented
         return self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # compared by content, which may be long
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which is costly to hash
 
     def __str__(self) -> str:
-        titles = {name: _title(name) for name in self._names()}
+        titles = {name: title_of(name) for name in self._names()}
         width = max(map(len, titles.values()))
         lines = [self._summary()]
         lines += [f"  {title:<{width}}  {self._value(name)}" for name, title in titles.items()]
@@ -192,7 +176,7 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(_title(name))}</th>'
+            f'<tr><th style="text-align:left;font-weight:normal">{html.escape(title_of(name))}</th>'
             f'<td style="text-align:right"><b>{html.escape(self._value(name))}</b></td>'
             f"<td>{self._limits(name)}</td></tr>"
             for name in self._names()
@@ -208,15 +192,15 @@ class Snapshot:
         )
 
     def _names(self) -> Iterable[str]:
-        """Return what is shown."""
-        return self.figures or FIGURES
+        """Return the names of the metrics that are shown."""
+        return self.figures or SNAPSHOT_NAMES
 
     def _figure(self, name: str) -> float:
         value: float = self.figures[name] if name in self.figures else getattr(self, name)
         return value
 
     def _notes(self) -> list[str]:
-        """Return the lines below the figures."""
+        """Return the lines below the metrics."""
         notes = []
         if self.window is not None:
             start, end = (time.isoformat(sep=" ").replace("+00:00", "Z") for time in self.window)
@@ -253,27 +237,17 @@ class Snapshot:
         return "; ".join(parts)
 
 
-def _title(name: str) -> str:
-    return _TITLES.get(name) or name.replace("_", " ").capitalize()
-
-
 def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
-    """Return the figures of one revision. O(G); intervals and bounds when they are read.
+    """Return the metrics of one revision. O(G); intervals and bounds are computed when read.
 
     Parameters
     ----------
     queries : EvaluatorQueries
-        Of a state that stays as it is: `RevisionQueries`, or a window.
+        Queries of immutable counts: `RevisionQueries`, or a window.
     """
     view = queries._view()
-    figures = {
-        "auc_roc": queries.auc_roc(),
-        "auc_roc_hull": queries.auc_roc(hull=True),
-        "auc_pr": queries.auc_pr(),
-        "auc_pr_hull": queries.auc_pr(hull=True),
-        "average_precision": queries.average_precision(),
-        "prevalence": queries.prevalence,
-    }
+    # A metric of a snapshot is a field of it, by its name.
+    values: dict[str, Any] = {metric.name: metric.value(queries) for metric in SNAPSHOT_METRICS}
     return Snapshot(
         revision=view.revision,
         num_cases=view.P + view.N - view.missed_positives - view.missed_negatives,
@@ -281,17 +255,12 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         num_negative_ref=view.N,
         num_misses=view.missed_positives,
         num_negative_misses=view.missed_negatives,
-        auc_roc=figures["auc_roc"],
-        auc_roc_hull=figures["auc_roc_hull"],
-        auc_pr=figures["auc_pr"],
-        auc_pr_hull=figures["auc_pr_hull"],
-        average_precision=figures["average_precision"],
-        prevalence=figures["prevalence"],
+        **values,
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,
         reasons={
             name: reason_of(positives=view.P, negatives=view.N)
-            for name, value in figures.items()
+            for name, value in values.items()
             if math.isnan(value)
         },
         intervals=_Lazy(_WITH_INTERVAL, queries.interval),
@@ -300,7 +269,7 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
 
 
 def reason_of(*, positives: int, negatives: int) -> str:
-    """Say why a figure of so many references has no value.
+    """Return why a metric has no value, given the numbers of references.
 
     Examples
     --------
@@ -313,7 +282,7 @@ def reason_of(*, positives: int, negatives: int) -> str:
 
 
 class _Lazy(Mapping[str, V]):
-    """Values by name, each computed when it is first read."""
+    """Values by name, each computed when it is read; the view caches them."""
 
     def __init__(self, names: Sequence[str], compute: Callable[[str], V]) -> None:
         self._names = tuple(names)
@@ -338,7 +307,7 @@ class _Lazy(Mapping[str, V]):
 
 
 def _plain(value: float) -> float | str | None:
-    """Return a number as JSON can hold it."""
+    """Return a number as a value of JSON: None for nan, a string for an infinity."""
     if math.isnan(value):
         return None
     if math.isinf(value):

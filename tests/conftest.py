@@ -1,4 +1,4 @@
-"""What tests of every kind need."""
+"""Fixtures and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Let nothing be skipped where STREAMEVAL_TEST_REQUIRE=all says that all tools are there."""
+    """Fail on skipped tests when STREAMEVAL_TEST_REQUIRE=all promises that all tools are there."""
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped and os.environ.get("STREAMEVAL_TEST_REQUIRE") == "all":
         terminalreporter.write_line("STREAMEVAL_TEST_REQUIRE=all, but tests were skipped", red=True)
@@ -40,7 +40,7 @@ def refuse(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def require() -> Callable[[str], ModuleType]:
-    """Return a function that imports a library, or refuses and names what is absent."""
+    """Return a function that imports a library, or skips and names what is missing."""
 
     def library(name: str) -> ModuleType:
         root = name.partition(".")[0]
@@ -53,7 +53,7 @@ def require() -> Callable[[str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def require_command() -> Callable[[str], str]:
-    """Return a function that finds a command, or refuses and names what is absent."""
+    """Return a function that finds a command, or skips and names what is missing."""
 
     def command(name: str) -> str:
         path = shutil.which(name)
@@ -66,7 +66,7 @@ def require_command() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
-    """Return a function that finds a port where nobody listens now."""
+    """Return a function that finds a free port."""
 
     def port() -> int:
         with socket.socket() as probe:
@@ -78,7 +78,7 @@ def free_port() -> Callable[[], int]:
 
 @pytest.fixture
 def free_address(free_port: Callable[[], int]) -> str:
-    """Return an address where nobody listens."""
+    """Return an address without a listener."""
     return f"127.0.0.1:{free_port()}"
 
 

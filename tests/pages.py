@@ -1,7 +1,7 @@
 """Blocks of code in a page of the documentation.
 
-The word after a block's language is the library, or the command, without which it
-cannot run; a block without one needs what streameval needs.
+The word after a block's language names the library or command that it needs, besides
+those of streameval.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ WORDS = re.compile(
 )
 SUFFIXES = {".py", ".pyi", ".js", ".html", ".css", ".proto", ".md", ".yml", ".yaml", ".toml", ".sh"}
 # Reason codes of the public API.
-PUBLISHED = {"TOO_FEW", "TOO_FEW_EFFECTIVE", "TOO_MANY"}
+PUBLISHED = {"TOO_FEW", "UNDEFINED_REASON_TOO_FEW", "TOO_FEW_EFFECTIVE", "TOO_MANY"}
 
 
 def main() -> int:

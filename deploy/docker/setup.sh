@@ -1,14 +1,15 @@
 #!/bin/sh
-# What a first start needs, made once: an authority, the server's certificate, a
-# token for each kind of client, a password for Grafana. What is there is kept.
+# Creates, once, what a first start needs: a certificate authority, the server's
+# certificate, a token for each kind of client, a password for Grafana. Does
+# nothing when it has run before.
 #
 #   streameval-setup SERVER CLIENTS MONITORING [NAME...]
 #
-# SERVER      what only the server reads: its key, the tokens' hashes
-# CLIENTS     what people take away: the authority, tokens to ingest, query, administer
-# MONITORING  what Prometheus and Grafana read: the authority, a token that may query,
-#             a password
-# NAME        what the server is called, besides localhost
+# SERVER      directory for the server only: its key, the tokens' hashes
+# CLIENTS     directory for users: the authority, tokens with the scopes ingest, query, admin
+# MONITORING  directory for Prometheus and Grafana: the authority, a token with the scope
+#             query, a password
+# NAME        further host names of the server, besides localhost
 set -eu
 umask 077
 server=$1 clients=$2 monitoring=$3
@@ -20,7 +21,7 @@ for name in "$@"; do names="$names,DNS:$name"; done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The authority's key is thrown away: to renew, remove .done and run this again.
+# The authority's key is not stored: to renew, remove .done and run this again.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days 825 \
     -subj "/CN=streameval authority" -addext "basicConstraints=critical,CA:TRUE" \
     -keyout "$scratch/ca.key" -out "$scratch/ca.pem" 2>/dev/null
@@ -40,6 +41,6 @@ done
 streameval admin token prometheus --tokens "$server/tokens.toml" --scope query \
     >"$monitoring/prometheus.token"
 openssl rand -hex 24 >"$monitoring/grafana.password"
-# Prometheus and Grafana run as users of their own.
+# Prometheus and Grafana run as other users, who must be able to read these.
 chmod 0444 "$monitoring"/*
 touch "$server/.done"

@@ -1,4 +1,4 @@
-// Logs predictions, then their labels, and reads back how good the model is.
+// Logs predictions, then their labels, and reads the model's figures.
 //
 //   npm ci
 //   node monitor.mjs 127.0.0.1:50051 node/example
@@ -27,7 +27,7 @@ const credentials = grpc.credentials.createInsecure();
 const ingest = new v1.IngestService(address, credentials);
 const query = new v1.QueryService(address, credentials);
 
-// A model that is right more often than not, and the truth that it does not know yet.
+// Simulated cases: scores of a fairly good model, and the labels that arrive later.
 const cases = Array.from({ length: 1000 }, (_, i) => {
   const positive = i % 10 === 0;
   const noise = ((i * 7919) % 1000) / 1000;
@@ -38,11 +38,11 @@ const producer = new Producer(ingest, metadata);
 producer.send(stream, {
   predictions: { ids: cases.map((c) => c.id), scores: cases.map((c) => c.score) },
 });
-// Weeks later, in production.
+// In production the labels arrive weeks later.
 producer.send(stream, {
   labels: { ids: cases.map((c) => c.id), positives: cases.map((c) => c.positive) },
 });
-// Durable, and to be asked for below.
+// Everything sent is durable at this revision; the query below waits for it.
 const min_revision = await producer.flush().catch((error) => {
   console.error(`ingest: ${error.details}`);
   process.exit(1);

@@ -1,15 +1,15 @@
 // A durable producer: numbered batches on one Ingest stream, cumulative acks.
 //
-// What a client owes the server is in proto/streameval/v1/ingest.proto: it opens
-// with (producer, epoch), counts batches from 1, and after a break goes on from
-// the last sequence that the server names. A batch stays here until it is acked.
+// proto/streameval/v1/ingest.proto defines the protocol: the client opens with
+// (producer, epoch), counts batches from 1, and after a reconnect continues from the
+// last sequence that the server names. A batch is kept here until it is acknowledged.
 
 import { randomUUID } from "node:crypto";
 import grpc from "@grpc/grpc-js";
 
-// What passes by itself. Everything else (no permission, a newer epoch elsewhere)
-// needs somebody to do something, so flush() rejects with it.
-const PASSING = new Set([grpc.status.UNAVAILABLE, grpc.status.RESOURCE_EXHAUSTED]);
+// Transient errors. Any other (no permission, a newer epoch elsewhere) needs the
+// operator, so flush() rejects with it.
+const TRANSIENT = new Set([grpc.status.UNAVAILABLE, grpc.status.RESOURCE_EXHAUSTED]);
 
 export class Producer {
   #client;
@@ -38,7 +38,7 @@ export class Producer {
     if (this.#call?.resumed) this.#call.write({ batch });
   }
 
-  /** Resolves with the log revision at which all that was sent so far is durable. */
+  /** Resolves, once everything sent so far is durable, with its log revision. */
   flush() {
     if (this.#failure) return Promise.reject(this.#failure);
     if (this.#unacked.size === 0) return Promise.resolve(this.#revision);
@@ -66,12 +66,12 @@ export class Producer {
     });
     call.on("error", (error) => {
       if (this.#closed) return;
-      if (!PASSING.has(error.code)) {
+      if (!TRANSIENT.has(error.code)) {
         this.#failure = error;
         for (const { reject } of this.#waiting.splice(0)) reject(error);
         return;
       }
-      console.error(`ingest: ${error.details}; trying again`);
+      console.error(`ingest: ${error.details}; retrying`);
       setTimeout(() => this.#connect(), this.#retryMs * (0.5 + Math.random()));
       this.#retryMs = Math.min(this.#retryMs * 2, 10_000);
     });

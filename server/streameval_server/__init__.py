@@ -1,25 +1,32 @@
 """The streameval service: one process, a durable log, live answers.
 
-::
+Each package imports only from those below it::
 
-    _grpc        services: translate, nothing else
-    _web         the same over HTTP; the page; metrics
-    _process     threads around the core, SQLite, settings, logs
-    _queries     answers from immutable views
-    _core        sessions, committer, applier, engine: no threads, clocks or sockets
-    _state       what the engine holds: counts by slice and pane, ids that wait
-    _security    who may do what
+    _service       configuration, logs, start and stop
+    maintenance    backup, verify, restore, replay: public, for the command line
+    _web           HTTP: JSON, server-sent events, the page, Prometheus
+    _grpc          gRPC: services that translate messages, nothing else
+    _security      tokens, rules, access checks, certificates
+    _runtime       threads around the core; waiting for revisions; watches
+    _queries       answers from immutable views
+    _ingest        sessions and unary calls: no I/O
+    _core          committer, applier, engine, recovery: no threads, clocks or sockets
+    _batch         bytes to checked rows; merges and imports
+    _log           entries, producers' marks, checkpoints, SQLite
+    _state         what one stream holds: counts by slice and pane, pending ids
+    _model         errors, limits, settings, names: the ground
 
-`configure` gathers the settings and `run` is what the commands call;
-`create_token` lets somebody in, and `snapshot_then` is what was known then;
-`streameval_server.testing` starts a server inside a test's own process.
+`configure` gathers the settings and `run` runs a server until it is stopped.
+`create_token` adds a token to the tokens file. `snapshot_then` answers from the log
+as of an earlier revision. `streameval_server.testing` starts a server inside a
+test's own process.
 """
 
 from streameval_server._grpc.server import Server
 from streameval_server._log.data_directory import DataDirectoryInUseError
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError, default_data_directory
-from streameval_server._runtime.runtime import ServerFailedError
+from streameval_server._runtime.core_threads import ServerFailedError
 from streameval_server._security.tokens import create_token
 from streameval_server._service.configuration import Configuration, configure
 from streameval_server._service.serve import run, serve

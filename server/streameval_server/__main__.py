@@ -1,4 +1,4 @@
-"""``python -m streameval_server``: the server without the command line's extra."""
+"""``python -m streameval_server``: the server, without the ``cli`` extra."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streameval_server._service.configuration import FLAGS, flag_of, is_switch
 
 
 def main() -> int:
-    """Run the server; return the exit code: 0 when told to stop, 1 when it failed."""
+    """Run the server; return the exit code: 0 after SIGTERM or SIGINT, 1 after a failure."""
     parser = argparse.ArgumentParser(
         prog="streameval_server", description="The streameval server.", allow_abbrev=False
     )

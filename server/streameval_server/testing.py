@@ -1,4 +1,4 @@
-"""A server inside the calling process, for tests of what talks to one."""
+"""Runs a server inside the calling process, for tests of its clients."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _IN_MEMORY = Settings(listen="127.0.0.1:0", memory=True)
 
 @contextmanager
 def running_service(settings: Settings = _IN_MEMORY) -> Iterator[Addresses]:
-    """Start a server on free ports, yield where it listens, and stop it in order.
+    """Start a server on free ports, yield its addresses, and stop it cleanly.
 
-    The server runs on an event loop in a thread of its own, so that blocking
-    and asyncio clients alike can talk to it.
+    The server runs on an event loop in a thread of its own, so blocking and
+    asyncio clients alike can call it.
 
     Parameters
     ----------
     settings
-        How to run it; by default in memory on ``127.0.0.1:0``.
+        The server's settings; by default in memory on ``127.0.0.1:0``.
 
     Raises
     ------
     StreamEvalError
-        When it cannot start, or could not go on.
+        When the server cannot start, or fails while it runs.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def running_service(settings: Settings = _IN_MEMORY) -> Iterator[Addresses]:
 
 @contextmanager
 def running_server(settings: Settings = _IN_MEMORY) -> Iterator[str]:
-    """Do the same without HTTP, and yield the address ``HOST:PORT``.
+    """Start a server without HTTP, as `running_service`, and yield its ``HOST:PORT``.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def _run(
     ready: Future[tuple[Addresses, Callable[[], None]]],
     ended: Future[None],
 ) -> None:
-    """Run a service in this thread, and tell when it is ready and how it ended."""
+    """Run a service in this thread; resolve `ready` with its addresses, `ended` at its end."""
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -93,7 +93,7 @@ def _run(
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serve())
-    except BaseException as error:  # noqa: BLE001 - it is for the thread that waits
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         if ready.done():
             ended.set_exception(error)
         else:
@@ -103,5 +103,5 @@ def _run(
 
 
 def _called(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
-    if not loop.is_closed():  # it may have ended by itself
+    if not loop.is_closed():  # the loop ends by itself when the server fails
         loop.call_soon_threadsafe(function)

@@ -1,6 +1,6 @@
 """Shared basics that import nothing else of the project.
 
-`errors`, `values` (one value that a caller passed), `names` (streams, producers, ids),
+`errors`, `values` (one value that a caller passed), `names` (streams, ids, segments),
 `arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`.
 """
 
@@ -13,7 +13,10 @@ from streameval._common.names import (
     MAX_ID_BYTES,
     MAX_KEY_LENGTH,
     MAX_STREAM_NAME,
+    OTHER_VALUE,
     id_problem,
+    segment_key_problem,
+    segment_value_problem,
     stream_name_problem,
 )
 from streameval._common.values import quoted, truncated
@@ -22,6 +25,7 @@ __all__ = [
     "MAX_ID_BYTES",
     "MAX_KEY_LENGTH",
     "MAX_STREAM_NAME",
+    "OTHER_VALUE",
     "BoolArray",
     "Coverage",
     "FloatArray",
@@ -31,6 +35,8 @@ __all__ = [
     "id_problem",
     "quoted",
     "raise_corrupt",
+    "segment_key_problem",
+    "segment_value_problem",
     "stream_name_problem",
     "truncated",
     "write_atomically",

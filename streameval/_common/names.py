@@ -1,12 +1,11 @@
-"""The rules for names of streams, producers, segment keys and ids.
+"""What a stream name, an id, a segment key and a segment value may be.
 
-A stream's name goes into paths, labels and logs, so it is plain ASCII. Ids and
-producers belong to the user: any UTF-8 of 1 to 128 bytes. An id may also be
-given as bytes: ``"order-17"`` and ``b"order-17"`` are the same id, and the 16
-bytes of a UUID are one too.
+A stream's name goes into paths, labels and logs, so it is plain ASCII. Ids,
+producers and segment values belong to the users: any text up to a length. The
+client's checks and the server's refusals both use these rules, so that a name is
+refused with the same words by both.
 
-The client and the server check names with these functions, so both refuse a name
-with the same message.
+A `..._problem` function returns the text of the error, or None for a valid name.
 """
 
 from __future__ import annotations
@@ -14,25 +13,27 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import quoted
 
-_STREAM = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*\Z")
-
 MAX_STREAM_NAME = 128
-"""Characters that a stream's name may have."""
+"""Longest stream name, in characters."""
 
 MAX_KEY_LENGTH = 64
-"""Characters that a segment key may have."""
+"""Longest segment key, in characters."""
 
 MAX_ID_BYTES = 128
-"""Bytes of UTF-8 that an id, a producer or a segment value may have."""
+"""Longest id, producer or segment value, in bytes of UTF-8."""
+
+OTHER_VALUE = "__other__"
+"""The segment value that stands for all values beyond a key's maximum; it is reserved."""
+
+_STREAM = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*\Z")
+_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 
 def stream_name_problem(name: str, max_length: int) -> str | None:
-    """Return why `name` is no valid stream name; None if it is valid.
+    """Return why `name` is not a stream name; None when it is one.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def stream_name_problem(name: str, max_length: int) -> str | None:
 
 
 def id_problem(kind: str, value: str, max_bytes: int) -> str | None:
-    """Return why `value` is no valid id; None if it is valid. `kind` names it in the text.
+    """Return why `value` is not an id; None when it is one. `kind` names it in the text.
 
     Examples
     --------
@@ -72,8 +73,44 @@ def id_problem(kind: str, value: str, max_bytes: int) -> str | None:
     return None
 
 
+def segment_key_problem(key: str) -> str | None:
+    """Return why `key` is not a segment key; None when it is one.
+
+    Examples
+    --------
+    >>> segment_key_problem("country")
+    >>> segment_key_problem("a key")
+    "a segment key must be [A-Za-z0-9._-]+ and at most 64 characters, got 'a key'"
+    """
+    if _KEY.match(key) is None:
+        return (
+            f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
+            f"got {quoted(key)}"
+        )
+    return None
+
+
+def segment_value_problem(value: str, max_bytes: int) -> str | None:
+    """Return why `value` is not a segment value; None when it is one. "" means no value.
+
+    Examples
+    --------
+    >>> segment_value_problem("US", 128)
+    >>> segment_value_problem("", 128)
+    >>> segment_value_problem("__other__", 128)
+    'segment value __other__ is reserved for values beyond the maximum of a key'
+    """
+    if value == OTHER_VALUE:
+        return f"segment value {OTHER_VALUE} is reserved for values beyond the maximum of a key"
+    return id_problem("segment value", value, max_bytes) if value else None
+
+
 def check_id(value: Any, *, field: str = "id", index: int | None = None) -> bytes:
-    """Return one id as bytes, or refuse it. O(1)."""
+    """Return one id as its bytes, text as UTF-8, or refuse it. O(1).
+
+    So ``"order-17"`` and ``b"order-17"`` are the same id, and the 16 bytes of a UUID
+    are an id too.
+    """
     where = "" if index is None else f" at index {index}"
     if isinstance(value, str):
         try:
@@ -100,22 +137,28 @@ def check_ids(ids: Any, *, field: str = "ids") -> list[bytes]:
     ids : sequence of str or bytes
         A list, or a column of numpy, pandas, polars or pyarrow.
     """
+    column = column_to_list(ids)
+    if column is None:
+        message = f"{field} must be a column of ids, got {type(ids).__name__}"
+        raise InvalidInputError(message, field=field)
     return [
-        # Fast path: valid bytes need no call for each row.
+        # The common case, without a call for each row.
         value
         if type(value) is bytes and 0 < len(value) <= MAX_ID_BYTES
         else check_id(value, field=field, index=index)
-        for index, value in enumerate(_listed(ids, field))
+        for index, value in enumerate(column)
     ]
 
 
-def _listed(ids: Any, field: str) -> list[Any] | tuple[Any, ...]:
-    if isinstance(ids, list | tuple):
-        return ids
-    for method in ("to_pylist", "tolist", "to_list"):
-        if hasattr(ids, method) and not isinstance(ids, np.generic):
-            listed = getattr(ids, method)()
+def column_to_list(values: Any) -> list[Any] | tuple[Any, ...] | None:
+    """Return a column of texts as a list; a list or tuple as it is; None for anything else."""
+    if isinstance(values, list | tuple):
+        return values
+    # numpy, pandas; pyarrow; polars.
+    for method in ("tolist", "to_pylist", "to_list"):
+        read = getattr(values, method, None)
+        if read is not None:
+            listed = read()
             if isinstance(listed, list):
                 return listed
-    message = f"{field} must be a column of ids, got {type(ids).__name__}"
-    raise InvalidInputError(message, field=field)
+    return None

@@ -1,17 +1,20 @@
 """Predictions and labels joined by id, in either order.
 
-- `rules`: what each operation makes of each state of an id, as a table.
-- `table`: the ids that wait, as a sharded dict over flat columns.
-- `operations`: columns of what is asked, cut into rounds of distinct ids.
-- `joiner` applies the rules to columns; `joined` counts their effects; `label_joiner`
-  is the public class, `codec` its bytes.
+- `rules`: the transition table: the outcome of each operation in each state of an id.
+- `table`: the ids that are kept, as a sharded dict over flat columns; `expiry_index`
+  is its base, an index of slots by due time.
+- `operations`: columns of operations, cut into rounds of distinct ids.
+- `joiner`: applies the rules to operations and returns their effects.
+- `effect_counter`: counts effects in an evaluator, with the coverage.
+- `label_joiner`: the public class; `codec`: joiners as bytes.
 """
 
 # What the server may use; the library imports the modules themselves.
 from streameval._joining.codec import encode_joiner
+from streameval._joining.expiry_index import LAST_BUCKET, UNLISTED_BUCKET, SlotArray
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-from streameval._joining.table import FREE_SLOT, LAST_BUCKET, UNLISTED_BUCKET, JoinTable, SlotArray
+from streameval._joining.table import FREE_SLOT, JoinTable
 
 __all__ = [
     "EARLY_POSITIVE",

@@ -1,9 +1,9 @@
 """Joiners as bytes: the ids that are kept, in the order of their bytes.
 
-Layout, little-endian: settings, now, segment keys, what was counted, how many
-ids; then columns: lengths of ids (u8), ids one behind the other, states (u8),
-scores (f8), event times (i8), due buckets (u4), segment codes (u2). Equal joiners
-have equal bytes, whatever the slots that their ids stand in.
+Layout, little-endian: settings, now, number of segment keys, number of ids, counters;
+then columns: lengths of ids (u1), ids without separators, states (u1), scores (f8),
+event times (i8), due buckets (u4), segment codes (u2). Rows are in order of their
+ids, so equal joiners have equal bytes whatever slots their ids are in.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
 from streameval._common.names import MAX_ID_BYTES
+from streameval._joining.expiry_index import LAST_BUCKET
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, JOIN_COUNTERS, JoinSettings
-from streameval._joining.table import LAST_BUCKET
 from streameval._time.times import MAX_TIME_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval._common.frame import Reader
-    from streameval._joining.table import JoinTable, SlotArray
+    from streameval._joining.expiry_index import SlotArray
+    from streameval._joining.table import JoinTable
 
 FRAME = Frame(b"SEVJ", 1, "a joiner")
 _HEADER = struct.Struct(f"<qqqBBqHq{len(JOIN_COUNTERS)}q")
@@ -57,7 +58,8 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     data
         The bytes.
     keys
-        How many segment keys it has: each takes memory for ids that are not there yet.
+        The expected number of segment keys. Each takes memory for the table's whole
+        capacity, so another number is refused before there is a table.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def decode_joiner(data: bytes | bytearray | memoryview, keys: int = 0) -> Joiner
     joiner.now_us = now_us
     joiner.tally[: len(JOIN_COUNTERS)] = tally
     if count:
-        _fill(joiner, reader, count)
+        _read_rows(joiner, reader, count)
     reader.end()
     return joiner
 
@@ -106,9 +108,9 @@ def _columns(table: JoinTable, slots: SlotArray) -> list[bytes]:
     ]
 
 
-def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
+def _read_rows(joiner: Joiner, reader: Reader, count: int) -> None:
     lengths = reader.column("u1", count)
-    ids = _cut(reader.blob(int(lengths.sum(dtype=np.int64))).tobytes(), lengths.tolist())
+    ids = _split(reader.blob(int(lengths.sum(dtype=np.int64))).tobytes(), lengths.tolist())
     states = reader.column("u1", count)
     scores = reader.column("<f8", count)
     event_us = reader.column("<i8", count)
@@ -132,6 +134,6 @@ def _fill(joiner: Joiner, reader: Reader, count: int) -> None:
     table.schedule(slots, due.astype(np.uint32))
 
 
-def _cut(joined: bytes, lengths: Sequence[int]) -> list[bytes]:
+def _split(joined: bytes, lengths: Sequence[int]) -> list[bytes]:
     ends = accumulate(lengths, initial=0)
     return [joined[start:end] for start, end in pairwise(ends)]

@@ -1,8 +1,7 @@
 """Predictions and labels, joined by id in either order.
 
-What each operation makes of each id is the table in `rules`; this applies
-it to columns, or to one row. Time is an argument, so the same calls in the same
-order have the same outcome.
+`Joiner` applies the table of `rules` to columns, or to one row. Time is an argument,
+so the same calls in the same order have the same outcome.
 
 Cost: O(1) an id, about 1 us in columns (`bench/join.py`).
 """
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._joining.operations import Operations, in_rounds
+from streameval._joining.expiry_index import LAST_BUCKET
+from streameval._joining.operations import Operations, split_rounds
 from streameval._joining.rules import (
     JOIN_COUNTERS,
     NO_EFFECT,
@@ -25,21 +25,21 @@ from streameval._joining.rules import (
     Op,
     Rules,
 )
-from streameval._joining.table import LAST_BUCKET, JoinTable
+from streameval._joining.table import JoinTable
 from streameval._time.effects import NO_EFFECTS, Effects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval._joining.table import SlotArray
+    from streameval._joining.expiry_index import SlotArray
     from streameval._time.effects import CodeArray, KindArray
 
 _EXPIRED_EARLY = JOIN_COUNTERS.index("expired_early")
 _FORGOTTEN_EARLY = JOIN_COUNTERS.index("forgotten_early")
 
 
-class Happened(NamedTuple):
+class EffectRow(NamedTuple):
     """One row of `Effects`, without segment codes."""
 
     kind: int
@@ -59,13 +59,13 @@ class Joiner:
     Attributes
     ----------
     now_us : int
-        The latest time that was told.
+        The latest time of any call.
 
     Notes
     -----
-    Rows of one call count one after the other, at one instant; so a call for each
-    row has the same effects. Only `max_pending` holds for calls as a whole: room
-    is made at their end.
+    Rows of one call are applied in order, at one instant, so one call for each row has
+    the same effects. Only `max_pending` applies to a call as a whole: ids above it
+    expire at its end.
     """
 
     def __init__(self, settings: JoinSettings, keys: int = 0) -> None:
@@ -78,12 +78,12 @@ class Joiner:
         self._bucket_us = settings.bucket_us
 
     def __len__(self) -> int:
-        """How many ids are kept: pending, early or labelled not long ago."""
+        """How many ids are kept: pending, early, or labelled within `relabel_ttl`."""
         return len(self.table)
 
     @property
     def counts(self) -> JoinCounts:
-        """What had no effect, and what went early."""
+        """Operations without an effect, and ids that expired early."""
         return JoinCounts(*self.tally[: len(JOIN_COUNTERS)].tolist())
 
     def predict(
@@ -102,9 +102,9 @@ class Joiner:
         ids : sequence of bytes
         scores : float64[n]
         event_us : int64[n]
-            When each was made; with `ttl_us` it decides when it expires.
+            When each was made; it expires `ttl_us` later.
         now_us : int
-            When they arrived; time never runs backwards.
+            When they arrived. A time before the latest one counts as the latest.
         codes : uint16[n, keys] or None
             Segment codes; None is 0 for all.
         """
@@ -131,10 +131,10 @@ class Joiner:
         now_us : int
             When they arrived.
         event_us : int64[n] or None
-            Event times of the predictions, if known: the pane of an orphan.
+            Event times of the predictions, if known; they decide the pane of an orphan.
         scores : float64[n] or None
-            Scores of the predictions, if known, with `event_us`: no other
-            prediction is needed then.
+            Scores of the predictions, if known, with `event_us`: the label then
+            stands for its prediction too.
         """
         ops = positives.astype(np.uint8)
         ops += int(Op.LABEL_NEGATIVE if scores is None else Op.FULL_NEGATIVE)
@@ -145,13 +145,13 @@ class Joiner:
         return self._join(Operations(ids, ops, scores, event_us, self._no_codes(len(ids))), now_us)
 
     def retract(self, ids: Sequence[bytes], *, now_us: int) -> Effects:
-        """Take predictions back, labelled or not. O(n)."""
+        """Retract predictions, labelled or not. O(n)."""
         ops = np.full(len(ids), Op.RETRACT, dtype=np.uint8)
         scores, times = np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int64)
         return self._join(Operations(ids, ops, scores, times, self._no_codes(len(ids))), now_us)
 
     def advance(self, now_us: int) -> Effects:
-        """Let time pass; return what fell due. O(what is due)."""
+        """Advance to a time; return the effects of what fell due. O(ids that are due)."""
         self.now_us = max(self.now_us, now_us)
         due = self.now_us // self._bucket_us
         oldest = self.table.oldest_bucket()
@@ -159,12 +159,18 @@ class Joiner:
             return NO_EFFECTS
         return self._expire(self.table.pop_due(due))
 
-    def one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[Happened]:
-        """Do one operation now, and return its effects; `advance` before and `settle` after it."""
-        return [row[0] for row in self._one(op, id_, score, event_us, 0)]
+    def join_one(self, op: Op, id_: bytes, *, score: float, event_us: int) -> list[EffectRow]:
+        """Apply one operation at `now_us`; return its effects.
+
+        The caller calls `advance` before it and `settle` after it.
+        """
+        return [row[0] for row in self._join_row(op, id_, score, event_us, 0)]
 
     def settle(self) -> Effects:
-        """Return what fell due by what has just come: late predictions, and too many ids."""
+        """Expire what the last operations made due; return the effects.
+
+        That is predictions that arrived after their ttl, and ids above `max_pending`.
+        """
         due = self.advance(self.now_us)
         if len(self.table) <= self.settings.max_pending:
             return due
@@ -183,14 +189,14 @@ class Joiner:
 
     def _join(self, rows: Operations, now_us: int) -> Effects:
         parts = [self.advance(now_us)]
-        rounds, rest = in_rounds(rows)
+        rounds, rest = split_rounds(rows)
         for distinct in rounds:
-            parts += [self._round(distinct), self.advance(self.now_us)]
-        parts += [*self._one_by_one(rest), self.settle()]
+            parts += [self._join_distinct(distinct), self.advance(self.now_us)]
+        parts += [*self._join_in_order(rest), self.settle()]
         return Effects.concat(parts)
 
-    def _round(self, rows: Operations) -> Effects:
-        """Do one operation on each of distinct ids."""
+    def _join_distinct(self, rows: Operations) -> Effects:
+        """Apply one operation to each of distinct ids, as columns."""
         ids, ops, scores, event_us, codes = rows
         table, rules = self.table, self._rules
         slots = table.find(ids)
@@ -214,29 +220,28 @@ class Joiner:
             table.score[at] = scores[stored] + 0.0  # -0.0 is 0.0
             table.event_us[at] = event_us[stored]
             table.codes[at] = codes[stored]
-        effects = Effects.concat(
-            [self._effects(slots, column[rule]) for column in (rules.first, rules.second)]
-        )
+        kinds = (rules.first_effect[rule], rules.second_effect[rule])
+        effects = Effects.concat([self._effects_at(slots, each) for each in kinds])
         kept = after != UNKNOWN
         table.state[slots[kept]] = after[kept]
         self._schedule(slots, rules.due[rule])
         table.drop(slots[known & ~kept])
         return effects
 
-    def _one_by_one(self, rows: Operations) -> Iterator[Effects]:
-        """Do operations in order; ids may occur again and again."""
-        happened: list[tuple[Happened, CodeArray]] = []
+    def _join_in_order(self, rows: Operations) -> Iterator[Effects]:
+        """Apply operations one by one, in order; ids may repeat."""
+        happened: list[tuple[EffectRow, CodeArray]] = []
         ids, ops, scores, event_us, codes = rows
         for row in zip(ops.tolist(), ids, scores.tolist(), event_us.tolist(), codes, strict=True):
-            happened += self._one(*row)
+            happened += self._join_row(*row)
             late = self.advance(self.now_us)
             if len(late):
-                yield self._table_of(happened)
+                yield self._effects_of_rows(happened)
                 yield late
                 happened = []
-        yield self._table_of(happened)
+        yield self._effects_of_rows(happened)
 
-    def _table_of(self, happened: list[tuple[Happened, CodeArray]]) -> Effects:
+    def _effects_of_rows(self, happened: list[tuple[EffectRow, CodeArray]]) -> Effects:
         if not happened:
             return NO_EFFECTS
         return Effects(
@@ -247,10 +252,10 @@ class Joiner:
             np.array([codes for _, codes in happened], dtype=np.uint16),
         )
 
-    def _one(
+    def _join_row(
         self, op: int, id_: bytes, score: float, event_us: int, codes: CodeArray | int
-    ) -> list[tuple[Happened, CodeArray]]:
-        """Do what `_round` does, without columns: the same rules, the same effects."""
+    ) -> list[tuple[EffectRow, CodeArray]]:
+        """Apply one operation: as `_join_distinct`, without columns."""
         table = self.table
         slot = table.find_one(id_)
         state = UNKNOWN if slot < 0 else int(table.state[slot])
@@ -268,7 +273,7 @@ class Joiner:
             table.codes[slot] = codes
         event_us, score = int(table.event_us[slot]), float(table.score[slot])
         happened = [
-            (Happened(int(kind), event_us, score), table.codes[slot].copy())
+            (EffectRow(int(kind), event_us, score), table.codes[slot].copy())
             for kind in rule.effects
         ]
         if rule.after == UNKNOWN:
@@ -276,10 +281,10 @@ class Joiner:
             return happened
         table.state[slot] = rule.after
         if rule.due != Due.UNCHANGED:
-            table.schedule_one(slot, self._due_one(rule.due, event_us))
+            table.schedule_one(slot, self._due_bucket(rule.due, event_us))
         return happened
 
-    def _effects(self, slots: SlotArray, kinds: KindArray) -> Effects:
+    def _effects_at(self, slots: SlotArray, kinds: KindArray) -> Effects:
         rows = np.flatnonzero(kinds != NO_EFFECT)
         if not rows.size:
             return NO_EFFECTS
@@ -298,10 +303,10 @@ class Joiner:
                 due_us = self.table.event_us[chosen] + self.settings.ttl_us
                 buckets = np.clip(due_us // self._bucket_us, 0, LAST_BUCKET)
             else:
-                buckets = np.full(chosen.size, self._due_one(due, 0))
+                buckets = np.full(chosen.size, self._due_bucket(due, 0))
             self.table.schedule(chosen, buckets.astype(np.uint32))
 
-    def _due_one(self, due: Due, event_us: int) -> int:
+    def _due_bucket(self, due: Due, event_us: int) -> int:
         settings = self.settings
         if due == Due.TTL_AFTER_EVENT:
             due_us = event_us + settings.ttl_us
@@ -311,14 +316,14 @@ class Joiner:
         return min(max(due_us // self._bucket_us, 0), LAST_BUCKET)
 
     def _expire(self, slots: SlotArray) -> Effects:
-        """Take what is due out of the table; return what that means."""
-        kinds = self._rules.first[Op.FALL_DUE * Rules.STATES + self.table.state[slots]]
-        effects = self._effects(slots, kinds)
+        """Drop slots that are due from the table; return the effects."""
+        kinds = self._rules.first_effect[Op.FALL_DUE * Rules.STATES + self.table.state[slots]]
+        effects = self._effects_at(slots, kinds)
         self.table.drop(slots)
         return effects
 
     def _make_room(self) -> Effects:
-        """Let what is due first go early, in whole buckets, until there are not too many ids."""
+        """Expire the ids that are due first, in whole buckets, down to `max_pending` ids."""
         slots = self.table.pop_due(LAST_BUCKET + 1, len(self.table) - self.settings.max_pending)
         pending = int((self.table.state[slots] == PENDING).sum())
         self.tally[_EXPIRED_EARLY] += pending
@@ -326,7 +331,7 @@ class Joiner:
         return self._expire(slots)
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         self.table._check()
         assert len(self.table) <= self.settings.max_pending
         oldest = self.table.oldest_bucket()

@@ -1,7 +1,7 @@
-"""Predictions now, labels later, by id: each case counts when its label comes.
+"""Predictions now, labels later, by id: each case counts when its label arrives.
 
-`Joiner` decides what happens to each id, `Joined` counts it. Here is what the two
-are told: checked, with time as an argument.
+`Joiner` decides the outcome of each operation, `EffectCounter` counts it. `LabelJoiner`
+checks the arguments and cuts columns where the passing of time matters.
 """
 
 from __future__ import annotations
@@ -27,10 +27,21 @@ from streameval._counts.columns import (
 )
 from streameval._evaluator import Evaluator
 from streameval._joining import codec
-from streameval._joining.joined import Joined, joined_with, read_joined
+from streameval._joining.effect_counter import (
+    EffectCounter,
+    effect_counter_for,
+    read_effect_counter,
+)
 from streameval._joining.joiner import Joiner
 from streameval._joining.rules import PENDING, JoinSettings, Op
-from streameval._time.times import check_none_older, column_us, span_us, to_datetime, to_us, too_old
+from streameval._time.times import (
+    check_none_older,
+    column_us,
+    span_us,
+    to_datetime,
+    to_us,
+    too_old_error,
+)
 from streameval._time.windowed import WindowedEvaluator
 
 if TYPE_CHECKING:
@@ -50,29 +61,29 @@ _SIZE = struct.Struct("<q")
 class LabelJoiner:
     """Joins predictions and labels by id, in either order, into an evaluator.
 
-    A prediction waits for its label, a label for its prediction; when they meet, a
-    case is counted in the pane of the prediction's time. Nothing is lost in
-    silence: `coverage` and `counts` say what became of everything.
+    A prediction waits for its label, a label for its prediction; when both are there, a
+    case is counted in the pane of the prediction's time. Nothing is dropped silently:
+    `coverage` and `counts` have the outcome of every prediction and label.
 
     Parameters
     ----------
     into : WindowedEvaluator or Evaluator
-        Where cases are counted. Others may be added to it; those that are joined
-        must not be taken away from it.
+        The evaluator that counts the cases. The caller may add other cases to it, but
+        must not remove joined ones.
     ttl : timedelta
         How long after its time a prediction waits for its label, and a label for
         its prediction. At most the retention of a `WindowedEvaluator`.
     relabel_ttl : timedelta
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        The most ids that are kept, about 150 B each; above it those that fall due
-        first go early.
+        The most ids that are kept, about 150 B each; above it the ids that fall due
+        first expire early.
     orphans : {"drop", "miss"}
-        What becomes of a label whose prediction never came: nothing, or a
+        Whether a label whose prediction never arrived is dropped, or counts as a
         reference that was never scored.
     expired : {"drop", "negative"}
-        What becomes of a prediction whose label never came: nothing, or a negative
-        case. The latter is biased wherever labels are missing for a reason.
+        Whether a prediction whose label never arrived is dropped, or counts as a
+        negative case. The latter is biased unless labels are missing at random.
 
     Raises
     ------
@@ -81,12 +92,12 @@ class LabelJoiner:
 
     Notes
     -----
-    Ids are text or bytes, 1 to 128 bytes of UTF-8; an id may come back once it is
-    forgotten. Time never runs backwards: an event may come late, but now is the
-    latest time that was told. Expiry is late by up to 1/128 of the shorter ttl, or
+    Ids are text or bytes, 1 to 128 bytes of UTF-8; an id can be used again once the
+    joiner has dropped it. Time never runs backwards: an event may be late, but `now` is
+    the latest time of any call. Expiry is late by up to 1/128 of the shorter ttl, or
     a second. A call that raises has changed nothing. With `max_cells` a relabelled
     or retracted case may leave its pane with fewer bits than it would have had
-    without it. One thread may change it.
+    without it. Only one thread at a time may change it.
 
     Examples
     --------
@@ -123,17 +134,17 @@ class LabelJoiner:
             orphans,
             expired,
         )
-        joined = joined_with(into)
-        if not _fits(settings, joined):
+        counter = effect_counter_for(into)
+        if not _fits(settings, counter):
             message = f"ttl must be at most the evaluator's retention, got {ttl}"
             raise InvalidInputError(message, field="ttl")
-        self._begin(Joiner(settings), joined)
+        self._begin(Joiner(settings), counter)
 
-    def _begin(self, joiner: Joiner, joined: Joined) -> None:
+    def _begin(self, joiner: Joiner, counter: EffectCounter) -> None:
         self._joiner = joiner
-        self._joined = joined
+        self._counter = counter
 
-    # -- what came -----------------------------------------------------------
+    # -- predictions and labels ----------------------------------------------
 
     def predict(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
         """Take a prediction.
@@ -141,7 +152,7 @@ class LabelJoiner:
         Parameters
         ----------
         id_ : str or bytes
-            Unique while its label is awaited; the first prediction of an id counts.
+            Unique while it waits for its label; the first prediction of an id counts.
         score : float
             As for `Evaluator.add_case`.
         at : datetime
@@ -150,7 +161,7 @@ class LabelJoiner:
         Raises
         ------
         InvalidInputError
-            When a value is not such, or `at` is older than retention.
+            When a value is invalid, or `at` is older than retention.
 
         Notes
         -----
@@ -166,11 +177,11 @@ class LabelJoiner:
         1
         """
         key, at_us = check_id(id_), to_us(at)
-        value = check_score(score, scale=self._joined.overall.scale)
-        oldest_us = self._joined.oldest_us(at_us)
+        value = check_score(score, scale=self._counter.overall.scale)
+        oldest_us = self._counter.oldest_us(at_us)
         if at_us < oldest_us:
-            raise too_old(at_us, oldest_us)
-        self._one(Op.PREDICT, key, value, at_us)
+            raise too_old_error(at_us, oldest_us)
+        self._apply_one(Op.PREDICT, key, value, at_us)
 
     def predict_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
         """Take columns of predictions, all or none.
@@ -189,7 +200,7 @@ class LabelJoiner:
 
         Notes
         -----
-        O(n), about 1 us a row. Rows count one after the other.
+        O(n), about 1 us a row. Rows are applied in order.
 
         Examples
         --------
@@ -201,34 +212,34 @@ class LabelJoiner:
         2
         """
         keys = check_ids(ids)
-        values = check_scores(scores, scale=self._joined.overall.scale)
+        values = check_scores(scores, scale=self._counter.overall.scale)
         check_length("scores", values.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         if keys:
-            check_none_older(times_us, self._joined.oldest_us(int(times_us.max())))
+            check_none_older(times_us, self._counter.oldest_us(int(times_us.max())))
         for rows, now_us in self._runs(times_us):
-            self._joined.take(
+            self._counter.count(
                 self._joiner.predict(
                     keys[rows], scores=values[rows], event_us=times_us[rows], now_us=now_us
                 )
             )
 
     def label(self, id_: str | bytes, /, positive: bool, *, at: datetime) -> None:
-        """Take a label. It may come before its prediction, or replace an earlier one.
+        """Take a label. It may arrive before its prediction, or replace an earlier label.
 
         Parameters
         ----------
         id_ : str or bytes
-            That of the prediction.
+            The id of the prediction.
         positive : bool
             Whether the reference is positive.
         at : datetime
-            When the label came; the case counts at the time of its prediction.
+            When the label arrived; the case counts at the time of its prediction.
 
         Raises
         ------
         InvalidInputError
-            When a value is not such.
+            When a value is invalid.
 
         Examples
         --------
@@ -242,7 +253,7 @@ class LabelJoiner:
         """
         key, is_positive = check_id(id_), check_label(positive)
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
-        self._one(op, key, math.nan, to_us(at))
+        self._apply_one(op, key, math.nan, to_us(at))
 
     def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
         """Take columns of labels, all or none.
@@ -252,7 +263,7 @@ class LabelJoiner:
         ids : column of str or bytes
         labels : column of bool or of 0 and 1
         at : datetime, sequence of datetime, or datetime64[n]
-            When each came: one time for all rows, or one per row.
+            When each arrived: one time for all rows, or one per row.
 
         Raises
         ------
@@ -274,14 +285,14 @@ class LabelJoiner:
         check_length("labels", positives.size, like="ids", length=len(keys))
         times_us = column_us(at, len(keys))
         for rows, now_us in self._runs(times_us):
-            self._joined.take(
+            self._counter.count(
                 self._joiner.label(
                     keys[rows], positives=positives[rows], event_us=times_us[rows], now_us=now_us
                 )
             )
 
     def retract(self, id_: str | bytes, /, *, at: datetime) -> None:
-        """Take a prediction back, labelled or not; one that is unknown is counted.
+        """Retract a prediction, labelled or not; `counts` counts unknown ids.
 
         Examples
         --------
@@ -293,10 +304,10 @@ class LabelJoiner:
         >>> joiner.coverage().retracted
         1
         """
-        self._one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
+        self._apply_one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
     def retract_cases(self, *, ids: Any, at: Any) -> None:
-        """Take a column of predictions back, all or none; as `retract`.
+        """Retract a column of predictions, all or none; as `retract`.
 
         Examples
         --------
@@ -310,10 +321,10 @@ class LabelJoiner:
         """
         keys = check_ids(ids)
         for rows, now_us in self._runs(column_us(at, len(keys))):
-            self._joined.take(self._joiner.retract(keys[rows], now_us=now_us))
+            self._counter.count(self._joiner.retract(keys[rows], now_us=now_us))
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: what waited too long expires, panes coarsen. O(what changes).
+        """Advance to a time: ids past their ttl expire, panes coarsen. O(what changes).
 
         Examples
         --------
@@ -326,44 +337,44 @@ class LabelJoiner:
         1
         """
         now_us = to_us(now, field="now")
-        self._joined.check_room(len(self._joiner))
+        self._counter.check_room(len(self._joiner))
         self._pass_time(now_us)
 
-    # -- what became of it ---------------------------------------------------
+    # -- outcomes ------------------------------------------------------------
 
     @property
     def evaluator(self) -> WindowedEvaluator | Evaluator:
-        """Where cases are counted."""
-        return self._joined.evaluator
+        """The evaluator that counts the cases."""
+        return self._counter.evaluator
 
     @property
     def now(self) -> datetime:
-        """The latest time that was told; 1970 before any."""
+        """The latest time of any call; 1970 before any."""
         return to_datetime(self._joiner.now_us)
 
     @property
     def num_ids(self) -> int:
-        """How many ids are kept: they wait for the other half, or can be relabelled."""
+        """How many ids are kept: they wait for their other half, or can be relabelled."""
         return len(self._joiner)
 
     @property
     def counts(self) -> JoinCounts:
-        """What had no effect on any case, and what went early. O(1)."""
-        return replace(self._joiner.counts, beyond_retention=self._joined.beyond_retention)
+        """Operations without an effect on any case, and ids that expired early. O(1)."""
+        return replace(self._joiner.counts, beyond_retention=self._counter.beyond_retention)
 
     def coverage(self, window: Window | None = None) -> Coverage:
-        """Return how much of the truth has been seen.
+        """Return how many predictions have their label, and the outcome of the others.
 
         Parameters
         ----------
         window : Window, optional
-            One that the evaluator gave: predictions by their time, orphans by that
-            of the label. All time by default.
+            A window of the evaluator: it selects predictions by their time, orphans by
+            the time of the label. All time by default.
 
         Raises
         ------
         InvalidInputError
-            When a window is asked for, and cases go into a plain `Evaluator`.
+            When a window is given, and cases are counted in a plain `Evaluator`.
 
         Notes
         -----
@@ -379,14 +390,14 @@ class LabelJoiner:
         >>> joiner.coverage().labelled_share
         0.5
         """
-        return self._cell(window).coverage
+        return self._coverage_cell(window).coverage
 
     def coverage_by_score(self, window: Window | None = None) -> tuple[ScoreBand, ...]:
         """Return the coverage in up to ten bands of score, lowest first.
 
-        Labels are rarely missing at random: a figure of the labelled cases says
-        less about bands with a low labelled share. Bands hold about as many
-        predictions each, as far as a quarter of a doubling of the score allows.
+        Labels are rarely missing at random: a figure of the labelled cases represents
+        bands with a low labelled share less well. Bands have about equally many
+        predictions, as far as edges at quarters of a doubling of the score allow.
 
         Examples
         --------
@@ -398,7 +409,7 @@ class LabelJoiner:
         >>> [(band.predictions, band.labelled) for band in joiner.coverage_by_score()]
         [(1, 0), (1, 0), (1, 1)]
         """
-        return self._cell(window).by_score()
+        return self._coverage_cell(window).by_score()
 
     # -- copies and bytes ------------------------------------------------------
 
@@ -413,10 +424,10 @@ class LabelJoiner:
         >>> joiner.copy() == joiner
         True
         """
-        return self._of(self._joiner.copy(), self._joined.copy())
+        return self._of(self._joiner.copy(), self._counter.copy())
 
     def to_bytes(self) -> bytes:
-        """Return the ids that are kept, the coverage and the evaluator as bytes.
+        """Return the joiner as bytes: its ids, the coverage and the evaluator.
 
         Versioned, checksummed, the same on every machine; equal joiners have equal
         bytes. O(n log n) for n ids.
@@ -431,11 +442,11 @@ class LabelJoiner:
         True
         """
         joiner = codec.encode_joiner(self._joiner)
-        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._joined.parts())
+        return FRAME.sealed(_SIZE.pack(len(joiner)), joiner, *self._counter.parts())
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
-        """Return the joiner that `to_bytes` wrote; `evaluator` has what it counts into.
+        """Return the joiner that `to_bytes` wrote; its `evaluator` is restored too.
 
         Raises
         ------
@@ -454,16 +465,16 @@ class LabelJoiner:
         reader = FRAME.reader(data)
         (size,) = reader.fields(_SIZE)
         joiner = codec.decode_joiner(reader.blob(size))
-        joined = read_joined(reader)
+        counter = read_effect_counter(reader)
         reader.end()
-        if not _fits(joiner.settings, joined) or not _agree(joiner, joined):
+        if not _fits(joiner.settings, counter) or not _agree(joiner, counter):
             raise_corrupt("the label joiner's ids, coverage and evaluator contradict one another")
-        return cls._of(joiner, joined)
+        return cls._of(joiner, counter)
 
     @classmethod
-    def _of(cls, joiner: Joiner, joined: Joined) -> Self:
+    def _of(cls, joiner: Joiner, counter: EffectCounter) -> Self:
         self = cls.__new__(cls)
-        self._begin(joiner, joined)
+        self._begin(joiner, counter)
         return self
 
     def __copy__(self) -> Self:
@@ -485,21 +496,25 @@ class LabelJoiner:
     def __repr__(self) -> str:
         return f"<LabelJoiner: {self.num_ids} ids, {self.coverage()}>"
 
-    # -- the machinery ---------------------------------------------------------
+    # -- internals -------------------------------------------------------------
 
-    def _one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
-        self._joined.check_room(len(self._joiner) + 1)
+    def _apply_one(self, op: Op, key: bytes, score: float, at_us: int) -> None:
+        self._counter.check_room(len(self._joiner) + 1)
         self._pass_time(at_us)
-        self._joined.take_rows(self._joiner.one(op, key, score=score, event_us=at_us))
-        self._joined.take(self._joiner.settle())
+        self._counter.count_rows(self._joiner.join_one(op, key, score=score, event_us=at_us))
+        self._counter.count(self._joiner.settle())
 
     def _pass_time(self, now_us: int) -> None:
-        self._joined.advance(now_us)
-        self._joined.take(self._joiner.advance(now_us))
+        self._counter.advance(now_us)
+        self._counter.count(self._joiner.advance(now_us))
 
     def _runs(self, times_us: IntArray) -> Iterator[tuple[slice, int]]:
-        """Cut rows where time makes a difference to expiry; yield each run with its now."""
-        self._joined.check_room(len(self._joiner) + times_us.size)
+        """Yield runs of rows, each with its `now`, cut where a new bucket begins.
+
+        Within a run all rows expire, and make ids due, in the same buckets, so it can
+        be joined as one batch.
+        """
+        self._counter.check_room(len(self._joiner) + times_us.size)
         if not times_us.size:
             return
         settings = self._joiner.settings
@@ -512,29 +527,29 @@ class LabelJoiner:
         ends = [*(np.flatnonzero(moved) + 1).tolist(), times_us.size]
         for start, end in pairwise([0, *ends]):
             now_us = int(nows[end - 1])
-            self._joined.advance(now_us)
+            self._counter.advance(now_us)
             yield slice(start, end), now_us
 
-    def _cell(self, window: Window | None) -> CoverageCell:
+    def _coverage_cell(self, window: Window | None) -> CoverageCell:
         if window is None:
-            return self._joined.overall
-        return self._joined.between(
+            return self._counter.overall
+        return self._counter.between(
             to_us(window.start, field="window"), to_us(window.end, field="window")
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(n)."""
+        """Assert all invariants. O(n)."""
         self._joiner._check()
-        self._joined._check()
-        assert _fits(self._joiner.settings, self._joined)
-        assert _agree(self._joiner, self._joined)
+        self._counter._check()
+        assert _fits(self._joiner.settings, self._counter)
+        assert _agree(self._joiner, self._counter)
 
 
-def _fits(settings: JoinSettings, joined: Joined) -> bool:
-    """Tell whether no prediction can wait longer than its pane is kept."""
-    return joined.retention_us is None or settings.ttl_us <= joined.retention_us
+def _fits(settings: JoinSettings, counter: EffectCounter) -> bool:
+    """Return whether no prediction can wait longer than its pane is kept."""
+    return counter.retention_us is None or settings.ttl_us <= counter.retention_us
 
 
-def _agree(joiner: Joiner, joined: Joined) -> bool:
-    """Tell whether what waits is what coverage says."""
-    return int((joiner.table.state == PENDING).sum()) == joined.overall.coverage.pending
+def _agree(joiner: Joiner, counter: EffectCounter) -> bool:
+    """Return whether as many ids are pending as the coverage says."""
+    return int((joiner.table.state == PENDING).sum()) == counter.overall.coverage.pending

@@ -1,7 +1,7 @@
-"""Operations on ids, and rounds of them that can be done in columns.
+"""Operations on ids, and how a batch is cut into rounds that can be vectorised.
 
-An operation depends on what the one before it left of its id, so rows are done in
-columns only where no id occurs twice.
+An operation depends on the state that the one before it left its id in, so only rows
+with distinct ids can be applied as columns.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._time.effects import CodeArray, KindArray
 
-_FEW = 8
-"""So few rows are joined one by one: cheaper than any call of numpy."""
+_MAX_SCALAR_ROWS = 8
+"""Batches of at most this many rows are joined row by row: cheaper than numpy's calls."""
 
 
 class Operations(NamedTuple):
@@ -35,24 +35,24 @@ class Operations(NamedTuple):
         )
 
 
-def in_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
-    """Cut a batch into rounds in which no id occurs twice, and a rest in order.
+def split_rounds(rows: Operations) -> tuple[list[Operations], Operations]:
+    """Cut a batch into rounds of distinct ids, and a rest to be applied in order.
 
-    The rows of an id keep their order. Rounds become smaller, and the rest is
-    what makes rounds of a few rows only.
+    Round k has the k-th operation of each id, so the rows of an id keep their order and
+    rounds never grow. Rounds of at most `_MAX_SCALAR_ROWS` rows make the rest.
     """
-    if len(rows.ids) <= _FEW:
+    if len(rows.ids) <= _MAX_SCALAR_ROWS:
         return [], rows
     if len(set(rows.ids)) == len(rows.ids):
         return [rows], rows.at([])
-    seen: dict[bytes, int] = {}
+    num_rounds: dict[bytes, int] = {}
     rounds: list[list[int]] = []
     for row, id_ in enumerate(rows.ids):
-        number = seen.get(id_, 0)
-        seen[id_] = number + 1
+        number = num_rounds.get(id_, 0)
+        num_rounds[id_] = number + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(row)
-    large = sum(len(each) > _FEW for each in rounds)
+    large = sum(len(each) > _MAX_SCALAR_ROWS for each in rounds)
     rest = sorted(row for each in rounds[large:] for row in each)
     return [rows.at(each) for each in rounds[:large]], rows.at(rest)

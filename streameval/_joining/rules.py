@@ -1,14 +1,15 @@
-"""The rules of joining, as a table: what each operation makes of each state of an id.
+"""The rules of joining, as a table: the outcome of each operation in each state of an id.
 
 ::
 
     (unknown) --predict--> PENDING --label--> labelled --relabel_ttl--> (unknown)
         |                     `--ttl after its event time--> expired, (unknown)
         `--label--> EARLY --predict--> labelled
-                      `--ttl after it came--> orphan, (unknown)
+                      `--ttl after its arrival--> orphan, (unknown)
 
-A label that carries its prediction's score and event time needs no prediction. What
-has no effect on any count is counted in `JoinCounts`, so nothing is silent.
+A label that carries its prediction's score and event time needs no prediction. An
+operation without an effect on any count is counted in `JoinCounts`, so that no
+operation is dropped silently.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray
     from streameval._time.effects import KindArray
 
-PENDING, NEGATIVE, POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
-"""States of an id. The numbers of those that are kept are written to disk."""
+PENDING, LABELLED_NEGATIVE, LABELLED_POSITIVE, EARLY_NEGATIVE, EARLY_POSITIVE, UNKNOWN = range(6)
+"""States of an id: a prediction without a label, a labelled prediction, a label without a
+prediction, or not in the table. All numbers but `UNKNOWN` are written to disk."""
 
 NO_EFFECT = 255
+"""Stands for "no effect" in columns of `Effect`."""
 
 _BUCKETS_PER_TTL = 128
 _SECOND_US = 1_000_000
 
 
 class Op(enum.IntEnum):
-    """What can happen to an id."""
+    """An operation on an id."""
 
     PREDICT = 0
     LABEL_NEGATIVE = 1
@@ -49,7 +52,7 @@ class Op(enum.IntEnum):
 
 
 class Due(enum.IntEnum):
-    """When an id falls due after an operation."""
+    """When an id falls due, as an operation sets it."""
 
     UNCHANGED = 0
     TTL_AFTER_EVENT = 1
@@ -59,7 +62,7 @@ class Due(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JoinSettings:
-    """What happens to ids whose other half does not come.
+    """How long ids are kept, and the outcome for those whose other half never arrives.
 
     Attributes
     ----------
@@ -69,7 +72,7 @@ class JoinSettings:
     relabel_ttl_us : int
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        The most ids that are kept; above it what falls due first goes early.
+        The most ids that are kept; above it the ids that fall due first expire early.
     orphans : {"drop", "miss"}
         Whether a label without a prediction is dropped or is a miss.
     expired : {"drop", "negative"}
@@ -108,29 +111,31 @@ class JoinSettings:
 
 @dataclass(frozen=True, slots=True)
 class JoinCounts:
-    """What had no effect on any count, and what went early. All from the start on.
+    """Operations without an effect on any count, and ids that expired early.
+
+    Totals since the joiner was made.
 
     Attributes
     ----------
     duplicate_predictions : int
-        Predictions of an id that was known already; the first one counts.
+        Predictions of an id that already had one; the first one counts.
     duplicate_labels : int
-        Labels that said what was known already, or replaced one that still
-        waits for its prediction.
+        Labels that repeated the id's label, or replaced one that still waits for
+        its prediction.
     relabelled : int
         Labels that changed the label of a prediction.
     unknown_retractions : int
-        Retractions of ids that were not known.
+        Retractions of unknown ids.
     retracted_early_labels : int
         Retractions of labels that still waited for their prediction.
     expired_early : int
         Predictions that expired early, because `max_pending` ids were kept.
     forgotten_early : int
-        Labels that waited for their prediction, and ids labelled not long ago,
-        that went early for the same reason.
+        Labels that waited for their prediction, and labelled ids within
+        `relabel_ttl`, that were dropped early for the same reason.
     beyond_retention : int
-        What happened to predictions whose pane was gone by then; `Coverage` has
-        it, no window has.
+        Effects on predictions whose pane was past retention; they are in
+        `Coverage`, and in no window.
     """
 
     duplicate_predictions: int = 0
@@ -147,14 +152,14 @@ JOIN_COUNTERS = tuple(each.name for each in fields(JoinCounts))
 
 
 class Rule(NamedTuple):
-    """What one operation makes of one state."""
+    """The outcome of one operation in one state."""
 
     after: int
     effects: tuple[Effect, ...] = ()
     due: Due = Due.UNCHANGED
     counter: str | None = None
     stores: bool = False
-    """Whether the row's score, event time and segment codes are kept."""
+    """Whether the row's score, event time and segment codes are stored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,12 +170,12 @@ class Rules:
 
     rules: tuple[Rule | None, ...]
     after: KindArray = field(init=False)
-    first: KindArray = field(init=False)
+    first_effect: KindArray = field(init=False)
     """The first effect, or `NO_EFFECT`."""
-    second: KindArray = field(init=False)
+    second_effect: KindArray = field(init=False)
     due: KindArray = field(init=False)
     counter: KindArray = field(init=False)
-    """An index into `JOIN_COUNTERS`, or one behind its end."""
+    """An index into `JOIN_COUNTERS`, or its length for none."""
     stores: BoolArray = field(init=False)
 
     @classmethod
@@ -183,8 +188,8 @@ class Rules:
         rows = [rule or Rule(UNKNOWN) for rule in self.rules]
         columns = {
             "after": [rule.after for rule in rows],
-            "first": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
-            "second": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
+            "first_effect": [(*rule.effects, NO_EFFECT)[0] for rule in rows],
+            "second_effect": [(*rule.effects, NO_EFFECT, NO_EFFECT)[1] for rule in rows],
             "due": [rule.due for rule in rows],
             "counter": [(*JOIN_COUNTERS, None).index(rule.counter) for rule in rows],
         }
@@ -207,34 +212,34 @@ def _rules(settings: JoinSettings) -> dict[tuple[Op, int], Rule]:
         (Op.FALL_DUE, PENDING): Rule(UNKNOWN, (expired,)),
     }
     for label in (0, 1):
-        other, mine, early = 1 - label, NEGATIVE + label, EARLY_NEGATIVE + label
+        other, same, early = 1 - label, LABELLED_NEGATIVE + label, EARLY_NEGATIVE + label
         bare, full = Op(Op.LABEL_NEGATIVE + label), Op(Op.FULL_NEGATIVE + label)
-        meets = Rule(
-            mine, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
+        joined = Rule(
+            same, (Effect.PREDICTED, labelled[label]), Due.RELABEL_TTL_AFTER_NOW, stores=True
         )
         orphaned = Effect.ORPHANED if settings.orphans == "drop" else missed[label]
         rules |= {
-            (Op.PREDICT, mine): Rule(mine, counter="duplicate_predictions"),
-            (Op.PREDICT, early): meets,
+            (Op.PREDICT, same): Rule(same, counter="duplicate_predictions"),
+            (Op.PREDICT, early): joined,
             (bare, UNKNOWN): Rule(early, due=Due.TTL_AFTER_NOW, stores=True),
-            (full, UNKNOWN): meets,
-            (Op.RETRACT, mine): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
+            (full, UNKNOWN): joined,
+            (Op.RETRACT, same): Rule(UNKNOWN, (unlabelled[label], Effect.RETRACTED)),
             (Op.RETRACT, early): Rule(UNKNOWN, counter="retracted_early_labels"),
-            (Op.FALL_DUE, mine): Rule(UNKNOWN),
+            (Op.FALL_DUE, same): Rule(UNKNOWN),
             (Op.FALL_DUE, early): Rule(UNKNOWN, (orphaned,)),
         }
         for op in (bare, full):
             rules |= {
-                (op, PENDING): Rule(mine, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
-                (op, mine): Rule(mine, counter="duplicate_labels"),
-                (op, NEGATIVE + other): Rule(
-                    mine,
+                (op, PENDING): Rule(same, (labelled[label],), Due.RELABEL_TTL_AFTER_NOW),
+                (op, same): Rule(same, counter="duplicate_labels"),
+                (op, LABELLED_NEGATIVE + other): Rule(
+                    same,
                     (unlabelled[other], labelled[label]),
                     Due.RELABEL_TTL_AFTER_NOW,
                     "relabelled",
                 ),
             }
-        for was in (EARLY_NEGATIVE, EARLY_POSITIVE):
-            rules[bare, was] = Rule(early, counter="duplicate_labels")
-            rules[full, was] = meets._replace(counter="duplicate_labels")
+        for held in (EARLY_NEGATIVE, EARLY_POSITIVE):
+            rules[bare, held] = Rule(early, counter="duplicate_labels")
+            rules[full, held] = joined._replace(counter="duplicate_labels")
     return rules

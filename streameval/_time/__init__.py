@@ -1,9 +1,12 @@
-"""Time: panes, the windows made of them, and how much of the truth each has seen.
+"""Time: panes, the windows made of them, and how many predictions have their label.
 
-- `times`, `panes`: event time cut into slices that coarsen with age.
-- `windowed`, `window`, `decay`: evaluators by pane, sums of them, and weighted sums.
-- `window_cache`, `parts_cache`: what is kept while panes stay the same.
-- `effects`, `changes`, `coverage`: signed counts put where they belong.
+- `times`: datetimes as microseconds; `panes`: event time cut into panes that coarsen
+  with age.
+- `windowed`: the public evaluator; `evaluator_panes`: its state, with its bytes.
+- `window`, `decay`: sums of panes, and weighted sums of panes.
+- `window_cache`, `parts_cache`: caches that hold while panes stay the same.
+- `effects`: what joining did to each prediction; `changes`: effects summed by pane or
+  slice; `coverage`: how many predictions have their label.
 """
 
 # What the server may use; the library imports the modules themselves.

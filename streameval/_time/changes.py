@@ -1,9 +1,9 @@
-"""Effects, put together for each pane or slice that they touch, in one pass.
+"""Effects summed for each pane or slice that they touch, in one pass.
 
 A table of effects touches many panes, and with segments many slices of each. Its
-rows are sorted by group once; cases that come and go within the table cancel.
-What is left for a group is a `Change`: columns to add, columns to take away,
-misses, and the coverage. An evaluator, a pane and a slice take it alike.
+rows are sorted by group once; cases that are added and removed within the table
+cancel. The rest is one `Change` for each group: columns to add, columns to remove,
+misses, and the coverage. Evaluators, panes and slices all apply the same `Change`.
 
 Cost: O(n log n), and about 20 us a group.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval._time.coverage import ASKED, LABELLED, CoverageCell, bands_of
+from streameval._time.coverage import LABELABLE, LABELLED, CoverageCell, bands_of
 from streameval._time.effects import (
     NEGATIVE_CASES,
     NEGATIVE_MISSES,
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from streameval._evaluator import Evaluator
     from streameval._time.effects import Effects
 
-_CASES = POSITIVE_CASES + NEGATIVE_CASES
-_BANDED = (ASKED != 0) | (LABELLED != 0)
+_CASE_WEIGHTS = POSITIVE_CASES + NEGATIVE_CASES
+_IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
-_LABELS = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASES[kind]}
-_ADDS = {kind: label for kind, label in _LABELS.items() if _CASES[kind] > 0}
-_REMOVES = {kind: label for kind, label in _LABELS.items() if _CASES[kind] < 0}
+# The label of the case that each kind of effect adds or removes.
+_LABEL_OF_KIND = {int(kind): bool(POSITIVE_CASES[kind]) for kind in Effect if _CASE_WEIGHTS[kind]}
+_ADDED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] > 0}
+_REMOVED_LABEL = {kind: label for kind, label in _LABEL_OF_KIND.items() if _CASE_WEIGHTS[kind] < 0}
 
 
 class Cases(NamedTuple):
@@ -61,7 +62,7 @@ class Change:
     missed_positives, missed_negatives : int
         References that were never scored, added.
     coverage : CoverageCell
-        What happened, to be merged into the group's.
+        Counts of the effects, to be merged into the group's coverage.
     """
 
     added: Cases | None
@@ -71,12 +72,12 @@ class Change:
     coverage: CoverageCell
 
     @property
-    def counts(self) -> bool:
-        """Whether an evaluator changes by it."""
+    def affects_counts(self) -> bool:
+        """Whether it changes an evaluator, and not the coverage alone."""
         return bool(self.added or self.removed or self.missed_positives or self.missed_negatives)
 
     def apply_to(self, evaluator: Evaluator) -> None:
-        """Change an evaluator. O(n), and O(n + cells) where cases are taken away."""
+        """Change an evaluator. O(n), and O(n + cells) if cases are removed."""
         if self.added:
             labels, scores, counts = self.added
             evaluator.add_cases(labels=labels, scores=scores, counts=counts)
@@ -96,10 +97,10 @@ def changes_by_group(
     ----------
     effects : Effects
     groups : int64[n]
-        The group of each effect: the start of its pane (`Panes.starts_of`), a
+        The group of each effect: the start of its pane (`Grid.starts_of`), a
         number made of pane and slice, or 0 for all.
     scale : {"plain", "probability"}
-        Which bands of score the coverage has.
+        Selects the bands of score of the coverage.
 
     Examples
     --------
@@ -118,11 +119,11 @@ def changes_by_group(
     keys, index = np.unique(groups, return_inverse=True)
     kinds = effects.kinds
     flat = np.bincount(index * len(Effect) + kinds, minlength=keys.size * len(Effect))
-    seen = flat.reshape(keys.size, len(Effect))
-    missed = np.stack((seen @ POSITIVE_MISSES, seen @ NEGATIVE_MISSES), axis=1)
+    effect_counts = flat.reshape(keys.size, len(Effect))
+    missed = np.stack((effect_counts @ POSITIVE_MISSES, effect_counts @ NEGATIVE_MISSES), axis=1)
     rows = zip(
         keys.tolist(),
-        seen,
+        effect_counts,
         missed.tolist(),
         _cases(effects, index, keys.size),
         _bands(effects, index, keys.size, scale),
@@ -130,18 +131,22 @@ def changes_by_group(
     )
     for key, happened, (positives, negatives), (added, removed), bands in rows:
         cell = CoverageCell(scale)
-        cell.seen += happened
+        cell.effect_counts += happened
         if bands[0].size:
             cell.add_bands(*bands)
         yield key, Change(added, removed, positives, negatives, cell)
 
 
 def apply_one(kind: int, score: float, evaluator: Callable[[], Evaluator]) -> None:
-    """Do what one effect does to an evaluator, which is asked for only then. O(log n)."""
-    if kind in _ADDS:
-        evaluator().add_case(_ADDS[kind], score)
-    elif kind in _REMOVES:
-        evaluator().remove_case(_REMOVES[kind], score)
+    """Apply one effect to an evaluator. O(log n).
+
+    `evaluator` is called only if the effect changes counts, so that no pane is made
+    for one that does not.
+    """
+    if kind in _ADDED_LABEL:
+        evaluator().add_case(_ADDED_LABEL[kind], score)
+    elif kind in _REMOVED_LABEL:
+        evaluator().remove_case(_REMOVED_LABEL[kind], score)
     elif kind == Effect.MISSED_POSITIVE:
         evaluator().add_misses(1)
     elif kind == Effect.MISSED_NEGATIVE:
@@ -160,8 +165,8 @@ def rows_by_group(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
 def _cases(
     effects: Effects, index: IntArray, groups: int
 ) -> Iterator[tuple[Cases | None, Cases | None]]:
-    """Yield what each group's evaluator gains and loses."""
-    weights = _CASES[effects.kinds]
+    """Yield the cases that each group's evaluator gains, and those that it loses."""
+    weights = _CASE_WEIGHTS[effects.kinds]
     rows = np.flatnonzero(weights)
     weights = weights[rows]
     scores, labels = effects.scores[rows], POSITIVE_CASES[effects.kinds[rows]] != 0
@@ -205,17 +210,17 @@ def _signed(
 def _bands(
     effects: Effects, index: IntArray, groups: int, scale: Scale
 ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yield each group's bands of score, distinct, with what happened in them."""
-    rows = np.flatnonzero(_BANDED[effects.kinds])
+    """Yield each group's distinct bands, with their labelable and labelled predictions."""
+    rows = np.flatnonzero(_IS_BANDED[effects.kinds])
     kinds = effects.kinds[rows]
     width = np.iinfo(np.uint16).max
     flat, at = np.unique(
         index[rows] * width + bands_of(effects.scores[rows], scale), return_inverse=True
     )
-    asked, labelled = np.zeros((2, flat.size), dtype=np.int64)
-    np.add.at(asked, at, ASKED[kinds])
+    labelable, labelled = np.zeros((2, flat.size), dtype=np.int64)
+    np.add.at(labelable, at, LABELABLE[kinds])
     np.add.at(labelled, at, LABELLED[kinds])
     cuts = np.searchsorted(flat, np.arange(groups + 1) * width).tolist()
     for start, end in pairwise(cuts):
         part = slice(start, end)
-        yield flat[part] % width, asked[part], labelled[part]
+        yield flat[part] % width, labelable[part], labelled[part]

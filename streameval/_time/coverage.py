@@ -1,12 +1,12 @@
-"""How much of the truth a pane has seen: counts that add, overall and by score.
+"""How many predictions of a pane have their label: additive counts, overall and by score.
 
-A cell counts how often each `Effect` happened to the predictions of one pane, and
-in bands of score how many were made and how many have their label: labels are
-rarely missing at random. Everything in it is a sum, so cells merge in any order,
-and taking a label back is exact. Bands are the same everywhere: one to each
-doubling of the score's size from 2^-16 to 2^-4, then four to each up to 2^16 (on
-the probability scale up to 1/2, and mirrored); a cell keeps those between its
-lowest and its highest.
+A cell counts how often each `Effect` happened to the predictions of one pane. Labels
+are rarely missing at random, so it also counts, by band of score, the predictions
+that could have a label and those that have one. All counts are sums, so cells merge
+in any order and retracting a label is exact. Band edges are fixed: one band for each
+doubling of the score's magnitude from 2^-16 to 2^-4, then four for each up to 2^16
+(on the probability scale up to 1/2, mirrored above it). A cell stores the bands from
+its lowest used one to its highest.
 
 Cost: 0.7 KB a cell of probabilities, 1.5 KB of scores from -8 to 8; O(rows) to
 add, O(bands) to merge.
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 FRAME = Frame(b"SEVC", 1, "a coverage cell")
 _HEADER = struct.Struct(f"<{len(Effect)}qHH")
 
-ASKED = COVERAGE["predictions"] - COVERAGE["retracted"]
-"""What each effect adds to the predictions that could have a label."""
+LABELABLE = COVERAGE["predictions"] - COVERAGE["retracted"]
+"""What each effect adds to the predictions that could have a label: all but retracted ones."""
 LABELLED = COVERAGE["labelled"]
-_BANDED = (ASKED != 0) | (LABELLED != 0)
+"""What each effect adds to the predictions that have a label."""
+_IS_BANDED = (LABELABLE != 0) | (LABELLED != 0)
 
 
 def _edges(scale: Scale) -> FloatArray:
@@ -50,8 +51,8 @@ def _edges(scale: Scale) -> FloatArray:
 
 
 EDGES: dict[Scale, FloatArray] = {"plain": _edges("plain"), "probability": _edges("probability")}
-"""Where each band but the first begins."""
-_LISTED = {scale: edges.tolist() for scale, edges in EDGES.items()}
+"""The lower edge of each band but the first, which has none."""
+_EDGE_LISTS = {scale: edges.tolist() for scale, edges in EDGES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,9 @@ class ScoreBand:
     lower, upper : float
         Scores in [lower, upper); -inf and inf at the ends.
     predictions : int
-        Predictions in the band, those retracted left out.
+        Predictions in the band, without retracted ones.
     labelled : int
-        Those of them whose label counts now.
+        Predictions among them that have a label now.
     """
 
     lower: float
@@ -75,83 +76,84 @@ class ScoreBand:
 
     @property
     def labelled_share(self) -> float:
-        """Labelled predictions among all; nan without any."""
+        """Labelled predictions divided by predictions; nan without predictions."""
         return self.labelled / self.predictions if self.predictions else float("nan")
 
 
 class CoverageCell:
-    """What happened to the predictions of one pane.
+    """Counts of the effects on the predictions of one pane.
 
     Parameters
     ----------
     scale : {"plain", "probability"}
-        Which bands of score it has.
+        Selects its bands of score.
 
     Attributes
     ----------
-    seen : int64[len(Effect)]
+    effect_counts : int64[len(Effect)]
         How often each effect happened.
     first : int
-        The lowest band that is kept.
+        The lowest band that is stored.
     bands : int64[2, n]
-        Predictions that could have a label, and those that have it, by band.
+        By band, predictions that could have a label, and those that have one.
     """
 
-    __slots__ = ("bands", "first", "scale", "seen")
+    __slots__ = ("bands", "effect_counts", "first", "scale")
 
     def __init__(self, scale: Scale = "plain") -> None:
         self.scale: Scale = scale
-        self.seen: IntArray = np.zeros(len(Effect), dtype=np.int64)
+        self.effect_counts: IntArray = np.zeros(len(Effect), dtype=np.int64)
         self.first = 0
         self.bands: IntArray = np.zeros((2, 0), dtype=np.int64)
 
     @property
     def coverage(self) -> Coverage:
-        """The counts that answers carry."""
-        return Coverage(**{name: int(self.seen @ table) for name, table in COVERAGE.items()})
+        """The counts as a public `Coverage`."""
+        counts = self.effect_counts
+        return Coverage(**{name: int(counts @ table) for name, table in COVERAGE.items()})
 
     def add(self, kinds: KindArray, scores: FloatArray) -> None:
         """Count effects. O(n + bands)."""
-        self.seen += np.bincount(kinds, minlength=len(Effect))
-        rows = np.flatnonzero(_BANDED[kinds])
+        self.effect_counts += np.bincount(kinds, minlength=len(Effect))
+        rows = np.flatnonzero(_IS_BANDED[kinds])
         if rows.size:
             kinds = kinds[rows]
-            self.add_bands(bands_of(scores[rows], self.scale), ASKED[kinds], LABELLED[kinds])
+            self.add_bands(bands_of(scores[rows], self.scale), LABELABLE[kinds], LABELLED[kinds])
 
     def add_one(self, kind: int, score: float) -> None:
         """Count one effect. O(1) amortised."""
-        self.seen[kind] += 1
-        if _BANDED[kind]:
-            band = bisect_right(_LISTED[self.scale], score)
-            self._reach(band, band + 1)
-            self.bands[0, band - self.first] += ASKED[kind]
+        self.effect_counts[kind] += 1
+        if _IS_BANDED[kind]:
+            band = bisect_right(_EDGE_LISTS[self.scale], score)
+            self._make_room(band, band + 1)
+            self.bands[0, band - self.first] += LABELABLE[kind]
             self.bands[1, band - self.first] += LABELLED[kind]
 
-    def add_bands(self, bands: IntArray, asked: IntArray, labelled: IntArray) -> None:
+    def add_bands(self, bands: IntArray, labelable: IntArray, labelled: IntArray) -> None:
         """Add signed counts to bands, which may repeat. O(n + bands)."""
-        self._reach(int(bands.min()), int(bands.max()) + 1)
-        np.add.at(self.bands[0], bands - self.first, asked)
+        self._make_room(int(bands.min()), int(bands.max()) + 1)
+        np.add.at(self.bands[0], bands - self.first, labelable)
         np.add.at(self.bands[1], bands - self.first, labelled)
 
     def merge(self, *others: CoverageCell) -> None:
-        """Add what others have counted. O(bands) each."""
+        """Add the counts of other cells. O(bands) each."""
         for other in others:
-            self.seen += other.seen
+            self.effect_counts += other.effect_counts
             width = other.bands.shape[1]
             if width:
-                self._reach(other.first, other.first + width)
+                self._make_room(other.first, other.first + width)
                 start = other.first - self.first
                 self.bands[:, start : start + width] += other.bands
 
     def by_score(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
-        """Return bands with about as many predictions each, lowest scores first. O(bands)."""
+        """Return up to `at_most` bands of about equal size, lowest scores first. O(bands)."""
         used = np.flatnonzero(self.bands[0])
         if not used.size:
             return ()
-        asked, labelled = self.bands[:, used]
-        total = int(asked.sum())
-        # By the middle of each fine band, in integers: the same everywhere.
-        middles = 2 * np.cumsum(asked) - asked
+        labelable, labelled = self.bands[:, used]
+        total = int(labelable.sum())
+        # A fine band joins the group of its middle rank; integers, so exact on any machine.
+        middles = 2 * np.cumsum(labelable) - labelable
         groups = middles * at_most // (2 * total)
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         edges = EDGES[self.scale]
@@ -161,7 +163,7 @@ class CoverageCell:
             for row in zip(
                 [-np.inf, *inner],
                 [*inner, np.inf],
-                np.add.reduceat(asked, starts).tolist(),
+                np.add.reduceat(labelable, starts).tolist(),
                 np.add.reduceat(labelled, starts).tolist(),
                 strict=True,
             )
@@ -174,11 +176,11 @@ class CoverageCell:
         return other
 
     def to_bytes(self) -> bytes:
-        """Return the content as bytes; those of equal cells are equal. O(bands)."""
+        """Return the content as bytes; equal cells have equal bytes. O(bands)."""
         used = np.flatnonzero(self.bands.any(axis=0))
         first, end = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
         start = self.first + first if used.size else 0
-        header = _HEADER.pack(*self.seen.tolist(), start, end - first)
+        header = _HEADER.pack(*self.effect_counts.tolist(), start, end - first)
         return FRAME.sealed(header, self.bands[:, first:end].astype("<i8").tobytes())
 
     @classmethod
@@ -193,15 +195,15 @@ class CoverageCell:
             When the bytes are not exactly that.
         """
         reader = FRAME.reader(data)
-        *seen, first, width = reader.fields(_HEADER)
+        *counts, first, width = reader.fields(_HEADER)
         bands = reader.column("<i8", 2 * width).reshape(2, width)
         reader.end()
         cell = cls(scale)
         if first + width > EDGES[scale].size + 1 or (width == 0 and first):
             raise_corrupt(f"the coverage cell has bands {first} to {first + width}")
-        cell.seen[:] = seen
+        cell.effect_counts[:] = counts
         cell.first, cell.bands = first, bands.astype(np.int64)
-        if not cell.holds():
+        if not cell.is_consistent():
             raise_corrupt("the coverage cell's counts contradict one another")
         if cell.to_bytes() != bytes(data):
             raise_corrupt("the coverage cell has bands that count nothing")
@@ -217,7 +219,7 @@ class CoverageCell:
     def __repr__(self) -> str:
         return f"<CoverageCell: {self.coverage}>"
 
-    def _reach(self, first: int, end: int) -> None:
+    def _make_room(self, first: int, end: int) -> None:
         """Make room for bands [first, end)."""
         width = self.bands.shape[1]
         if not width:
@@ -229,11 +231,11 @@ class CoverageCell:
             self.bands = wider
             self.first -= before
 
-    def holds(self) -> bool:
-        """Tell whether the counts agree with one another. O(bands)."""
+    def is_consistent(self) -> bool:
+        """Return whether the counts agree with one another. O(bands)."""
         coverage = self.coverage
         return bool(
-            self.seen.min() >= 0
+            self.effect_counts.min() >= 0
             and coverage.pending >= 0
             and (self.bands[1] >= 0).all()
             and (self.bands[1] <= self.bands[0]).all()
@@ -242,8 +244,8 @@ class CoverageCell:
         )
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(bands)."""
-        assert self.holds(), (self.seen, self.bands)
+        """Assert all invariants. O(bands)."""
+        assert self.is_consistent(), (self.effect_counts, self.bands)
 
 
 def bands_of(scores: FloatArray, scale: Scale) -> IntArray:

@@ -1,9 +1,8 @@
 """A window in which old cases count less.
 
-Each pane counts round(2^16 2^(-age/half-life)) times. Figures are ratios of
-counts, so the weights' scale does not matter to them; an interval must not take
-weighted counts for a sample size, so variances are summed with squared weights
-and sample sizes are Kish's effective ones (Kish 1965).
+Each pane counts round(2^16 2^(-age/half-life)) times. Figures are ratios of counts,
+so the scale of the weights cancels. A weighted count is no sample size, so intervals
+sum variances with squared weights and use Kish's effective sample sizes (Kish 1965).
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from streameval._counts.exact import MAX_TOTAL, too_many
 from streameval._counts.merge import merge_states, subtract_states
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
+from streameval._metric_registry import BY_NAME
 from streameval._snapshot import Snapshot, take_snapshot
-from streameval._time.window import Counted, Window, not_alike
-from streameval._uncertainty.estimates import influence_of, value_of
-from streameval._uncertainty.influence import Influence, negatives_between
+from streameval._time.window import Window, WindowCounts, mixed_decay_error
+from streameval._uncertainty.estimates import value_of
 from streameval._uncertainty.limits import Figure
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._counts.state import State
     from streameval._evaluator import Evaluator
+    from streameval._metrics.influence import Influence
     from streameval._time.window import PaneState
 
 WEIGHT_ONE = 1 << 16
@@ -46,19 +47,22 @@ class DecayedWindow(Window):
         Counts times weights.
     squares : State
         Counts times squared weights, over `WEIGHT_ONE`.
-    counted : Counted
-        What it holds, undecayed.
+    counted : WindowCounts
+        Its counts, undecayed.
     """
 
     def __init__(
-        self, state: State, squares: State, counted: Counted, *, start_us: int, end_us: int
+        self, state: State, squares: State, counted: WindowCounts, *, start_us: int, end_us: int
     ) -> None:
         super().__init__(state, start_us, end_us)
         self.squares = squares
         self.counted = counted
 
     def evaluator(self) -> Evaluator:
-        """Return an evaluator with the weighted counts; its intervals would be too narrow."""
+        """Return an evaluator of the weighted counts.
+
+        Its intervals are too narrow: it takes weighted counts for a sample size.
+        """
         return super().evaluator()
 
     def _figures(self) -> Snapshot:
@@ -69,9 +73,9 @@ class DecayedWindow(Window):
         )
 
     def without(self, part: Window) -> DecayedWindow:
-        """Return what is left without a part that is decayed alike, from the same moment."""
+        """Return the rest without a part with the same half-life and the same `now`."""
         if not isinstance(part, DecayedWindow):
-            raise not_alike()
+            raise mixed_decay_error()
         return DecayedWindow(
             subtract_states(self._state, part._view()),
             subtract_states(self.squares, part.squares),
@@ -94,21 +98,21 @@ def decayed_window(
     panes : sequence of PaneState
         Oldest first.
     half_life_us, now_us : int
-        A pane's age is that of its end.
+        A pane's age is counted from its end to `now_us`.
     empty : State
-        What no panes amount to.
+        The sum of no panes.
     """
     weights = [_weight(max(0, now_us - pane.end_us), half_life_us) for pane in panes]
     kept = [(pane.state, weight) for pane, weight in zip(panes, weights, strict=True) if weight]
-    # At least 1, so that both sums hold the same scores.
+    # At least 1, so that both sums have the same scores.
     squares = [
         _scaled(state, max(1, round(weight * weight / WEIGHT_ONE))) for state, weight in kept
     ]
-    each = [Counted.of(state) for state, _ in kept] or [Counted.of(empty)]
+    each = [WindowCounts.of(state) for state, _ in kept] or [WindowCounts.of(empty)]
     return DecayedWindow(
         merge_states([_scaled(state, weight) for state, weight in kept] or [empty], revision=0),
         merge_states(squares or [empty], revision=0),
-        Counted(*map(sum, zip(*each, strict=True))),
+        WindowCounts(*map(sum, zip(*each, strict=True))),
         start_us=panes[0].start_us if panes else now_us,
         end_us=panes[-1].end_us if panes else now_us,
     )
@@ -131,16 +135,16 @@ def weighted_figure(groups: Groups, squares: Groups, name: str, prevalence: floa
         Counts times squared weights, over `WEIGHT_ONE`, of the same scores.
     """
     positives, negatives = _effective(groups.P, squares.P), _effective(groups.N, squares.N)
-    if name == "prevalence":
+    estimator = BY_NAME[name].estimator
+    if estimator is None:
         effective = _effective(groups.P + groups.N, squares.P + squares.N)
         share = groups.P / (groups.P + groups.N) if effective else math.nan
         variance = share * (1 - share) / effective if effective else math.nan
         return Figure(share, variance, int(effective * share), int(effective * (1 - share)))
     variance = math.nan
     if min(positives, negatives) >= 2:
-        if name != "average_precision":
-            groups, squares = groups.with_misses(), squares.with_misses()
-        influence = influence_of(groups, name, prevalence)
+        groups, squares = estimator.counted(groups), estimator.counted(squares)
+        influence = estimator.influence(groups, prevalence)
         variance = _of_positives(influence, groups, squares) / (positives - 1)
         variance += _of_negatives(influence, groups, squares) / (negatives - 1)
         if prevalence is None:
@@ -165,7 +169,7 @@ def _of_negatives(influence: Influence, groups: Groups, squares: Groups) -> floa
 
 
 def _scatter(values: FloatArray, weights: IntArray, squares: IntArray) -> float:
-    """Return the mean square distance from the weighted mean, under squared weights."""
+    """Return the mean squared distance from the weighted mean, with squared weights."""
     mean = float((weights * values).sum()) / float(weights.sum())
     centred = values - mean
     return float((squares * centred * centred).sum()) / float(squares.sum())

@@ -1,8 +1,8 @@
 """What joining does to the counts: signed effects, each in the pane of its prediction.
 
-The joiner decides, an evaluator counts. Between them stands a table of effects,
-one row for each thing that happened to one prediction. Panes, slices and
-coverage are sums over its rows, so they cannot disagree.
+The joiner decides, an evaluator counts. `Effects`, the table between them, has one
+row for each event of one prediction. Panes, slices and coverage are sums over these
+rows, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KindArray = npt.NDArray[np.uint8]
 
 
 class Effect(enum.IntEnum):
-    """What happened to one prediction. Numbers are never reused."""
+    """An event of one prediction. Numbers are stored, so they are never reused."""
 
     PREDICTED = 0
     """A prediction arrived."""
@@ -32,18 +32,18 @@ class Effect(enum.IntEnum):
     """Its label arrived: a case is counted."""
     LABELLED_POSITIVE = 2
     UNLABELLED_NEGATIVE = 3
-    """Its label was changed or taken back: the case is no longer counted."""
+    """Its label was changed or retracted: the case no longer counts."""
     UNLABELLED_POSITIVE = 4
     EXPIRED = 5
-    """No label came in time."""
+    """No label arrived within the ttl."""
     EXPIRED_NEGATIVE = 6
-    """No label came in time, and that counts as a negative case."""
+    """No label arrived within the ttl, which counts as a negative case."""
     RETRACTED = 7
-    """The prediction was taken back."""
+    """The prediction was retracted."""
     ORPHANED = 8
-    """A label whose prediction never came, dropped."""
+    """A label whose prediction never arrived, dropped."""
     MISSED_NEGATIVE = 9
-    """A label whose prediction never came, counted as a reference that was never scored."""
+    """A label whose prediction never arrived, counted as a reference that was never scored."""
     MISSED_POSITIVE = 10
 
 

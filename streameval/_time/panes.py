@@ -1,9 +1,9 @@
-"""Time cut into panes: fine while young, coarser with age, gone after retention.
+"""Time cut into panes: narrow at first, wider with age, dropped after retention.
 
 A pane is half-open, [start, start + width), and starts at a multiple of its
-width since 1970. What a pane holds must know how to merge; nothing else of it
-matters here. Where a time lies depends on now alone, so late data finds the
-same pane that early data did, and the order of arrival makes no difference.
+width since 1970. The content of a pane can be anything that merges. The pane of a
+time depends on now alone, so late data goes to the pane that early data went to,
+and the order of arrival makes no difference.
 
 Cost: finding a pane O(log panes); advancing O(panes that change).
 """
@@ -29,10 +29,10 @@ _DAY = 24 * _HOUR
 
 
 class Mergeable(Protocol):
-    """What a pane can hold."""
+    """The content of a pane."""
 
     def merge(self, *others: Self) -> None:
-        """Add everything that the others have counted."""
+        """Add the counts of others."""
 
 
 T = TypeVar("T", bound=Mergeable)
@@ -83,7 +83,7 @@ class Grid:
     tiers : tuple of Tier
         From `tiers_of`.
     edges : tuple of int
-        Where tiers begin, oldest first: the end of what is kept comes first.
+        The start of each tier, oldest first; the first is the oldest time that is kept.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Grid:
 
     @property
     def until_us(self) -> int:
-        """When the next pane coarsens or goes: before that the grid stays as it is. O(tiers)."""
+        """When the next pane coarsens or expires; the grid is constant until then. O(tiers)."""
         coarser = (*self.tiers[1:], self.tiers[-1])
         return min(
             edge + above.width_us + tier.until_us
@@ -121,17 +121,17 @@ class Grid:
         )
 
     def width_at(self, time_us: int) -> int:
-        """Return the width of the pane that holds a time that is kept. O(tiers)."""
+        """Return the width of the pane of a time, which must not be expired. O(tiers)."""
         finer = sum(time_us >= edge for edge in self.edges[1:])
         return self.tiers[len(self.tiers) - 1 - finer].width_us
 
     def start_of(self, time_us: int) -> int:
-        """Return the start of the pane that holds a time. O(tiers)."""
+        """Return the start of the pane of a time. O(tiers)."""
         width = self.width_at(time_us)
         return time_us // width * width
 
     def end_of(self, time_us: int) -> int:
-        """Return the end of the pane that holds a time. O(tiers)."""
+        """Return the end of the pane of a time. O(tiers)."""
         width = self.width_at(time_us)
         return time_us // width * width + width
 
@@ -149,7 +149,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Pane(Generic[T]):
-    """One pane, [start_us, end_us), and what it holds."""
+    """One pane, [start_us, end_us), and its content."""
 
     start_us: int
     end_us: int
@@ -164,16 +164,16 @@ class Panes(Generic[T]):
     tiers : tuple of Tier
         From `tiers_of`.
     make : callable
-        Makes an empty content.
+        Returns a new empty content.
 
     Attributes
     ----------
     now_us : int
-        The latest time that `advance` was told.
+        The latest time given to `advance`.
     grid : Grid
-        Where panes begin and end then.
+        The grid at that time.
     until_us : int
-        When the next pane coarsens or goes.
+        When the next pane coarsens or expires.
     """
 
     def __init__(self, tiers: tuple[Tier, ...], make: Callable[[], T]) -> None:
@@ -197,19 +197,19 @@ class Panes(Generic[T]):
         return self.grid if now_us < self.until_us else Grid.at(self.tiers, now_us)
 
     def at(self, start_us: int) -> T:
-        """Return what the pane that starts there holds; made if need be. O(log panes)."""
+        """Return the content of the pane that starts there, a new one if needed. O(log panes)."""
         content = self._contents.get(start_us)
         if content is None:
             content = self._contents[start_us] = self._make()
         return content
 
     def get(self, start_us: int) -> T | None:
-        """Return what the pane that starts there holds, if there is one. O(1)."""
+        """Return the content of the pane that starts there, or None. O(1)."""
         content: T | None = self._contents.get(start_us)
         return content
 
     def put(self, start_us: int, content: T) -> None:
-        """Replace what the pane that starts there holds. O(log panes)."""
+        """Replace the content of the pane that starts there. O(log panes)."""
         self._contents[start_us] = content
 
     def between(self, start_us: int, end_us: int) -> list[Pane[T]]:
@@ -221,7 +221,10 @@ class Panes(Generic[T]):
         ]
 
     def advance(self, now_us: int) -> bool:
-        """Let time pass: panes coarsen and go. Return whether any did. O(panes that change)."""
+        """Advance to a time: coarsen and expire panes. Return whether any changed.
+
+        O(panes that change). A time before `now_us` has no effect.
+        """
         if now_us <= self.now_us:
             return False
         self.now_us = now_us
@@ -243,7 +246,7 @@ class Panes(Generic[T]):
             coarser.setdefault(self.grid.start_of(start), []).append(start)
         for start, members in coarser.items():
             contents = [self._contents.pop(member) for member in members]
-            # A new content, never one that a reader may hold.
+            # A new content, because a reader may hold the old ones.
             merged = self._make()
             merged.merge(*contents)
             self._contents[start] = merged
@@ -251,7 +254,7 @@ class Panes(Generic[T]):
         return changed
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(panes)."""
+        """Assert all invariants. O(panes)."""
         assert self.grid == Grid.at(self.tiers, self.now_us), self.now_us
         assert self.now_us < self.until_us == self.grid.until_us
         end = self.grid.oldest_us

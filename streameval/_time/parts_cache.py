@@ -1,12 +1,12 @@
-"""What was computed from some immutable parts, until one of them is another object.
+"""A cache of values computed from immutable parts, validated by the parts' identity.
 
-Panes are immutable, so the same objects are the same counts, and what was
-computed from them still holds. Parts are held weakly: an answer does not keep
-in memory what it was made of, and goes itself, some time after one of them did:
-nobody can ask for it any more. What is made of nothing would stay, and is not kept.
+The counts of a pane are immutable, so a value is valid while its parts are the same
+objects. Parts are held by weak references: the cache does not keep them in memory,
+and a value whose part was collected can never be valid again, so a sweep drops it.
+A value without parts would never be dropped, so it is not cached.
 
-Cost: O(parts) to find out that none changed, and amortised to keep a new value. Any
-thread may ask; two that ask for the same at once may both compute it.
+Cost: O(parts) for a hit, and O(parts) amortised to insert. Thread-safe; two threads
+that miss on the same key at once may both compute the value.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class _Entry(NamedTuple, Generic[V]):
 
 
 class PartsCache(Generic[K, V]):
-    """Values by name; those that were not used for longest leave first.
+    """Values by key, with the least recently used evicted first.
 
     Parameters
     ----------
     max_cost : int
-        What all of them may cost together, besides the newest.
+        The most that all values may cost together; the newest may exceed it alone.
     cost : callable
-        Returns what a value costs, for instance its bytes.
+        Returns the cost of a value, for instance its bytes.
 
     Examples
     --------
@@ -64,15 +64,15 @@ class PartsCache(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K, parts: Iterable[object], make: Callable[[], V]) -> V:
-        """Return the value of a name; made anew unless its parts are the same objects."""
-        # An object has one such reference as long as it lives, so references can be compared.
+        """Return the value of a key; call `make` unless its parts are the same objects."""
+        # A living object has one weak reference without a callback, so `is` compares parts.
         now = tuple(map(weakref.ref, parts))
         if not now:
             return make()
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and _same(entry.parts, now):
-                # Last in the order of the dictionary is the most recently used.
+                # The dict is in order of use: the last key is the most recently used.
                 self._entries[key] = self._entries.pop(key)
                 return entry.value
         value = make()
@@ -87,8 +87,8 @@ class PartsCache(Generic[K, V]):
                 self._sweep()
         return value
 
-    def kept(self, key: K, parts: Iterable[P]) -> list[P]:
-        """Return those of the parts that the last value of a name was made of. O(parts).
+    def unchanged_parts(self, key: K, parts: Iterable[P]) -> list[P]:
+        """Return the parts among these that the value of a key was computed from. O(parts).
 
         Examples
         --------
@@ -96,7 +96,7 @@ class PartsCache(Generic[K, V]):
         ...     pass
         >>> cache, old, new = PartsCache(100, len), Pane(), Pane()
         >>> _ = cache.get("a", [old], lambda: "computed")
-        >>> cache.kept("a", [new, old]) == [old]
+        >>> cache.unchanged_parts("a", [new, old]) == [old]
         True
         """
         with self._lock:
@@ -107,7 +107,7 @@ class PartsCache(Generic[K, V]):
         return [part for part in parts if id(part) in known]
 
     def _sweep(self) -> None:
-        """Drop what had a part that is gone; again when there are twice as many. O(parts)."""
+        """Drop values with a collected part; sweep again at twice the size. O(parts)."""
         for key, entry in list(self._entries.items()):
             if any(part() is None for part in entry.parts):
                 self._drop(key)

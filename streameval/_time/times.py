@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 MAX_TIME_US = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) / _MICROSECOND)
-"""Times lie between 1970 and this."""
+"""The latest time that is accepted; the earliest is 0, in 1970."""
 
 
 def to_us(at: datetime | np.datetime64, *, field: str = "at") -> int:
@@ -47,7 +47,7 @@ def to_us(at: datetime | np.datetime64, *, field: str = "at") -> int:
 
 
 def checked_us(time_us: int, *, field: str = "at") -> int:
-    """Return a time in microseconds, refused outside 1970 to 9999."""
+    """Return a time in microseconds; raise InvalidInputError outside 1970 to 9999."""
     if not 0 <= time_us <= MAX_TIME_US:
         raise InvalidInputError(
             f"{field} must lie between 1970 and 9999, got {time_us} us", field=field
@@ -101,8 +101,8 @@ def column_us(at: Any, rows: int, *, field: str = "at") -> IntArray:
     return times
 
 
-def too_old(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
-    """Return the refusal of a time that retention has passed."""
+def too_old_error(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidInputError:
+    """Return the error for a time that is older than retention."""
     where = "" if index is None else f" at index {index}"
     got, kept = to_datetime(at_us).isoformat(), to_datetime(oldest_us).isoformat()
     message = f"at is older than retention: got {got}{where}, kept since {kept}"
@@ -110,11 +110,11 @@ def too_old(at_us: int, oldest_us: int, *, index: int | None = None) -> InvalidI
 
 
 def check_none_older(times_us: IntArray, oldest_us: int) -> None:
-    """Refuse a column of times of which one is older than what is kept. O(n)."""
+    """Raise InvalidInputError if any of a column of times is older than `oldest_us`. O(n)."""
     older = times_us < oldest_us
     if older.any():
         index = int(older.argmax())
-        raise too_old(int(times_us[index]), oldest_us, index=index)
+        raise too_old_error(int(times_us[index]), oldest_us, index=index)
 
 
 def to_datetime(time_us: int) -> datetime:
@@ -123,7 +123,7 @@ def to_datetime(time_us: int) -> datetime:
 
 
 def span_us(span: timedelta, *, field: str) -> int:
-    """Return a span in microseconds; refused unless it is a positive timedelta."""
+    """Return a span in microseconds; raise InvalidInputError unless it is a positive timedelta."""
     if not isinstance(span, timedelta):
         raise InvalidInputError(f"{field} must be a timedelta, got {span!r}", field=field)
     if span <= timedelta(0):

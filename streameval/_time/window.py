@@ -1,7 +1,7 @@
-"""A window: the sum of some panes, as one evaluator's worth of queries.
+"""A window: the sum of some panes, with the queries of an evaluator.
 
-A window is read-only and says which time it covers. What a window holds beyond
-one of its parts is a window too, so that a part can be compared with the rest.
+A window is read-only and has the time span that it covers. A window without one of
+its parts is a window too, so that a part can be compared with the rest.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class PaneState(NamedTuple):
     state: State
 
 
-class Counted(NamedTuple):
-    """What a window holds, undecayed."""
+class WindowCounts(NamedTuple):
+    """The counts of a window, undecayed."""
 
     num_cases: int
     num_positive_ref: int
@@ -41,27 +41,26 @@ class Counted(NamedTuple):
     num_negative_misses: int
 
     @classmethod
-    def of(cls, state: State) -> Counted:
-        """Return what a state counts. O(1)."""
+    def of(cls, state: State) -> WindowCounts:
+        """Return the counts of a state. O(1)."""
         return cls(
             state.counts.total, state.P, state.N, state.missed_positives, state.missed_negatives
         )
 
-    def without(self, part: Counted) -> Counted:
+    def without(self, part: WindowCounts) -> WindowCounts:
         """Return the difference."""
-        return Counted(*(mine - its for mine, its in zip(self, part, strict=True)))
+        return WindowCounts(*(mine - its for mine, its in zip(self, part, strict=True)))
 
 
 class Window(EvaluatorQueries):
     """The cases of a run of panes: every query of `Evaluator`, no mutation.
 
-    What it covers, [start, end), is the time that was asked for, widened to
-    whole panes.
+    It covers [start, end): the time that the caller asked for, widened to whole panes.
 
     Attributes
     ----------
-    counted : Counted
-        What it holds, undecayed.
+    counted : WindowCounts
+        Its counts, undecayed.
 
     Examples
     --------
@@ -78,16 +77,16 @@ class Window(EvaluatorQueries):
     def __init__(self, state: State, start_us: int, end_us: int) -> None:
         self._state = state
         self._span_us = (start_us, end_us)
-        self.counted = Counted.of(state)
+        self.counted = WindowCounts.of(state)
 
     @property
     def start(self) -> datetime:
-        """Where it begins."""
+        """The start of the time that it covers."""
         return to_datetime(self._span_us[0])
 
     @property
     def end(self) -> datetime:
-        """Where it ends; not included."""
+        """The end of the time that it covers, not included."""
         return to_datetime(self._span_us[1])
 
     @property
@@ -120,11 +119,11 @@ class Window(EvaluatorQueries):
 
     @property
     def resolution(self) -> int | None:
-        """Significant bits of a score that are kept."""
+        """Significant bits of a score that are kept; None is all."""
         return self._state.resolution
 
     def evaluator(self) -> Evaluator:
-        """Return an evaluator of its own with these counts. O(1).
+        """Return an independent evaluator with these counts. O(1).
 
         Examples
         --------
@@ -141,7 +140,7 @@ class Window(EvaluatorQueries):
         return Evaluator._of(self._state)
 
     def snapshot(self) -> Snapshot:
-        """Return the figures, with the time that they cover. O(G), once.
+        """Return the figures and the time that they cover. O(G), then cached.
 
         Examples
         --------
@@ -156,22 +155,21 @@ class Window(EvaluatorQueries):
         return replace(self._figures(), window=(self.start, self.end))
 
     def _figures(self) -> Snapshot:
-        # Windows of other lengths may share the state: what is kept has no time.
+        # Windows of different spans may share a state, so the cached figures have no span.
         return self._state.cached("snapshot", lambda: take_snapshot(self))
 
     def without(self, part: Window) -> Window:
-        """Return what is left without a part: its complement, to compare the part with.
+        """Return the rest without a part: the complement, to compare the part with.
 
         Parameters
         ----------
         part : Window
-            Cases that are all counted here too: a slice of the same time, or
-            some of its panes.
+            A subset of these cases: a slice of the same time, or some of its panes.
 
         Raises
         ------
         InvalidInputError
-            When some are not counted here, or one of the two is decayed.
+            When the part has cases that this window has not, or one of the two is decayed.
 
         Notes
         -----
@@ -191,7 +189,7 @@ class Window(EvaluatorQueries):
         (3, 0.5, 0.0)
         """
         if type(part) is not Window:
-            raise not_alike()
+            raise mixed_decay_error()
         return Window(subtract_states(self._state, part._view()), *self._span_us)
 
     def __repr__(self) -> str:
@@ -201,14 +199,14 @@ class Window(EvaluatorQueries):
         )
 
 
-def not_alike() -> InvalidInputError:
-    """Return the refusal of windows that are weighted differently."""
-    message = "a decayed window has no part, and is no part, of one that is not"
+def mixed_decay_error() -> InvalidInputError:
+    """Return the error for windows of which one is decayed and the other is not."""
+    message = "both windows must be decayed, or neither"
     return InvalidInputError(message, field="part")
 
 
 def newest_panes(panes: Sequence[PaneState], count: int) -> Sequence[PaneState]:
-    """Return the newest panes that hold `count` cases together, or all. O(panes)."""
+    """Return the fewest newest panes with `count` cases or more, or all panes. O(panes)."""
     first = len(panes)
     while first and count > 0:
         first -= 1

@@ -1,9 +1,9 @@
-"""Windows, each put together once while its panes stay the same.
+"""A cache of windows, and of the partial sums that the next window can reuse.
 
-A window that is watched changes in one pane, the newest, and in the others seldom.
-So what did not change is added up once, and that rest and what changed make the next
-window. It is the same to the bit as the sum of all: cells are nested, so it does
-not matter whether bits that a cap leaves no room for are dropped before or after.
+A window that is queried again and again usually changes in one pane, the newest. So
+the sum of the unchanged panes is cached too, and the next window is that partial sum
+plus the changed panes. The result is bit-identical to the sum of all panes: cells are
+nested, so dropping bits to meet a cap gives the same cells before or after summing.
 """
 
 from __future__ import annotations
@@ -23,60 +23,63 @@ K = TypeVar("K", bound="Hashable")
 
 
 class WindowCache(PartsCache[K, Window]):
-    """Windows by name, and for those that go on changing what did not change of them.
+    """Windows by key, with the sum of the unchanged panes of those that keep changing.
 
     Parameters
     ----------
     max_cells : int
-        Distinct scores that all windows may hold together, and all rests.
+        The most distinct scores that all windows may have together; the same limit
+        applies to all partial sums.
     """
 
     def __init__(self, max_cells: int) -> None:
         super().__init__(max_cells, lambda window: len(window._view().counts))
-        self._rests: PartsCache[K, _Rest] = PartsCache(max_cells, lambda rest: rest.most_cells)
+        self._partial_sums: PartsCache[K, _PartialSum] = PartsCache(
+            max_cells, lambda partial: partial.max_cells
+        )
 
     def sum(self, key: K, states: Sequence[State], start_us: int, end_us: int) -> Window:
-        """Return the sum of some states as a window; the same one until a state changes.
+        """Return the sum of states as a window; the same object until a state changes.
 
-        O(S log S) for S distinct scores in all; of those that changed, and of
-        the window, where the same ones changed the last two times.
+        O(S log S) for S distinct scores in all states. When the same states changed in
+        the last two calls, S counts only the changed states and the window.
         """
         return self.get(key, states, lambda: Window(self._sum(key, states), start_us, end_us))
 
     def _sum(self, key: K, states: Sequence[State]) -> State:
-        same = self.kept(key, states)
+        same = self.unchanged_parts(key, states)
         if len(same) > 1:
-            rest = self._rests.get(key, same, lambda: _Rest(same))
-            rest.asked += 1
-            # Where other panes change each time, nobody asks twice for the same rest.
-            if rest.asked > 1:
+            partial = self._partial_sums.get(key, same, lambda: _PartialSum(same))
+            partial.num_uses += 1
+            # Not summed on its first use: if other panes change each time, it has no second.
+            if partial.num_uses > 1:
                 known = set(map(id, same))
                 changed = [state for state in states if id(state) not in known]
-                return merge_states([rest.sum(same), *changed], revision=0)
+                return merge_states([partial.sum(same), *changed], revision=0)
         return merge_states(states, revision=0)
 
 
-class _Rest:
-    """What stays the same of a window.
+class _PartialSum:
+    """The sum of the unchanged states of a window, computed when first needed.
 
     Attributes
     ----------
-    asked : int
-        How often it would have been of use.
-    most_cells : int
-        Scores of each class that its sum may have.
+    num_uses : int
+        How many windows could have used it.
+    max_cells : int
+        Upper bound on the distinct scores of its sum, counted by class.
     """
 
     def __init__(self, states: Sequence[State]) -> None:
         cells = sum(len(state.counts) for state in states)
-        # A cap is on distinct scores, which both classes may have.
+        # A cap limits distinct scores; each may occur in both classes.
         caps = [2 * state.max_cells for state in states if state.max_cells is not None]
-        self.most_cells = min([cells, *caps])
-        self.asked = 0
+        self.max_cells = min([cells, *caps])
+        self.num_uses = 0
         self._sum: State | None = None
 
     def sum(self, states: Sequence[State]) -> State:
-        """Return the sum of its states, which was computed once."""
+        """Return the sum of its states, computed once."""
         if self._sum is None:
             self._sum = merge_states(states, revision=0)
         return self._sum

@@ -1,9 +1,9 @@
-"""An evaluator for each slice of time: any window is a sum of them.
+"""An evaluator for each pane of time; any window is a sum of panes.
 
 Time is an argument, never a clock: the same calls give the same answers. Cases
-may come in any order; each counts in the pane of its own time. Panes are
-bounded evaluators, so a window is exact in its counts and bounded in what it
-hides (`bounds`), and merging sixty of them takes milliseconds.
+may come in any order; each counts in the pane of its own time. Panes are bounded
+evaluators, so a window has exact counts and hard limits on what rounding of scores
+hides (`bounds`), and merging sixty panes takes milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streameval._counts.columns import check_columns, check_count, check_label, 
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
 from streameval._time.decay import DecayedWindow, decayed_window
-from streameval._time.pane_evaluators import EvaluatorPanes
+from streameval._time.evaluator_panes import EvaluatorPanes
 from streameval._time.times import (
     check_none_older,
     checked_us,
@@ -24,7 +24,7 @@ from streameval._time.times import (
     span_us,
     to_datetime,
     to_us,
-    too_old,
+    too_old_error,
 )
 from streameval._time.window import PaneState, Window, newest_panes
 from streameval._time.window_cache import WindowCache
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
     from streameval._time.panes import Pane
 
-_CACHED_CELLS = 1 << 18
+_MAX_CACHED_CELLS = 1 << 18
+"""Distinct scores in all cached windows of one evaluator, and in all partial sums."""
 
 
 class _TimedCases(NamedTuple):
@@ -74,8 +75,8 @@ class WindowedEvaluator:
 
     Notes
     -----
-    A pane takes up to 16 B for each distinct score that it keeps. One thread may
-    change it; windows are immutable and may be read by any.
+    A pane takes up to 16 B for each distinct score that it keeps. Only one thread at
+    a time may change it; windows are immutable, so any thread may read them.
 
     Examples
     --------
@@ -111,20 +112,20 @@ class WindowedEvaluator:
     def _begin(self, panes: EvaluatorPanes) -> None:
         self._panes = panes
         self._empty = panes.empty
-        self._windows: WindowCache[tuple[int, int]] = WindowCache(_CACHED_CELLS)
+        self._windows: WindowCache[tuple[int, int]] = WindowCache(_MAX_CACHED_CELLS)
 
     @property
     def now(self) -> datetime:
-        """The latest time that was seen or told; 1970 before any."""
+        """The latest time of a case or of `advance`; 1970 before any."""
         return to_datetime(self._panes.now_us)
 
     @property
     def scale(self) -> Scale:
-        """What the bits of a score are counted of: "plain" or "probability"."""
+        """The scale that significant bits are counted on: "plain" or "probability"."""
         return self._empty.scale
 
     def advance(self, now: datetime) -> None:
-        """Let time pass: panes coarsen, and those past retention go. O(panes that change).
+        """Advance to a time: coarsen panes and drop those past retention. O(panes that change).
 
         Examples
         --------
@@ -192,15 +193,15 @@ class WindowedEvaluator:
             added = rows.times_us.size if rows.counts is None else int(rows.counts.sum())
             self._panes.check_room(added)
             self._panes.advance(max(self._panes.now_us, int(rows.times_us.max())))
-            self._each_pane(rows, Evaluator.add_cases)
+            self._change_panes(rows, Evaluator.add_cases)
 
     def remove_case(self, positive: bool, score: float, *, at: datetime) -> None:
-        """Take one case back.
+        """Remove one case.
 
         Raises
         ------
         InvalidInputError
-            When no such case is there.
+            When its pane has no such case.
 
         Examples
         --------
@@ -214,17 +215,17 @@ class WindowedEvaluator:
         """
         checked_label = check_label(positive)
         checked_score = check_score(score, scale=self._empty.scale)
-        at_us = self._kept_us(to_us(at))
+        at_us = self._retained_us(to_us(at))
         pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
         pane.remove_case(checked_label, checked_score)
 
     def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
-        """Take columns of cases back, all or none; as `add_cases`.
+        """Remove columns of cases, all or none; arguments as of `add_cases`.
 
         Raises
         ------
         InvalidInputError
-            When one is not there.
+            When the pane of a case has no such case.
 
         Examples
         --------
@@ -236,7 +237,7 @@ class WindowedEvaluator:
         >>> ev.last(timedelta(hours=3)).num_cases
         1
         """
-        self._each_pane(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
+        self._change_panes(self._checked(labels, scores, at, counts), Evaluator.remove_cases)
 
     def add_misses(self, count: int, *, at: datetime) -> None:
         """Add positive references that were never scored.
@@ -281,7 +282,7 @@ class WindowedEvaluator:
 
         Notes
         -----
-        Cold O(S log S) for S distinct scores in its panes; free while none changed.
+        O(S log S) for S distinct scores in its panes; O(panes) while no pane changed.
 
         Examples
         --------
@@ -301,7 +302,7 @@ class WindowedEvaluator:
         Raises
         ------
         InvalidInputError
-            When it is empty.
+            When `start` is not before `end`.
 
         Examples
         --------
@@ -322,10 +323,10 @@ class WindowedEvaluator:
         return self._between_us(start_us, end_us)
 
     def last_cases(self, count: int) -> Window:
-        """Return the newest panes that hold `count` cases together, or all there are.
+        """Return the newest panes with `count` cases or more together, or all panes.
 
-        The oldest of them is taken whole: there may be more cases, never fewer
-        where there are enough. O(panes + S log S).
+        Panes are taken whole, so there may be more cases than `count`; there are fewer
+        only if the evaluator has fewer. O(panes + S log S).
 
         Examples
         --------
@@ -336,19 +337,19 @@ class WindowedEvaluator:
         >>> ev.last_cases(1).num_cases
         1
         """
-        wanted = check_count(count)
-        panes = newest_panes([_held(pane) for pane in self._panes], wanted)
+        states = [_pane_state(pane) for pane in self._panes]
+        panes = newest_panes(states, check_count(count))
         return self._window(panes, self._panes.now_us, self._panes.now_us + 1)
 
     def decayed(self, half_life: timedelta, *, now: datetime | None = None) -> DecayedWindow:
-        """Return all that is kept, each pane weighted by 2^(-age / half_life).
+        """Return all panes, each weighted by 2^(-age / half_life).
 
         Parameters
         ----------
         half_life : timedelta
         now : datetime, optional
-            The time from which ages count; the latest time by default. A pane's
-            age is that of its end.
+            The time that ages are counted to; the latest time by default. A pane's age
+            is counted from its end.
 
         Notes
         -----
@@ -366,14 +367,14 @@ class WindowedEvaluator:
         half_life_us = span_us(half_life, field="half_life")
         now_us = self._panes.now_us if now is None else to_us(now, field="now")
         return decayed_window(
-            [_held(pane) for pane in self._panes],
+            [_pane_state(pane) for pane in self._panes],
             half_life_us,
             now_us=now_us,
             empty=self._empty._view(),
         )
 
     def panes(self) -> Iterator[Window]:
-        """Yield each pane as a window, oldest first: the time series at its finest.
+        """Yield each pane as a window, oldest first: the finest time series there is.
 
         Examples
         --------
@@ -388,12 +389,12 @@ class WindowedEvaluator:
             yield Window(pane.content._view(), pane.start_us, pane.end_us)
 
     def merge(self, other: WindowedEvaluator) -> None:
-        """Add everything that another has counted, pane by pane.
+        """Add the counts of another evaluator, pane by pane.
 
         Raises
         ------
         InvalidInputError
-            When the two cut time differently. Nothing has changed then.
+            When their settings differ. Nothing has changed then.
 
         Examples
         --------
@@ -424,8 +425,8 @@ class WindowedEvaluator:
     def to_bytes(self) -> bytes:
         """Return the content as bytes: versioned, checksummed, the same on every machine.
 
-        Equal evaluators have equal bytes, whatever the order in which their
-        cases came. O(cells).
+        Equal evaluators have equal bytes, in whatever order their cases were added.
+        O(cells).
 
         Examples
         --------
@@ -459,7 +460,7 @@ class WindowedEvaluator:
 
     @classmethod
     def _of(cls, panes: EvaluatorPanes) -> Self:
-        """Return an evaluator that begins with these panes."""
+        """Return an evaluator with these panes."""
         self = cls.__new__(cls)
         self._begin(panes)
         return self
@@ -483,28 +484,31 @@ class WindowedEvaluator:
     def __repr__(self) -> str:
         return f"<WindowedEvaluator: {len(self._panes)} panes, now {self.now.isoformat()}>"
 
-    # -- the machinery -----------------------------------------------------
+    # -- internals ----------------------------------------------------------
 
     def _view(self) -> EvaluatorPanes:
-        """Return the panes, for a joiner that counts in them."""
+        """Return the panes, for a joiner that counts into them."""
         return self._panes
 
     def _pane(self, at_us: int, *, added: int) -> Evaluator:
-        """Return the pane of a time, to which references are added; time passes if it must."""
-        self._kept_us(at_us)
+        """Return the pane of a time, to add references to; advance to it if it is later."""
+        self._retained_us(at_us)
         self._panes.check_room(added)
         self._panes.advance(at_us)
         return self._panes.at(self._panes.grid.start_of(at_us))
 
-    def _kept_us(self, at_us: int) -> int:
-        """Return a time, unless it is older than retention."""
+    def _retained_us(self, at_us: int) -> int:
+        """Return a time; raise InvalidInputError if it is older than retention."""
         oldest_us = self._panes.grid.oldest_us
         if at_us < oldest_us:
-            raise too_old(at_us, oldest_us)
+            raise too_old_error(at_us, oldest_us)
         return at_us
 
     def _checked(self, labels: Any, scores: Any, at: Any, counts: Any) -> _TimedCases:
-        """Return checked columns; refuse what retention has passed, or will have then."""
+        """Return checked columns; raise InvalidInputError for times past retention.
+
+        Retention is that after the newest of the rows has advanced the time.
+        """
         positives, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._empty.scale
         )
@@ -514,10 +518,11 @@ class WindowedEvaluator:
             check_none_older(times_us, self._panes.grid_at(latest_us).oldest_us)
         return _TimedCases(positives, values, weights, times_us)
 
-    def _each_pane(self, rows: _TimedCases, change: Callable[..., None]) -> None:
+    def _change_panes(self, rows: _TimedCases, change: Callable[..., None]) -> None:
+        """Apply `change` to the rows of each pane, all or none."""
         changed: list[tuple[int, Evaluator]] = []
         for start, here in rows_by_group(self._panes.grid.starts_of(rows.times_us)):
-            # A copy shares its state, and takes its place only when all rows went well.
+            # A copy shares the state; it replaces the pane once all rows have succeeded.
             pane = (self._panes.get(start) or self._empty).copy()
             change(
                 pane,
@@ -533,22 +538,22 @@ class WindowedEvaluator:
         start_us, end_us = self._panes.grid.snapped(
             checked_us(start_us, field="start"), checked_us(end_us, field="end")
         )
-        panes = [_held(pane) for pane in self._panes.between(start_us, end_us)]
+        panes = [_pane_state(pane) for pane in self._panes.between(start_us, end_us)]
         return self._window(panes, start_us, end_us)
 
     def _window(self, panes: Sequence[PaneState], start_us: int, end_us: int) -> Window:
-        """Return the sum of panes; the same object while none of them changed."""
+        """Return the sum of panes; the same object while none of them has changed."""
         if panes:
             start_us, end_us = min(start_us, panes[0].start_us), max(end_us, panes[-1].end_us)
         states = [pane.state for pane in panes] or [self._empty._view()]
         return self._windows.sum((start_us, end_us), states, start_us, end_us)
 
     def _check(self) -> None:
-        """Assert everything that must hold. O(S log S)."""
+        """Assert all invariants. O(S log S)."""
         self._panes._check()
         for pane in self._panes:
             pane.content._check()
 
 
-def _held(pane: Pane[Evaluator]) -> PaneState:
+def _pane_state(pane: Pane[Evaluator]) -> PaneState:
     return PaneState(pane.start_us, pane.end_us, pane.content._view())

@@ -1,9 +1,9 @@
-"""The percentile bootstrap, for those who must report one: references resampled in groups.
+"""The percentile bootstrap, for users who must report one; references resampled in groups.
 
 Every reference is drawn with replacement, misses included, which for tied
 groups means multinomial counts. The prevalence is resampled too, unless it is
-held fixed. O(G) for each resample. No default: it costs a thousand times the
-analytic interval and covers less with few positives (docs/intervals.md).
+held fixed. O(G) for each resample. It is not the default: it costs a thousand times
+the analytic interval and covers less with few positives (docs/intervals.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.groups import Groups
-from streameval._uncertainty.influence import negatives_between
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,15 +36,15 @@ def bootstrap_limits(
     Parameters
     ----------
     groups : Groups
-        Without the misses as a group; `estimate` gets such groups too.
+        Without the misses as a group; so are those passed to `estimate`.
     estimate : callable
-        The figure of groups that have both classes.
+        Returns the figure of groups with both classes.
     alpha : float
         Probability outside the limits.
     fixed_prevalence : bool
-        Keep P and N as they are.
+        Whether P and N stay as they are.
     resamples, seed : int
-        How often, and from which random numbers.
+        The number of resamples, and the seed of their random numbers.
     """
     rng = np.random.default_rng(seed)
     values = np.empty(resamples)

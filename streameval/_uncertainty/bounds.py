@@ -1,35 +1,33 @@
-"""Certificates: what a figure can be at least and at most, when scores kept few bits.
+"""Bounds: the least and the greatest value of a metric when scores kept few bits.
 
 A bounded evaluator knows every count exactly, and the order of cases between
-cells; only the order *inside* a cell is lost. For each figure there is a worst
-and a best order, and the two bracket the exact value on the scores as they were
-given, ties among them included. With T true and F false positives above a cell
-of p positives and n negatives:
+cells; only the order *inside* a cell is lost. For each metric there is a worst
+and a best order, and the two bracket the exact value on the original scores,
+ties among them included. With T true and F false positives above a cell of p
+positives and n negatives, the worst order (`WorstOrder`, in the metric's row) is:
 
-- a figure that only gains when false positives come later (AUC-ROC, AUC-PR by
-  either method, normalised, precision-recall gain, what a rank reaches) is
-  highest with the positives of each cell first, lowest with its negatives first;
-- figures that choose among operating points (hulls, maximum F, eleven-point
-  precision) are highest at the corners (F, T + p), lowest at the ends of the
-  cells, which are operating points whatever the order;
-- average precision is highest with the positives first as *one* tie, lowest with
-  the negatives first and the positives one by one.
+- NEGATIVES_FIRST for a metric that only gains when false positives come later
+  (AUC-ROC, AUC-PR by either method, normalised, precision-recall gain, metrics at
+  a rank); it is highest with the positives of each cell first;
+- ANY for a metric that chooses among operating points (hulls, maximum F,
+  eleven-point precision); it is highest at the corners (F, T + p) and lowest at the
+  ends of the cells, which are operating points in every order;
+- ONE_BY_ONE for average precision; it is highest with the positives first as *one*
+  tie, lowest with the negatives first and the positives one by one.
 
-Some order attains each limit, so none can be narrower and hold for all data; all
-limits are then widened by `_ULPS` units in the last place, which covers rounding
-here and in the exact figure. References that were never scored are one tied
+Some order attains each limit, so narrower limits would not hold for all data; all
+limits are then widened by the `ulps` of the metric's row, which covers rounding
+here and in the exact metric. References that were never scored are one tied
 group by definition: their tie is real and is not widened, and so is that of a
-cell that holds a single double. Cells without positives change no figure. O(G)
+cell that holds a single double. Cells without positives change no metric. O(G)
 for G cells that hold positives.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 
@@ -38,11 +36,9 @@ from streameval._common.values import shown
 from streameval._counts.cumulative import CumulativeCounts
 from streameval._counts.resolution import MAX_BITS
 from streameval._counts.view import Queries
-from streameval._metrics.areas import AreaQueries
+from streameval._metric_registry import BOUNDED_NAMES, BY_NAME, WorstOrder
 from streameval._metrics.pr_areas import average_precision_value, negatives_factor
-from streameval._metrics.ranked_retrieval import RankedQueries
-from streameval._metrics.scorecards import ScorecardQueries
-from streameval._metrics.skew import SkewQueries
+from streameval._metrics.queries import ViewQueries
 from streameval._uncertainty.cell_orders import (
     hides_order,
     least_average_precision,
@@ -58,108 +54,38 @@ if TYPE_CHECKING:
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
     from streameval._counts.view import View
+    from streameval._metric_registry import Metric
 
 T = TypeVar("T")
 
-_ULPS = 64
-"""A few units for each term of a sum, and at most 45 for summing them in pairs."""
-
-
-class _Worst(Enum):
-    """Which order of a cell's cases is worst for a figure."""
-
-    NEGATIVES_FIRST = 1
-    ANY = 2  # the end of the cell is reached in every order
-    ONE_BY_ONE = 3  # negatives first, then the positives untied
-
-
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """How a figure is asked, what its limits are, and how it rounds."""
-
-    method: str
-    worst: _Worst = _Worst.NEGATIVES_FIRST
-    fixed: dict[str, object] = field(default_factory=dict)
-    least: float = 0.0
-    greatest: float = 1.0
-    ulps: int = _ULPS
-    # The argument without which there is no such figure.
-    needs: str = ""
-    # Whether rounding is relative to the terms of a difference, not to the value.
-    is_difference: bool = False
-
-
-_FIGURES = {
-    "auc_pr": _Figure("auc_pr"),
-    "auc_pr_hull": _Figure("auc_pr", _Worst.ANY, {"hull": True}),
-    "auc_pr_normalized": _Figure("auc_pr_normalized", least=-math.inf, is_difference=True),
-    "auc_prg": _Figure("auc_prg", least=-math.inf, is_difference=True),
-    "auc_roc": _Figure("auc_roc"),
-    "auc_roc_hull": _Figure("auc_roc", _Worst.ANY, {"hull": True}),
-    "average_precision": _Figure("average_precision", _Worst.ONE_BY_ONE),
-    "eleven_pt_interp_precision": _Figure("eleven_pt_interp_precision", _Worst.ANY),
-    "gini": _Figure("gini", least=-1.0),
-    "lift_at": _Figure("lift_at", greatest=math.inf),
-    "maximum_f_measure": _Figure("maximum_f_measure", _Worst.ANY),
-    "precision_at": _Figure("precision_at", needs="rank"),
-    "r_precision": _Figure("r_precision"),
-    "recall_at": _Figure("recall_at"),
-    # Its expectation inside a long tie is summed to a relative 1e-13.
-    "reciprocal_rank": _Figure("reciprocal_rank", ulps=2048),
-}
-
-_Scalar: TypeAlias = Literal[
-    "auc_pr",
-    "auc_pr_hull",
-    "auc_pr_normalized",
-    "auc_prg",
-    "auc_roc",
-    "auc_roc_hull",
-    "average_precision",
-    "gini",
-    "lift_at",
-    "maximum_f_measure",
-    "precision_at",
-    "r_precision",
-    "recall_at",
-    "reciprocal_rank",
-]
-
-BOUNDED_FIGURES = tuple(_FIGURES)
-"""Names that `bounds` takes, sorted."""
-
 
 class BoundsQueries(Queries):
-    """Hard limits of an evaluator's figures."""
+    """Hard limits of an evaluator's metrics."""
 
     @overload
-    def bounds(
+    def bounds(  # type: ignore[overload-overlap]  # all metrics but this one are scalars
         self, name: Literal["eleven_pt_interp_precision"]
     ) -> tuple[FloatArray, FloatArray]: ...
 
     @overload
-    def bounds(self, name: _Scalar, **arguments: Any) -> tuple[float, float]: ...
-
-    @overload
-    def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]: ...
+    def bounds(self, name: str, **arguments: Any) -> tuple[float, float]: ...
 
     def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]:
-        """Return the least and the greatest value that a figure can have.
+        """Return the least and the greatest value that a metric can have.
 
         With ``resolution`` or ``max_cells`` an evaluator loses the order of
-        cases whose scores share a cell; everything else it knows exactly. The
-        figure of an exact evaluator that was given the same cases always lies
-        between the two, and some cases with these counts attain each of them.
-        These are no confidence limits: see :meth:`interval`.
+        cases whose scores share a cell; it knows everything else exactly. The
+        metric of an exact evaluator with the same cases always lies between the
+        two limits, and for each limit there are cases with these counts that
+        attain it. These are not confidence limits: see :meth:`interval`.
 
         Parameters
         ----------
         name : str
-            ``auc_roc``, ``auc_roc_hull``, ``auc_pr``, ``auc_pr_hull``,
-            ``auc_pr_normalized``, ``auc_prg``, ``average_precision``,
-            ``eleven_pt_interp_precision``, ``gini``, ``lift_at``,
-            ``maximum_f_measure``, ``precision_at``, ``r_precision``,
-            ``recall_at`` or ``reciprocal_rank``.
+            A metric that the table of metrics gives bounds: an area such as
+            ``auc_roc`` or ``auc_pr_hull``, a metric of ranks such as
+            ``precision_at``, the best of all thresholds such as
+            ``maximum_f_measure``. Another name is refused with the list of all.
         **arguments
             Those of the method of that name: ``rank=10``, ``beta=2.0``,
             ``prevalence=0.01``, ``method="unit"``, ``max_fpr=0.1``, ...
@@ -168,8 +94,8 @@ class BoundsQueries(Queries):
         -------
         lower, upper : float
             Arrays of 11 for ``eleven_pt_interp_precision``. nan where the
-            figure is. Without a resolution the figure itself, widened by its
-            rounding only.
+            metric is nan. Without a resolution both are the metric itself,
+            widened by its rounding only.
 
         Raises
         ------
@@ -181,7 +107,7 @@ class BoundsQueries(Queries):
         Notes
         -----
         O(G) for G cells that hold positives, O(G log G) at worst for hulls;
-        nothing when asked again. How they are made: docs/bounded-memory.md.
+        cached for each revision. The method is in docs/bounded-memory.md.
 
         Examples
         --------
@@ -198,56 +124,58 @@ class BoundsQueries(Queries):
         return view.cached(key, lambda: _bounds(view, name, arguments))
 
 
-def asked(view: View, name: str, **arguments: Any) -> Any:
-    """Return what the method of that name returns. Free when it was asked before."""
-    return getattr(_Asked(view), name)(**arguments)
+def value_of_view(view: View, metric: Metric, **arguments: Any) -> Any:
+    """Return what the metric's method returns; cached with the view."""
+    return metric.function(ViewQueries(view), **arguments)
 
 
 def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """Compute the limits of one figure: its value at the two extreme orders, widened."""
-    if arguments.get("hull") and f"{name}_hull" in _FIGURES:
+    """Compute the limits of one metric: its value at the two extreme orders, widened."""
+    if arguments.get("hull") and f"{name}_hull" in BY_NAME:
         name = f"{name}_hull"
-    figure = _FIGURES.get(name)
-    if figure is None:
-        known = ", ".join(BOUNDED_FIGURES)
+    metric = BY_NAME.get(name)
+    if metric is None or metric.bounds is None:
+        known = ", ".join(BOUNDED_NAMES)
         raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="name")
-    if figure.needs and figure.needs not in arguments:
-        message = f"bounds of {name} need a {figure.needs}: bounds({name!r}, {figure.needs}=10)"
-        raise InvalidInputError(message, field=figure.needs)
-    arguments = {**arguments, **figure.fixed}
+    if metric.needs and metric.needs not in arguments:
+        message = f"bounds of {name} need a {metric.needs}: bounds({name!r}, {metric.needs}=10)"
+        raise InvalidInputError(message, field=metric.needs)
+    arguments = {**arguments, **metric.arguments}
+    rule = metric.bounds
 
     def at(order: View) -> Any:
-        return asked(order, figure.method, **arguments)
+        return value_of_view(order, metric, **arguments)
 
     if view.resolution is None:
         lowest = highest = at(view)
     else:
-        highest = at(_arranged(view, positives_first))
-        if figure.worst is _Worst.ANY:
+        highest = at(_reordered(view, positives_first))
+        if rule.worst is WorstOrder.ANY:
             lowest = at(view)
-        elif figure.worst is _Worst.NEGATIVES_FIRST:
-            lowest = at(_arranged(view, negatives_first))
-        else:
+        elif rule.worst is WorstOrder.NEGATIVES_FIRST:
+            lowest = at(_reordered(view, negatives_first))
+        else:  # one by one, which only average precision is
             lowest = _least_average_precision(view, **arguments)
     scale = 0.0
     if arguments.get("max_fpr") or arguments.get("min_recall"):
-        scale = 1.0  # what a limit leaves of an area rounds like the whole of it
-    if figure.is_difference and view.N > 0:
+        scale = 1.0  # a part of an area rounds like the whole area
+    if rule.is_difference and view.N > 0:
         scale = 1.0 + view.P / view.N  # both divide rounding by N/(P + N) at most
-    return _widened(lowest, figure, -1, scale), _widened(highest, figure, 1, scale)
+    return _widened(lowest, metric, -1, scale), _widened(highest, metric, 1, scale)
 
 
 def rounding_bounds(name: str, value: float) -> tuple[float, float]:
-    """Return the bounds of a figure that was computed from exact counts: its rounding. O(1)."""
-    figure = _FIGURES[name]
-    return _widened(value, figure, -1, 0.0), _widened(value, figure, 1, 0.0)
+    """Return the bounds of a metric that was computed from exact counts: its rounding. O(1)."""
+    metric = BY_NAME[name]
+    return _widened(value, metric, -1, 0.0), _widened(value, metric, 1, 0.0)
 
 
-def _widened(value: Any, figure: _Figure, outwards: int, scale: float) -> Any:
-    """Move a limit outwards by the figure's rounding, never out of its range."""
-    rounding = figure.ulps * float(np.finfo(np.float64).epsneg)
+def _widened(value: Any, metric: Metric, outwards: int, scale: float) -> Any:
+    """Move a limit outwards by the metric's rounding, never out of its range."""
+    assert metric.bounds is not None
+    rounding = metric.bounds.ulps * float(np.finfo(np.float64).epsneg)
     limit = value + outwards * rounding * np.maximum(np.abs(value), scale)
-    limit = np.clip(limit, figure.least, figure.greatest)
+    limit = np.clip(limit, metric.least, metric.greatest)
     return limit if isinstance(value, np.ndarray) else float(limit)
 
 
@@ -262,21 +190,21 @@ def _least_average_precision(view: View, prevalence: float | None = None) -> flo
 
 
 def _hidden(view: View) -> BoolArray:
-    """Return which groups are cells whose order is lost; computed once."""
+    """Return which groups are cells whose order is lost. O(G), cached."""
     bits = MAX_BITS if view.resolution is None else view.resolution
     return view.cached("hidden", lambda: hides_order(view.groups, bits, view.scale))
 
 
-def _arranged(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
+def _reordered(view: View, order: Callable[[Groups, BoolArray], Groups]) -> View:
     """Return the view with the cases of each cell in one of the extreme orders."""
     return view.cached(
-        ("arranged", order),
-        lambda: _Arranged(order(view.groups, _hidden(view)), view.scale, view.revision),
+        ("reordered", order),
+        lambda: _ReorderedView(order(view.groups, _hidden(view)), view.scale, view.revision),
     )
 
 
-class _Arranged:
-    """A view of groups that were rewritten; it keeps its own answers."""
+class _ReorderedView:
+    """A view of rewritten groups, with a cache of its own."""
 
     resolution = None
 
@@ -301,17 +229,7 @@ class _Arranged:
         )
 
     def cached(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return what `compute` gave the first time it was asked for `key`."""
+        """Return the cached answer of `key`, computed at its first use."""
         if key not in self._answers:
             self._answers[key] = compute()
         return cast("T", self._answers[key])
-
-
-class _Asked(AreaQueries, RankedQueries, ScorecardQueries, SkewQueries):
-    """The queries that have bounds, of any view."""
-
-    def __init__(self, view: View) -> None:
-        self._seen = view
-
-    def _view(self) -> View:
-        return self._seen

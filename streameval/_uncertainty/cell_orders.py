@@ -1,12 +1,11 @@
 """The best and the worst order of the cases inside each cell.
 
 With T true and F false positives above a cell of p positives and n negatives,
-a figure that only gains when false positives come later is highest with the
-positives of every cell first and lowest with the negatives first: rewriting the
-groups so and asking the figure's own formula gives its limits. Average precision
-is the one figure whose worst order is not a rewriting of the groups (its
-positives stand one by one); its sum is here. All is O(G) for G cells that hold
-positives.
+a metric that only gains when false positives come later is highest with the
+positives of every cell first and lowest with the negatives first: the metric's own
+formula on groups rewritten in these orders gives its limits. Only the worst order of
+average precision cannot be written as groups (its positives are ranked one by one);
+its sum is here. All is O(G) for G cells that hold positives.
 """
 
 from __future__ import annotations
@@ -27,45 +26,45 @@ if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
 
 
-_DIRECT_BELOW = 64
-"""Ranks that are summed one by one; from there on the series is exact to a double."""
+_MIN_SERIES_RANK = 64
+"""Ranks below this are summed one by one; from it on the series is exact to a double."""
 
 
 def hides_order(groups: Groups, bits: int, scale: Scale) -> BoolArray:
-    """Tell which groups are cells of several doubles, so that their order is lost.
+    """Return which groups are cells of several doubles, so that their order is lost.
 
     A cell of one double holds a real tie. Probabilities have such cells next to
-    1, where a saturated model puts many cases: doubles are 2^-53 apart there,
-    and few significant bits of 1 - s are enough. O(G).
+    1, where a saturated model puts many cases: doubles are 2^-53 apart there, so
+    a few significant bits of 1 - s tell all of them apart. O(G).
     """
     if scale == "plain" and bits < MAX_BITS - 1:
-        # Four neighbours or more, of which the lowest cell of all has two that are finite.
+        # A cell has at least four doubles, the lowest cell of all at least two finite ones.
         return np.ones(groups.scores.size, dtype=np.bool_)
     above = upper_edge(groups.scores, bits, scale)
-    with np.errstate(over="ignore"):  # nothing follows the largest double
+    with np.errstate(over="ignore"):  # the successor of the largest double is inf
         return above > np.nextafter(groups.scores, np.inf)
 
 
 def positives_first(groups: Groups, hidden: BoolArray) -> Groups:
-    """Return the groups with the positives of each hidden order above its negatives. O(G)."""
+    """Return the groups with positives above negatives in each hidden cell. O(G)."""
     return replace(groups, n=np.where(hidden, 0, groups.n))
 
 
 def negatives_first(groups: Groups, hidden: BoolArray) -> Groups:
-    """Return the groups with the negatives of each hidden order above its positives. O(G)."""
+    """Return the groups with negatives above positives in each hidden cell. O(G)."""
     moved = np.where(hidden, groups.n, 0)
     return replace(groups, fp=groups.fp + moved, n=groups.n - moved)
 
 
 def both_orders(groups: Groups, hidden: BoolArray) -> Groups:
-    """Return the groups in both: with positives first, and with negatives first. O(G)."""
+    """Return the groups in both orders, stacked: positives first, then negatives first. O(G)."""
     orders = positives_first(groups, hidden), negatives_first(groups, hidden)
     n, fp = (np.stack([getattr(order, name) for order in orders]) for name in ("n", "fp"))
     return replace(groups, n=n, fp=fp)
 
 
 def rows_of(groups: Groups, rows: BoolArray) -> Groups:
-    """Return some of the groups, each with all that ranks above it. O(G)."""
+    """Return the chosen groups with their ranks in the whole. O(G)."""
     return replace(
         groups,
         scores=groups.scores[rows],
@@ -79,9 +78,9 @@ def rows_of(groups: Groups, rows: BoolArray) -> Groups:
 def least_average_precision(groups: Groups, *, factor: float = 1.0) -> float:
     """Return average precision with negatives first and the positives one by one.
 
-    A positive at place i of its cell then has T + i true positives at its rank
-    and F + n false ones: no order gives it less. A negative counts `factor`
-    times. O(G).
+    The positive at place i of its cell then has T + i true positives at its rank
+    and F + n false ones: no order gives it a lower precision. A negative counts
+    `factor` times. O(G).
 
     Notes
     -----
@@ -98,9 +97,9 @@ def least_average_precision(groups: Groups, *, factor: float = 1.0) -> float:
     false = (groups.fp + groups.n).astype(np.float64)
     false *= factor
     direct: list[float] = []
-    for row in range(int(np.searchsorted(above + false, _DIRECT_BELOW))):
+    for row in range(int(np.searchsorted(above + false, _MIN_SERIES_RANK))):
         T, B = float(above[row]), float(false[row])
-        taken = min(int(p[row]), math.ceil(_DIRECT_BELOW - T - B))
+        taken = min(int(p[row]), math.ceil(_MIN_SERIES_RANK - T - B))
         direct.extend((T + i) / (T + i + B) for i in range(1, taken + 1))
         above[row] += taken
         p[row] -= taken

@@ -1,4 +1,4 @@
-"""Is one figure higher than another? Differences of independent evaluators, with limits.
+"""Differences of a metric between independent evaluators, with intervals and p-values.
 
 The interval of a difference is made of the two intervals by square-and-add
 (MOVER: Zou and Donner 2008, Statistics in Medicine 27:1693; for proportions it
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.intervals import (
-    PR_NAMES,
     Interval,
     check_level,
     check_prevalence,
-    uncertain_of,
+    uncertain_metric,
 )
 from streameval._uncertainty.limits import UNDEFINED
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 
 CommonPrevalence: TypeAlias = float | Literal["common", "own"]
 
-LEAST_P_VALUE = 1e-12
-"""Asymptotic p-values below this mean no more than that they are small."""
+MIN_P_VALUE = 1e-12
+"""Asymptotic p-values are not accurate below this, so none smaller is returned."""
 
 _P_VALUE_TOLERANCE = 1e-10
-"""Relative."""
+"""Relative error of a p-value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of one figure between a and b.
+    """The difference of one metric between a and b.
 
     Attributes
     ----------
     metric : str
-        The figure.
+        The metric's name.
     difference : float
-        a's figure minus b's; nan when either is undefined.
+        a's value minus b's; nan when either is undefined.
     lower, upper : float
         Confidence limits of the difference, in [-1, 1]; nan with too few cases.
     level : float
@@ -63,10 +63,10 @@ class Comparison:
     p_value : float
         Two-sided, of no difference; at least 1e-12; nan with too few cases.
     prevalence : float or None
-        Common prevalence of both figures; None when each has its own or the
-        figure does not depend on it.
+        Common prevalence of both values; None when each has its own or the
+        metric does not depend on it.
     a, b : Interval
-        The figures themselves, with their intervals.
+        The two values, with their intervals.
     """
 
     metric: str
@@ -88,21 +88,22 @@ def compare(
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
 ) -> Comparison:
-    """Compare one figure of two evaluators that share no case.
+    """Compare one metric of two evaluators that share no case.
 
     Parameters
     ----------
     a, b : Evaluator
-        Independent: different windows, segments, or days. A total is compared
-        with none of its parts; merge the other parts and compare with those.
+        Independent: different windows, segments, or days. Do not compare a
+        part with a total that contains it; merge the other parts and compare
+        the part with those.
     metric : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
-        The figure.
+        The metric.
     level : float
         Nominal coverage of the interval.
     prevalence : float, "common" or "own"
-        For the areas in precision-recall space. An unchanged model has another
-        AUC-PR wherever the prevalence is another, so by default both are
-        rescaled to that of the two taken together. "own" compares as they are.
+        For the areas in precision-recall space. AUC-PR of an unchanged model
+        changes with the prevalence, so by default both are rescaled to the
+        prevalence of the two taken together. "own" compares them unscaled.
 
     Returns
     -------
@@ -111,12 +112,12 @@ def compare(
     Raises
     ------
     InvalidInputError
-        For a figure without intervals, or values out of range.
+        For a metric without intervals, or values out of range.
 
     Notes
     -----
-    O(G), nothing when the intervals were asked before. Many comparisons at
-    once find differences by chance: adjust their p-values with `holm`.
+    O(G), O(1) when the intervals are cached. Several comparisons at once find
+    differences by chance: adjust their p-values with `holm`.
 
     Examples
     --------
@@ -130,7 +131,10 @@ def compare(
     """
     check_level(level)
     fixed = _common_prevalence(a, b, metric, prevalence)
-    uncertain_a, uncertain_b = uncertain_of(a, metric, fixed), uncertain_of(b, metric, fixed)
+    uncertain_a, uncertain_b = (
+        uncertain_metric(a, metric, fixed),
+        uncertain_metric(b, metric, fixed),
+    )
     difference = uncertain_a.figure.estimate - uncertain_b.figure.estimate
 
     def limits(alpha: float) -> Limits:
@@ -156,7 +160,7 @@ def compare(
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:
-    """Return p-values adjusted for being several (Holm 1979).
+    """Return p-values adjusted for multiple comparisons (Holm 1979).
 
     Parameters
     ----------
@@ -166,8 +170,8 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     Returns
     -------
     float64[n]
-        In the same order; nan stays nan and does not count. Calling those
-        below 0.05 different errs anywhere with probability 0.05 at most.
+        In the same order; nan stays nan and does not count. Where those below
+        0.05 are called different, the probability of any error is at most 0.05.
 
     Raises
     ------
@@ -215,11 +219,11 @@ def square_and_add(
 
 
 def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
-    """Return the largest alpha whose interval holds 0: about ten intervals are tried.
+    """Return the largest alpha whose interval holds 0; computes about ten intervals.
 
-    The limit on the side of 0 moves to the difference as alpha grows; where it
-    crosses 0 is found by false position in log(alpha), halving whenever that
-    would be quicker.
+    The limit on the side of 0 moves to the difference as alpha grows. False position
+    in log(alpha) finds where it crosses 0, with bisection steps where they shrink the
+    bracket faster.
     """
     side = 0 if difference > 0 else 1
 
@@ -229,17 +233,17 @@ def p_value_of(difference: float, limits: Callable[[float], Limits]) -> float:
 
     if math.isnan(difference) or math.isnan(limits(0.5)[0]):
         return math.nan
-    low, high = math.log(LEAST_P_VALUE), 0.0
+    low, high = math.log(MIN_P_VALUE), 0.0
     at_low, at_high = beyond(low), beyond(high)
     if at_high <= 0:
         return 1.0
     if at_low > 0:
-        return LEAST_P_VALUE
+        return MIN_P_VALUE
     is_halving = False
     while high - low > _P_VALUE_TOLERANCE:
         width = high - low
         share = 0.5 if is_halving else -at_low / (at_high - at_low)
-        # Half the tolerance inside either end: a crossing that is nearer is found.
+        # At least half the tolerance inside either end, so that the bracket always shrinks.
         inside = _P_VALUE_TOLERANCE / 2
         middle = min(max(low + width * share, low + inside), high - inside)
         at_middle = beyond(middle)
@@ -261,7 +265,7 @@ def _common_prevalence(
                 field="prevalence",
             )
         check_prevalence(None, metric)
-        if prevalence == "own" or metric not in PR_NAMES:
+        if prevalence == "own" or not BY_NAME[metric].is_rescaled:
             return None
         first, second = a._view(), b._view()
         return pooled_prevalence(first.P + second.P, first.N + second.N)
@@ -270,11 +274,11 @@ def _common_prevalence(
 
 
 def pooled_prevalence(positives: int, negatives: int) -> float:
-    """Return the prevalence of so many together, always between 0 and 1.
+    """Return the prevalence of these references together, always between 0 and 1.
 
-    Without both classes, where figures are nan at any prevalence, it is 1/2.
+    Without both classes, where metrics are nan at any prevalence, it is 1/2.
     """
     if not (positives and negatives):
         return 0.5
-    # Of very many positives and few negatives the quotient is rounded to 1.
+    # From some 2^53 positives for each negative on, the quotient rounds to 1.
     return min(positives / (positives + negatives), math.nextafter(1.0, 0.0))

@@ -1,10 +1,10 @@
-"""How sure: confidence intervals of the figures, from the counts alone.
+"""Confidence intervals of metrics, from the counts alone.
 
-Each interval costs one pass over the groups (O(G)); nothing is resampled
-unless ``method="bootstrap"`` asks for it. All assume independent cases: many
-cases of one customer, or of one minute, say less than they count. Measured
-coverage, by figure, prevalence and number of positives, is in
-docs/intervals.md; ``bench/coverage.py`` measures it again.
+Each interval costs one pass over the groups (O(G)); nothing is resampled unless
+``method="bootstrap"`` is given. All assume independent cases: where cases are
+correlated, as those of one customer or of one minute, the intervals are too narrow.
+Measured coverage, by metric, prevalence and number of positives, is in
+docs/intervals.md; ``bench/coverage.py`` measures it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
+from streameval._metric_registry import BY_NAME, INTERVAL_NAMES
 from streameval._uncertainty.bootstrap import bootstrap_limits
-from streameval._uncertainty.bounds import BoundsQueries, asked
+from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
     figure_of,
     hidden_variance,
@@ -28,30 +29,25 @@ from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
-PR_NAMES = ("auc_pr", "average_precision")
-NAMES = ("auc_pr", "auc_roc", "average_precision", "prevalence")
-_METHODS = {"auc_roc": "delong-newcombe", "prevalence": "wilson"}
-_HULL_NAMES = ("auc_pr_hull", "auc_roc_hull")
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval of one figure.
+    """A confidence interval of one metric.
 
     Attributes
     ----------
     lower, upper : float
-        The limits, in [0, 1]; nan when there are too few references.
+        The limits, in [0, 1]; nan with too few references.
     level : float
         The nominal coverage, for instance 0.95.
     method : str
-        How it was made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
+        How it is made: ``"delong-newcombe"`` (AUC-ROC), ``"influence-logit"``
         (areas in precision-recall space), ``"wilson"`` (prevalence) or
         ``"bootstrap"``.
     estimate : float
-        The figure; nan when it is undefined.
+        The metric; nan where it is undefined.
     anytime : bool
-        Whether it may be looked at as often as one likes.
+        Whether it holds at any number of looks (a confidence sequence).
 
     Examples
     --------
@@ -71,7 +67,7 @@ class Interval:
 
     @property
     def reason(self) -> str | None:
-        """Why there are no limits: ``"TOO_FEW"`` references; None when there are."""
+        """``"TOO_FEW"`` references where there are no limits; None where there are."""
         return "TOO_FEW" if math.isnan(self.lower) else None
 
     @property
@@ -94,28 +90,28 @@ class UncertaintyQueries(BoundsQueries):
         resamples: int = 1000,
         seed: int = 0,
     ) -> Interval:
-        """Return a confidence interval of a figure, assuming independent cases.
+        """Return a confidence interval of a metric, assuming independent cases.
 
         Parameters
         ----------
         name : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
-            The figure. A hull has no interval: it is chosen on the data that
-            it is scored on, so its area does not estimate what the next data
-            will give, and no width around it would be honest.
+            The metric. A hull has no interval: it is chosen on the data that it
+            is scored on, so its area is a biased estimate for new data, and no
+            interval around it would hold its nominal coverage.
         level : float
             Nominal coverage, between 0 and 1.
         anytime : bool
-            Return an interval from a confidence sequence: all those seen from
-            50 positives on, however often one looks, hold the truth together
-            with probability `level`. For figures that are cumulative from a
-            start that was declared beforehand, not for sliding windows.
+            Return an interval from a confidence sequence: with probability
+            `level` all intervals from 50 positives on hold the true value, at
+            any number of looks. For metrics that are cumulative from a start
+            declared beforehand, not for sliding windows.
         prevalence : float, optional
             For the areas in precision-recall space: the prevalence to rescale
-            to, taken as known; by default that of the data, with its own
-            uncertainty.
+            to, taken as known; by default that of the data, whose uncertainty
+            is included.
         method : {"analytic", "bootstrap"}
-            "bootstrap" resamples the groups and takes percentiles: slower, and
-            no better (docs/intervals.md).
+            "bootstrap" resamples the groups and takes percentiles: slower, with
+            no better coverage (docs/intervals.md).
         resamples, seed : int
             Of the bootstrap.
 
@@ -129,11 +125,11 @@ class UncertaintyQueries(BoundsQueries):
         Raises
         ------
         InvalidInputError
-            For a figure that has no interval and for values out of range.
+            For a metric without intervals, and for values out of range.
 
         Notes
         -----
-        O(G) for G distinct scores with positives; a second call is free.
+        O(G) for G distinct scores with positives; cached for each revision.
         AUC-ROC: DeLong's variance, stabilised by Newcombe's (2006). Areas in
         precision-recall space: the variance of the influence function, shrunk,
         on the logit scale. Prevalence: Wilson. Anytime: Waudby-Smith et al. (2024).
@@ -150,10 +146,10 @@ class UncertaintyQueries(BoundsQueries):
         check_level(level)
         check_prevalence(prevalence, name)
         view = self._view()
-        cells = view.resolution is not None and name != "prevalence"
+        cells = view.resolution is not None and not _is_proportion(name)
         check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
-            figure = uncertain_of(self, name, prevalence).figure
+            figure = uncertain_metric(self, name, prevalence).figure
             limits = UNDEFINED
             if not math.isnan(figure.variance):
                 limits = bootstrap_limits(
@@ -165,27 +161,27 @@ class UncertaintyQueries(BoundsQueries):
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        return uncertain_of(self, name, prevalence).interval(level, anytime=anytime)
+        return uncertain_metric(self, name, prevalence).interval(level, anytime=anytime)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
-        """Return a figure with its sampling variance; a weighted window has its own. O(G)."""
+        """Return a metric with its sampling variance; weighted windows override it. O(G)."""
         view = self._view()
-        if name == "prevalence":
+        if _is_proportion(name):
             return figure_of(view.groups, name)
-        value = asked(view, name, **_at(prevalence))
+        value = value_of_view(view, BY_NAME[name], **_prevalence_argument(prevalence))
         return Figure(value, variance_of(view.groups, name, prevalence), view.P, view.N)
 
 
 @dataclass(frozen=True, slots=True)
-class Uncertain:
-    """A figure, and the least and greatest that its cells allow; both are it when exact."""
+class UncertainMetric:
+    """A metric, and the two ends of its bounds; both are the metric when counts are exact."""
 
     name: str
     figure: Figure
     ends: tuple[Figure, Figure]
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
-        """Return the limits that miss with probability `alpha`, whatever the cells hide. O(1)."""
+        """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
         lower, upper = limits_of(self.ends[0], self.name, alpha, anytime=anytime)
         if self.ends[1] is not self.ends[0]:
             upper = limits_of(self.ends[1], self.name, alpha, anytime=anytime)[1]
@@ -199,51 +195,60 @@ class Uncertain:
 
 
 def analytic_method(name: str) -> str:
-    """Return how a figure's interval is made, as `Interval` names it.
+    """Return how a metric's interval is made, as `Interval.method` names it.
 
     Examples
     --------
     >>> analytic_method("prevalence"), analytic_method("auc_pr")
     ('wilson', 'influence-logit')
     """
-    return _METHODS.get(name, "influence-logit")
+    metric = BY_NAME.get(name)
+    kind = None if metric is None else metric.interval
+    return kind or "influence-logit"
 
 
-def uncertain_of(queries: UncertaintyQueries, name: str, prevalence: float | None) -> Uncertain:
-    """Return a figure with its limits at every level. O(G), once per revision."""
+def uncertain_metric(
+    queries: UncertaintyQueries, name: str, prevalence: float | None
+) -> UncertainMetric:
+    """Return a metric with its limits at every level. O(G), cached for each revision."""
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
-    if view.resolution is None or name == "prevalence":
-        return Uncertain(name, figure, (figure, figure))
-    lowest, highest = queries.bounds(name, **_at(prevalence))
+    if view.resolution is None or _is_proportion(name):
+        return UncertainMetric(name, figure, (figure, figure))
+    lowest, highest = queries.bounds(name, **_prevalence_argument(prevalence))
     variance = view.cached(
         ("hidden variance", name, prevalence),
         lambda: hidden_variance(view, figure, name, prevalence),
     )
     spread = replace(figure, variance=variance)
     ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
-    return Uncertain(name, figure, ends)
+    return UncertainMetric(name, figure, ends)
 
 
-def _at(prevalence: float | None) -> dict[str, float]:
-    """Return the argument that says so, if it is to be said."""
+def _is_proportion(name: str) -> bool:
+    """Whether the metric is a share of exact counts, which cells do not blur."""
+    return BY_NAME[name].interval == "wilson"
+
+
+def _prevalence_argument(prevalence: float | None) -> dict[str, float]:
+    """Return the prevalence as a keyword argument, none for None."""
     return {} if prevalence is None else {"prevalence": prevalence}
 
 
 def check_level(level: float) -> None:
-    """Refuse a level that is no probability strictly between 0 and 1."""
+    """Refuse a level outside (0, 1)."""
     if not 0 < real(level, "level") < 1:
         message = f"level must be between 0 and 1, got {shown(level)}"
         raise InvalidInputError(message, field="level")
 
 
 def check_method(method: str, name: str, *, anytime: bool, cells: bool, resamples: int) -> None:
-    """Refuse a method that is unknown or does not go with the rest."""
+    """Refuse an unknown method, and the bootstrap where it has no interval."""
     if method not in get_args(Method):
         raise InvalidInputError(
             f"method must be 'analytic' or 'bootstrap', got {shown(method)}", field="method"
         )
-    if method == "bootstrap" and (anytime or cells or name == "prevalence"):
+    if method == "bootstrap" and (anytime or cells or _is_proportion(name)):
         lacks = "an anytime interval" if anytime else "one for the prevalence"
         if cells:
             lacks = "one from scores that kept few bits"
@@ -256,20 +261,22 @@ def check_method(method: str, name: str, *, anytime: bool, cells: bool, resample
 
 
 def check_prevalence(prevalence: float | None, name: str) -> None:
-    """Refuse a name without intervals, and a prevalence out of range or without use."""
-    if name in _HULL_NAMES:
+    """Refuse a metric without intervals, and a prevalence that it cannot use."""
+    metric = BY_NAME.get(name)
+    if metric is not None and metric.is_hull:
         raise InvalidInputError(
             f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
             field="name",
         )
-    if name not in NAMES:
+    if metric is None or metric.interval is None:
         raise InvalidInputError(
-            f"no interval for {shown(name)}; there is one for {', '.join(NAMES)}", field="name"
+            f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
+            field="name",
         )
     if prevalence is None:
         return
-    if name not in PR_NAMES:
+    if not metric.is_rescaled:
         raise InvalidInputError(f"{name} does not depend on a prevalence", field="prevalence")
     if not 0 < real(prevalence, "prevalence") < 1:
         raise InvalidInputError(

@@ -2,17 +2,17 @@
 
 AUC-ROC inverts a score test: the limits are the t that solve
 |est - t| = q sqrt(r V(t)), where V is Newcombe's method 5 (Newcombe 2006,
-Statistics in Medicine 25:559) and r corrects it to the variance that was seen.
-Areas in precision-recall space are symmetric on the logit scale, but reach no
-farther towards 1/2 than a share of as many positives would (Wilson 1927). Both
-have Student's t. A proportion has Wilson's interval. All stay inside [0, 1] and are
-proper at a figure of 0 or 1, where plug-in variances are 0.
+Statistics in Medicine 25:559) and r scales it to the observed variance.
+Intervals of areas in precision-recall space are symmetric on the logit scale, but
+their limit towards 1/2 is never beyond Wilson's limit of a share with as many
+positives (Wilson 1927). Both use Student's t. A proportion has Wilson's interval. All
+stay inside [0, 1] and have a width at a figure of 0 or 1, where plug-in variances are 0.
 
-Near 1 a variance rests on the few cases that were ranked wrongly, and is too
-small whenever chance has spared them. So a variance that is below what a model
-expects is drawn towards it, by as much as an effective number of cases leaves
-open; one that is above it stands. docs/intervals.md has the coverage that
-chose the constants, and what other methods reach.
+Near 1 the variance depends on the few cases that were ranked wrongly, and is too
+small when a sample happens to have none. So an observed variance below the model's
+is shrunk towards the model's; the weight of the observed one is an effective number
+of cases. An observed variance above the model's is used as it is. docs/intervals.md
+has the coverage measurements that chose the constants, and those of other methods.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from streameval._uncertainty.student import anytime_quantile, normal_quantile, s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Pseudo-cases by which the seen variance is drawn to the expected one.
-_PRIOR = 2.0
-# No confidence sequence is claimed from fewer positives.
-ANYTIME_FROM = 50
+# The weight of the model's variance in the shrinkage, in cases.
+_PRIOR_CASES = 2.0
+# With fewer positives there is no confidence sequence: its coverage is asymptotic.
+MIN_ANYTIME_POSITIVES = 50
 
 Limits = tuple[float, float]
 UNDEFINED: Limits = (math.nan, math.nan)
@@ -37,7 +37,7 @@ UNDEFINED: Limits = (math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An estimate with what its limits depend on; class sizes are effective ones."""
+    """An estimate, its variance and the effective class sizes: the input of its limits."""
 
     estimate: float
     variance: float
@@ -46,7 +46,7 @@ class Figure:
 
 
 def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
-    """Return the limits of an area under the ROC curve that misses with probability `alpha`.
+    """Return the limits of an area under the ROC curve, of nominal coverage 1 - alpha.
 
     >>> figure = Figure(estimate=0.9, variance=0.002, positives=20, negatives=400)
     >>> [round(limit, 3) for limit in auc_roc_limits(figure, 0.05)]
@@ -56,9 +56,9 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
     quantile = _quantile(smaller, alpha, anytime=anytime)
     estimate = figure.estimate
     expected = newcombe_variance(estimate, figure.positives, figure.negatives)
-    seen = figure.variance / expected if expected > 0 else 0.0
+    observed = figure.variance / expected if expected > 0 else 0.0
     effective = smaller * 4 * estimate * (1 - estimate)
-    ratio: float = max(seen, (effective * seen + _PRIOR) / (effective + _PRIOR))
+    ratio: float = max(observed, (effective * observed + _PRIOR_CASES) / (effective + _PRIOR_CASES))
 
     def outside(t: float) -> bool:
         variance = newcombe_variance(t, figure.positives, figure.negatives)
@@ -68,14 +68,14 @@ def auc_roc_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Li
 
 
 def newcombe_variance(auc: float, positives: float, negatives: float) -> float:
-    """Return the variance of AUC-ROC that method 5 expects at `auc`."""
+    """Return the variance of AUC-ROC at `auc` under Newcombe's method 5."""
     mean_size = (positives + negatives) / 2
     spread = 2 * mean_size - 1 - (3 * mean_size - 3) / ((2 - auc) * (1 + auc))
     return auc * (1 - auc) * spread / (positives * negatives)
 
 
 def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> Limits:
-    """Return the limits of an area in precision-recall space that misses with `alpha`.
+    """Return the limits of an area in precision-recall space, of nominal coverage 1 - alpha.
 
     >>> figure = Figure(estimate=0.9, variance=0.002, positives=20, negatives=400)
     >>> [round(limit, 3) for limit in precision_limits(figure, 0.05)]
@@ -89,13 +89,14 @@ def precision_limits(figure: Figure, alpha: float, *, anytime: bool = False) -> 
         return (edge, 1.0) if estimate >= 1 else (0.0, 1 - edge)
     binomial = estimate * (1 - estimate)
     effective = P * (2 * math.sqrt(binomial) if estimate > 0.5 else 1.0)
-    shrunk = (effective * figure.variance + _PRIOR * binomial / P) / (effective + _PRIOR)
+    expected = _PRIOR_CASES * binomial / P
+    shrunk = (effective * figure.variance + expected) / (effective + _PRIOR_CASES)
     variance = max(figure.variance, shrunk)
     centre = math.log(estimate / (1 - estimate))
     half = quantile * math.sqrt(variance) / binomial
     lower, upper = _logistic(centre - half), _logistic(centre + half)
-    # Near 0 and 1 a standard error says nothing about what is far away on the logit
-    # scale; P cases with the larger of the two variances do.
+    # Near 0 and 1 the logit interval is too wide towards 1/2: it extrapolates a standard
+    # error far beyond its range. Wilson's limit, with the same variance, bounds it.
     inner = _score_limits(estimate, min(P, binomial / variance), quantile)
     if estimate > 0.5:
         return max(lower, inner[0]), upper

@@ -1,12 +1,12 @@
-"""One class of a pair: how many cases fall into each pair of cells, within a cap.
+"""Counts of one class of a paired evaluator, by pair of cells, within a cap.
 
 A case is a pair of cells (its score under a, under b) and a *level* drawn from
-its id: level k or above has probability 2^-k, and the same id always has the
-same one. Entries are counted for each (cell a, cell b, level). Above the cap
-the lowest level that is kept rises until the entries fit, and what lies below
-is forgotten: what is left is a fair sample of the ids, and because a threshold
-on the ids only ever tightens, the same cases give the same entries in any order
-and however they were merged (the adaptive sampling of Flajolet 1990).
+its id: level k or above has probability 2^-k, and an id always has the same
+level. There is one entry for each (cell a, cell b, level). Above the cap the lowest
+level that is kept rises until the entries fit, and entries below it are dropped. The
+rest is a uniform sample of the ids. The threshold only ever rises, so the same cases
+give the same entries in any order and however they were merged (the adaptive
+sampling of Flajolet 1990).
 
 Counts are signed, so that removal is addition. Cost: O((n + d) log(n + d)) for
 d rows merged into n entries; 25 B an entry.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
 
 LevelArray = npt.NDArray[np.int8]
-_WORD = 2**64
+_WORD_RANGE = 2**64
 
 
 def _no_scores() -> FloatArray:
@@ -45,11 +45,11 @@ class PairCells:
     levels : int8[n]
         Levels of the ids, `lowest` or above.
     counts : int64[n]
-        Cases of that kind, at least 1 (signed in a change).
+        Cases of each entry, at least 1 (signed in a change).
     lowest : int
-        Ids below this level are forgotten.
+        Ids below this level are dropped.
     total : int
-        All cases, those forgotten included.
+        All cases, dropped ones included.
     """
 
     a: FloatArray = field(default_factory=_no_scores)
@@ -64,16 +64,16 @@ class PairCells:
 
     @property
     def sampled(self) -> int:
-        """How many cases the entries count."""
+        """The number of cases in the entries."""
         return int(self.counts.sum())
 
     def merged(self, change: PairCells, max_cells: int) -> PairCells:
-        """Return these with the signed counts of `change` added, within the cap.
+        """Return the sum with the signed counts of `change`, within the cap.
 
         Raises
         ------
         InvalidInputError
-            When a case is to be removed that is not there.
+            When `change` removes a case that was not added.
         """
         lowest = max(self.lowest, change.lowest)
         parts = (self.above(lowest), change.above(lowest))
@@ -89,14 +89,14 @@ class PairCells:
         counts = np.add.reduceat(counts, starts) if len(starts) else counts
         total = self.total + change.total
         if total < 0 or (counts < 0).any():
-            raise InvalidInputError("no such pair is there to remove", field="ids")
+            raise InvalidInputError("cannot remove a pair that was not added", field="ids")
         kept = counts > 0
         starts = starts[kept]
         merged = PairCells(a[starts], b[starts], levels[starts], counts[kept], lowest, total)
         return merged.fitted(max_cells)
 
     def fitted(self, max_cells: int) -> PairCells:
-        """Return these with the lowest level raised until the entries fit."""
+        """Return the entries that are left when the lowest level is raised until they fit."""
         if len(self) <= max_cells:
             return self
         at_least = np.bincount(self.levels)[::-1].cumsum()[::-1]
@@ -104,7 +104,7 @@ class PairCells:
         return self.above(int(np.argmax(fits)))
 
     def above(self, lowest: int) -> PairCells:
-        """Return what is left of these when the lowest level is raised."""
+        """Return the entries at level `lowest` or above."""
         if lowest <= self.lowest:
             return self
         kept = self.levels >= lowest
@@ -118,7 +118,7 @@ class PairCells:
         )
 
     def _check(self, max_cells: int) -> None:
-        """Assert everything that must hold."""
+        """Assert all invariants."""
         assert len(self.a) == len(self.b) == len(self.levels) == len(self.counts)
         assert len(self) <= max_cells, (len(self), max_cells)
         assert (self.counts > 0).all()
@@ -148,15 +148,15 @@ def levels_of(ids: Any, seed: int, *, field: str = "ids") -> LevelArray:
             )
         values = column.tolist() if column is not None else ids
         words = np.array([_word(value, i, field) for i, value in enumerate(values)], np.uint64)
-    return _levels(_mixed(words ^ np.uint64(seed % _WORD)))
+    return _levels(_mixed(words ^ np.uint64(seed % _WORD_RANGE)))
 
 
 def _word(value: Any, index: int, field: str) -> int:
     if isinstance(value, str):
         return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if -(2**63) <= value < _WORD:
-            return int(value) % _WORD
+        if -(2**63) <= value < _WORD_RANGE:
+            return int(value) % _WORD_RANGE
         raise InvalidInputError(
             f"an integer id must fit 64 bits, got {value} at index {index}",
             field=field,
@@ -178,7 +178,7 @@ def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _levels(words: npt.NDArray[np.uint64]) -> LevelArray:
-    """Return how many low bits of each word are 0; 63 for a word of none."""
+    """Return the number of trailing zero bits of each word; 63 for 0."""
     lowest = words & (~words + np.uint64(1))
     exponents = np.frexp(lowest.astype(np.float64))[1] - 1
     return np.where(lowest == 0, 63, exponents).astype(np.int8)

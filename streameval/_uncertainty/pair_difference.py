@@ -1,11 +1,11 @@
 """The difference of two models' figures on the same cases, with its limits.
 
-The figures are those of the two models' own scores. The variance is that of
-the per-case differences of influence over the grid of cells, which may be a
-sample. The half-width is Student's t times the standard error, widened by as
-much as the two figures' own stabilised intervals are wider than plain ones.
-(Square-and-add with a correlation, Zou 2007, was tried: where two models
-nearly agree it is several times too wide.)
+The figures come from the two models' own scores. The variance is that of the
+per-case differences of influence over the grid of cells, which may be a sample. The
+half-width is Student's t times the standard error, times the mean ratio by which the
+two figures' stabilised intervals are wider than plain ones. (Square-and-add with a
+correlation, Zou 2007, was tried: it is several times too wide where two models
+nearly agree.)
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from streameval._counts.multiset import ScoreCounts
 from streameval._counts.resolution import quantise
 from streameval._counts.run import Run
 from streameval._counts.state import State
-from streameval._uncertainty.estimates import influence_of, limits_of
-from streameval._uncertainty.influence import scatter
+from streameval._uncertainty.estimates import estimator_of, limits_of
 from streameval._uncertainty.limits import UNDEFINED, Figure
+from streameval._uncertainty.sampling_variance import scatter
 from streameval._uncertainty.student import normal_quantile, student_quantile
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
     from streameval._counts.groups import Groups
     from streameval._counts.resolution import Scale
-    from streameval._uncertainty.influence import Influence
+    from streameval._metrics.influence import Influence
     from streameval._uncertainty.limits import Limits
     from streameval._uncertainty.pair_cells import PairCells
 
@@ -41,13 +41,13 @@ class Difference:
     Attributes
     ----------
     metric : str
-        What the figures are.
+        The name of the figures.
     a, b : Figure
-        Each with its own variance.
+        The figures, with their own variances.
     variance : float
-        Of the difference; nan when a class has too few cases in the grid.
+        The variance of the difference; nan when a class has too few cases in the grid.
     sampled : int
-        Cases of the smaller class that the variance rests on.
+        Cases in the grid of the class with fewer of them.
     """
 
     metric: str
@@ -58,11 +58,11 @@ class Difference:
 
     @property
     def estimate(self) -> float:
-        """The figure of a minus that of b."""
+        """The figure of a minus the figure of b."""
         return self.a.estimate - self.b.estimate
 
     def limits(self, alpha: float) -> Limits:
-        """Return the limits of the difference that miss with probability `alpha`. O(1)."""
+        """Return the limits of the difference, of nominal coverage 1 - alpha. O(1)."""
         if math.isnan(self.variance):
             return UNDEFINED
         if self.variance > 0:
@@ -70,7 +70,7 @@ class Difference:
             quantile = student_quantile(alpha / 2, self.sampled - 1)
             half = quantile * math.sqrt(self.variance) * max(1.0, widening)
         else:
-            # No case tells the two apart; as for a share of which none was seen.
+            # No case differs: as Wilson's limit of a share with no positives.
             square = normal_quantile(alpha / 2) ** 2
             half = square / (self.sampled + square)
         return max(-1.0, self.estimate - half), min(1.0, self.estimate + half)
@@ -97,8 +97,8 @@ def variance_of_difference(
 ) -> float:
     """Return the variance of a's figure minus b's. O(n log n).
 
-    Influences are those among all cases of a model, in the grid's cells; what
-    may be a sample is only whose differences are looked at.
+    Influences are computed from all cases of a model, rounded to the grid's cells. Only
+    the cases whose differences are averaged may be a sample.
     """
     P, N = positives.sampled, negatives.sampled
     if min(P, N) < 2:
@@ -112,7 +112,7 @@ def variance_of_difference(
                 _coarser(state.counts.negatives, bits, state.scale),
             )
         ).groups
-        influence = influence_of(groups, metric, prevalence)
+        influence = estimator_of(metric).influence(groups, prevalence)
         of_each = _of_cases(
             influence,
             groups,

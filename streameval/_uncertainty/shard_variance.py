@@ -1,12 +1,12 @@
 """Sampling variances of figures of counts that are cut into shards.
 
 The influence of a case on an area in precision-recall space is a sum over the
-groups at and below it. The groups of its own shard are at hand; those of the
-shards below shift every case of the shard by the same amount. So a shard keeps
-how its influences scatter about their mean, which no shift changes, and two
-neighbours make one (`+`), associatively (Chan, Golub and LeVeque 1979).
+groups at and below it. A shard has the groups of its own range; the groups of the
+shards below add the same amount to each of its cases. So a shard keeps the mean of
+its influences and the squares about it, which no shift changes, and two neighbours
+merge (`+`), associatively (Chan, Golub and LeVeque 1979).
 
-Cost: O(G) for a shard of G groups, O(1) to put two together.
+Cost: O(G) for a shard of G groups, O(1) to merge two.
 """
 
 from __future__ import annotations
@@ -18,14 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._counts.exact import dot
+from streameval._metrics.influence import auc_roc_influence, sums_from
 from streameval._metrics.shards import placed_groups
-from streameval._uncertainty.influence import (
-    auc_pr_derivatives,
-    auc_roc_influence,
-    average_precision_derivatives,
-    negatives_between,
-    sums_from,
-)
+from streameval._uncertainty.estimates import estimator_of
+from streameval._uncertainty.sampling_variance import negatives_between
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How values scatter: how many, their mean, and their squares about it."""
+    """The number of values, their mean, and the sum of squares about it."""
 
     count: int
     mean: float
@@ -54,22 +50,22 @@ class Scatter:
         )
 
     def shifted(self, by: float) -> Scatter:
-        """Return the scatter of values that are all higher by so much."""
+        """Return the scatter of the values with `by` added to each."""
         return replace(self, mean=self.mean + by)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardVariance:
-    """What a range of scores contributes to the sampling variance of a figure.
+    """The contribution of a range of scores to the sampling variance of a figure.
 
     Attributes
     ----------
     positive, negative : Scatter
-        Influences of its cases, without what shards below it add.
+        Influences of its cases, without the terms of the shards below.
     per_positive, per_negative : float
-        What it adds to the influence of each case that ranks above it.
+        Its term in the influence of each positive and negative that ranks above it.
     slope : float
-        P times its part of how the figure moves with the log odds of the prevalence.
+        P times its part of the figure's derivative by the log odds of the prevalence.
     """
 
     positive: Scatter
@@ -79,7 +75,7 @@ class ShardVariance:
     slope: float
 
     def __add__(self, below: ShardVariance) -> ShardVariance:
-        """Return that of both ranges; `below` must follow directly. O(1)."""
+        """Return the contribution of both ranges; `below` must follow directly. O(1)."""
         return ShardVariance(
             self.positive.shifted(below.per_positive) + below.positive,
             self.negative.shifted(below.per_negative) + below.negative,
@@ -89,7 +85,10 @@ class ShardVariance:
         )
 
     def variance(self) -> float:
-        """Return the figure's variance, of a whole in one piece; nan without two of each class."""
+        """Return the figure's variance, if this is the sum of all shards.
+
+        It is nan without two of each class.
+        """
         P, N = self.positive.count, self.negative.count
         if min(P, N) < 2:
             return math.nan
@@ -98,26 +97,26 @@ class ShardVariance:
 
 
 def shard_variance(groups: Groups, above: ShardPosition, name: str) -> ShardVariance:
-    """Return what a shard contributes to the variance of a figure. O(G).
+    """Return the contribution of a shard to the variance of a figure. O(G).
 
     Parameters
     ----------
     groups : Groups
-        Of the shard alone, without misses.
+        The groups of the shard alone, without misses.
     above : ShardPosition
-        Where it stands, in a whole with both classes.
+        Its place among all shards, which together have both classes.
     name : {"auc_roc", "auc_pr", "average_precision"}
         The figure.
     """
     placed = placed_groups(groups, above)
     apart = negatives_between(groups)  # the last of them rank below the shard's last group
-    if name == "auc_roc":
+    derivatives = estimator_of(name).derivatives
+    if derivatives is None:
         placements = auc_roc_influence(placed)
         between = np.append(placed.tp, above.tp + groups.P) / above.P
         positive = _scatter(placements.positive, groups.p)
         return ShardVariance(positive, _negatives(groups, apart, placements.tied, between), 0, 0, 0)
-    of = auc_pr_derivatives if name == "auc_pr" else average_precision_derivatives
-    moved = of(placed)
+    moved = derivatives(placed, None)
     below_tp, below_fp = sums_from(moved.per_tp), sums_from(moved.per_fp)
     scale = above.N / above.P
     return ShardVariance(

@@ -1,11 +1,11 @@
-"""Quantiles: the normal's, Student's t and the one that may be read at any time.
+"""Quantiles of the normal and of Student's t, and of confidence sequences.
 
-All take the probability *above* the quantile, so that small tails keep their
-digits. Student's tail is the incomplete beta function by its continued
+The first two take the probability *above* the quantile, so that small tails keep
+their digits. Student's tail is the incomplete beta function by its continued
 fraction (DLMF 8.17.22), inverted by Newton's method in log-log coordinates,
 where the tail is concave and the method cannot fail. With many degrees of
 freedom, from 300 on for a tail of 0.025, four terms of the Cornish-Fisher
-expansion (Abramowitz and Stegun 26.7.5) are as exact and 100 times as quick.
+expansion (Abramowitz and Stegun 26.7.5) are as exact and 100 times as fast.
 Relative accuracy 1e-10 for tails from 1e-16 to 0.45, tested against scipy,
 which the library does not need. O(1).
 """
@@ -16,14 +16,15 @@ import math
 from functools import lru_cache
 from statistics import NormalDist
 
-# The confidence sequence is tightest, relative to a fixed interval, near this
-# many cases; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
-_TIGHTEST_AT = 200
-# Of the expansion's fourth term, relative to the sum: what follows is at least ten
-# times smaller wherever it is used.
-_EXPANSION_ENDS = 1e-10
-_EXPANSION_HELPS = 0.01
-_TINY = 1e-300
+# The number of cases at which the confidence sequence is tightest, relative to a
+# fixed interval; it is 6 % wider at 50, 15 % at 10,000 and 35 % at a million.
+_TIGHTEST_AT_CASES = 200
+# Size of the expansion's fourth term, relative to the sum, up to which the expansion is
+# the result, and up to which it is where Newton's method starts. The terms after the
+# fourth are at least ten times smaller wherever it is used.
+_MAX_EXPANSION_ERROR = 1e-10
+_MAX_START_ERROR = 0.01
+_MIN_DENOMINATOR = 1e-300
 
 
 def normal_quantile(tail: float) -> float:
@@ -46,9 +47,9 @@ def student_quantile(tail: float, df: float) -> float:
         return 0.0
     t = z = normal_quantile(tail)
     expanded, last = _expansion(z, df)
-    if last < _EXPANSION_ENDS:
+    if last < _MAX_EXPANSION_ERROR:
         return expanded
-    if last < _EXPANSION_HELPS:
+    if last < _MAX_START_ERROR:
         t = expanded
     target = math.log(tail)
     for _ in range(100):
@@ -56,7 +57,7 @@ def student_quantile(tail: float, df: float) -> float:
         slope = t * _density(t, df) / current
         step = (math.log(current) - target) / slope
         t *= math.exp(step)
-        if abs(step) < 1e-8:  # what is left is the square of it
+        if abs(step) < 1e-8:  # the error left is about its square
             break
     return t
 
@@ -82,7 +83,7 @@ def student_tail(t: float, df: float) -> float:
 
 
 def anytime_quantile(alpha: float, count: float) -> float:
-    """Return what replaces z in an interval that may be looked at as often as one likes.
+    """Return the factor that replaces z in an interval that is valid at all times at once.
 
     The normal mixture boundary of Robbins, as an asymptotic confidence
     sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas 2024, Annals of
@@ -93,8 +94,8 @@ def anytime_quantile(alpha: float, count: float) -> float:
     3.035
     """
     spread = -2 * math.log(alpha)
-    # At levels below a quarter the tightest mixture has no width; any is valid.
-    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT
+    # For confidence levels below a quarter the tightest mixture has variance 0; any is valid.
+    rho_squared = (spread + math.log(max(spread, 0.5)) + 1) / _TIGHTEST_AT_CASES
     x = count * rho_squared
     return math.sqrt(2 * (x + 1) / x * (0.5 * math.log1p(x) - math.log(alpha)))
 
@@ -105,7 +106,7 @@ def _density(t: float, df: float) -> float:
 
 
 def _expansion(z: float, df: float) -> tuple[float, float]:
-    """Return the sum of four terms, and how large the last is beside it."""
+    """Return the sum of four terms, and the last term's size relative to the sum."""
     z2 = z * z
     terms = (
         (z2 + 1) / 4,
@@ -114,7 +115,7 @@ def _expansion(z: float, df: float) -> tuple[float, float]:
         ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / 92160,
     )
     factor = 1 + sum(term / df ** (k + 1) for k, term in enumerate(terms))
-    # It has a zero near 0.9: there it would say nothing of what follows.
+    # The last term has a zero near z = 0.9, where it would not bound the later terms.
     last = max(abs(terms[-1]), 0.01) / df ** len(terms)
     return z * factor, last / factor if factor > 0 else math.inf
 
@@ -139,4 +140,4 @@ def _continued_fraction(a: float, b: float, x: float) -> float:
 
 
 def _away_from_zero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+    return value if abs(value) > _MIN_DENOMINATOR else _MIN_DENOMINATOR

@@ -1,7 +1,7 @@
 """A river metric that is exact, for AUC-PR, average precision and AUC-ROC.
 
-river's own ``ROCAUC`` reads scores at ten thresholds between 0 and 1; this one
-counts every distinct score, on any scale. Its memory grows with them unless
+river's own ``ROCAUC`` evaluates scores at ten thresholds between 0 and 1; this one
+counts every distinct score, on any scale. Its memory grows with their number unless
 `resolution` or `max_cells` bounds it. An update costs what ``add_case`` costs;
 ``get`` is O(G) after a change, for G distinct scores of positives.
 
@@ -16,7 +16,7 @@ from river import base, metrics
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval.adapters._figures import FIGURES, check_figure
+from streameval.adapters._areas import area_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -44,8 +44,8 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     Notes
     -----
-    ``get()`` is nan while a class that the figure needs is absent, where river's
-    own metrics say 0.
+    ``get()`` is nan while a class that the area needs is absent, where river's
+    own metrics return 0.
 
     Examples
     --------
@@ -68,10 +68,10 @@ class BinaryArea(metrics.base.BinaryMetric):
         scale: str | None = None,
         max_cells: int | None = None,
     ) -> None:
-        # The base class's own __init__ makes a confusion matrix, of no use here.
-        self.figure = check_figure(figure)
+        # The base class's __init__ would make a confusion matrix, which is not used here.
+        self.figure = area_of(figure).name
         self.pos_val = pos_val
-        # river clones a metric from the attributes named as its parameters.
+        # river clones a metric from the attributes that have the names of its parameters.
         self.resolution = resolution
         self.scale = scale
         self.max_cells = max_cells
@@ -79,17 +79,17 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     @property
     def evaluator(self) -> Evaluator:
-        """What has been counted: every other figure, intervals, curves."""
+        """The evaluator that counts the cases, for all other metrics, intervals and curves."""
         return self._evaluator
 
     @property
     def requires_labels(self) -> bool:
-        """False: scores or probabilities are asked of a model, not decisions."""
+        """False: the metric takes scores or probabilities, not decisions."""
         return False
 
     def works_with(self, model: Any) -> bool:
-        """Tell whether a model gives scores: classifiers and anomaly detectors do."""
-        # Not anomaly filters, unlike river's own: they give a decision, not a score.
+        """Return whether a model gives scores: classifiers and anomaly detectors do."""
+        # Unlike river's own metrics no anomaly filters: they give a decision, not a score.
         return super().works_with(model) or isinstance(model, base.AnomalyDetector)
 
     def update(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
@@ -100,16 +100,16 @@ class BinaryArea(metrics.base.BinaryMetric):
         y_true : hashable
             The label; positive if it equals `pos_val`.
         y_pred : float or dict of label to float
-            A score on any scale, or what ``predict_proba_one`` returns, where
-            a class that is not listed has 0.
+            A score on any scale, or the result of ``predict_proba_one``, where
+            an absent class has probability 0.
         w : float
-            How many such cases there are: a whole number.
+            The number of such cases: a whole number.
 
         Raises
         ------
         InvalidInputError
             For a score that is not finite and a `w` that is not a whole number.
-            Nothing has changed then.
+            The metric is unchanged then.
         """
         positive, score = y_true == self.pos_val, self._score(y_pred)
         if w == 1:
@@ -118,12 +118,12 @@ class BinaryArea(metrics.base.BinaryMetric):
             self._evaluator.add_cases(labels=[positive], scores=[score], counts=[_whole(w)])
 
     def revert(self, y_true: Hashable, y_pred: float | dict[Any, float], w: float = 1.0) -> None:
-        """Take one case back, given as it was to ``update``.
+        """Remove one case that was given to ``update`` with the same arguments.
 
         Raises
         ------
         InvalidInputError
-            When no such case is there. Nothing has changed then.
+            When no such case was counted. The metric is unchanged then.
         """
         positive, score = y_true == self.pos_val, self._score(y_pred)
         if w == 1:
@@ -132,8 +132,8 @@ class BinaryArea(metrics.base.BinaryMetric):
             self._evaluator.remove_cases(labels=[positive], scores=[score], counts=[_whole(w)])
 
     def get(self) -> float:
-        """Return the figure; nan where it is undefined."""
-        return FIGURES[self.figure](self._evaluator)
+        """Return the area; nan where it is undefined."""
+        return area_of(self.figure).value(self._evaluator)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.figure}): {self.get():.2%}"

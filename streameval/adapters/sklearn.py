@@ -1,15 +1,15 @@
-"""scikit-learn scorers: what a search, a validation or an early stop can optimise.
+"""scikit-learn scorers for searches, cross-validation and early stopping.
 
 Davis and Goadrich (2006), section 5: an algorithm that optimises the area under
 the ROC curve need not optimise the area under the PR curve. With these scorers
 ``GridSearchCV``, ``cross_val_score`` and ``HistGradientBoostingClassifier`` choose
 by the latter, interpolated or achievable.
 
-An achievable area is taken of a hull that is chosen on the data that it is
-scored on, so it is optimistic, the more so the fewer positives there are. Within
-a search every candidate is measured alike, which is fine for choosing; it is not
-what to report. For that use `auc_pr_scorer`, or :meth:`Evaluator.at_thresholds`
-on data that chose nothing.
+The achievable area is that of a hull chosen on the data that it is scored on, so it
+is optimistic, the more so the fewer positives there are. Within a search that bias
+applies to every candidate, so it may rank them; do not report it as a result. To
+report, use `auc_pr_scorer`, or :meth:`Evaluator.at_thresholds` on data that was not
+used to choose.
 
 A scorer costs O(n log n), less than scikit-learn's own. Needs scikit-learn.
 """
@@ -46,7 +46,7 @@ def auc_pr_score(
     pos_label : label
         The label that is positive.
     sample_weight : column of int, optional
-        How many cases each row stands for: whole numbers only.
+        The number of cases that each row stands for: whole numbers only.
 
     Returns
     -------
@@ -56,8 +56,8 @@ def auc_pr_score(
     Raises
     ------
     InvalidInputError
-        When the labels do not tell two classes apart, a score is not finite or
-        a weight is not a whole number.
+        When the labels are not two classes with `pos_label` among them, a score is
+        not finite or a weight is not a whole number.
 
     Notes
     -----
@@ -78,7 +78,7 @@ def achievable_auc_pr_score(
 ) -> float:
     """Return the area under the achievable PR curve, in scikit-learn's order.
 
-    Parameters, errors and cost as of `auc_pr_score`. Optimistic: the hull is
+    Parameters, errors and cost are those of `auc_pr_score`. Optimistic: the hull is
     chosen on the data that it is scored on.
 
     Examples
@@ -91,21 +91,21 @@ def achievable_auc_pr_score(
     )
 
 
-_RESPONSES = ("decision_function", "predict_proba")  # whichever a model has
+_RESPONSES = ("decision_function", "predict_proba")  # the first that a model has
 
 auc_pr_scorer = make_scorer(auc_pr_score, response_method=_RESPONSES)
 """The interpolated area under the PR curve."""
 
 achievable_auc_pr_scorer = make_scorer(achievable_auc_pr_score, response_method=_RESPONSES)
-"""The area under the achievable PR curve: for choosing, not for reporting."""
+"""The area under the achievable PR curve: to choose a model by, not to report."""
 
 
 def _positives(y_true: Any, pos_label: Any) -> Any:
-    """Return which labels are positive, if they tell two classes apart."""
+    """Return a mask of the positive labels; refuse labels that are not two classes."""
     labels = np.asarray(y_true)
     classes = np.unique(labels)
     others = classes[classes != pos_label]
-    # A lone class is the negative one only where it is written as one.
+    # A single class is taken as negative only where it is 0 or -1.
     unknown = classes.size == others.size == 1 and others[0] not in (-1, 0)
     if others.size > 1 or unknown:
         message = (

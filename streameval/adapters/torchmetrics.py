@@ -1,9 +1,9 @@
 """A torchmetrics metric that is exact, for AUC-PR, average precision and AUC-ROC.
 
-Its state is two columns of scores, one for each class, which torchmetrics itself
-concatenates: across the processes of a job, across batches in ``forward``, and
-in ``merge_state``. It takes 8 B a case, kept on the metric's device; ``update``
-is O(n) for a batch of n, ``compute`` sorts: O(N log N) for N cases in all.
+Its state is two columns of scores, one for each class. torchmetrics concatenates
+them across the processes of a job, across batches in ``forward``, and in
+``merge_state``. A case takes 8 B on the metric's device; ``update`` is O(n) for a
+batch of n, ``compute`` sorts: O(N log N) for N cases in all.
 
 Needs torch and torchmetrics.
 """
@@ -19,7 +19,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from streameval._counts.columns import check_columns
 from streameval._evaluator import Evaluator
-from streameval.adapters._figures import FIGURES, check_figure
+from streameval.adapters._areas import area_of
 
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
@@ -36,7 +36,7 @@ class BinaryArea(Metric):
         "auc_pr", "average_precision", "auc_roc", or the optimistic areas of
         the hull, "auc_pr_hull" and "auc_roc_hull".
     **kwargs
-        Those of :class:`torchmetrics.Metric`.
+        Passed to :class:`torchmetrics.Metric`.
 
     Raises
     ------
@@ -45,10 +45,10 @@ class BinaryArea(Metric):
 
     Notes
     -----
-    Scores are taken as they are, logits too: no sigmoid is applied. There is no
-    ``ignore_index``: leave such rows out. ``compute()`` is nan while a class
-    that the figure needs is absent, where torchmetrics says 0. Several figures
-    in one ``MetricCollection`` share one state.
+    Scores may be logits: no sigmoid is applied. There is no ``ignore_index``:
+    leave such rows out. ``compute()`` is nan while a class that the area needs is
+    absent, where torchmetrics returns 0. Several areas in one ``MetricCollection``
+    share one state.
 
     Examples
     --------
@@ -71,8 +71,8 @@ class BinaryArea(Metric):
 
     def __init__(self, figure: str = "auc_pr", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.figure = check_figure(figure)
-        # Of this type is also the column that a process without data contributes.
+        self.figure = area_of(figure).name
+        # The empty column of a process without data needs this type, too.
         self.set_dtype(torch.float64)
         self.add_state("positives", default=[], dist_reduce_fx="cat")
         self.add_state("negatives", default=[], dist_reduce_fx="cat")
@@ -90,9 +90,9 @@ class BinaryArea(Metric):
         Raises
         ------
         InvalidInputError
-            With the first value at fault. Nothing has changed then.
+            With the first invalid value. The metric is unchanged then.
         """
-        # Checked as numpy columns, on the CPU; numpy has no bfloat16.
+        # Columns are checked as numpy arrays on the CPU; numpy has no bfloat16.
         scores, targets = (column.detach().flatten().cpu() for column in (preds, target))
         labels, values, _ = check_columns(
             labels=targets.numpy(),
@@ -102,13 +102,13 @@ class BinaryArea(Metric):
         self.negatives.append(self._column(values[~labels]))
 
     def compute(self) -> torch.Tensor:
-        """Return the figure as a scalar tensor; nan where it is undefined."""
-        return torch.tensor(FIGURES[self.figure](self.evaluator()), device=self.device)
+        """Return the area as a scalar tensor; nan where it is undefined."""
+        return torch.tensor(area_of(self.figure).value(self.evaluator()), device=self.device)
 
     def evaluator(self) -> Evaluator:
-        """Return an evaluator of what this process has seen: intervals, curves, bounds.
+        """Return an evaluator of this process's cases, for intervals, curves and bounds.
 
-        Of all processes within ``sync_context()``. O(N log N).
+        Within ``sync_context()`` it has the cases of all processes. O(N log N).
         """
         counted = Evaluator()
         for positive, column in ((True, self.positives), (False, self.negatives)):

@@ -1,4 +1,4 @@
-"""``streameval admin``: looking after a server, and after what it leaves on disk."""
+"""``streameval admin``: administers a server, its data directory and its backups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli import _replay, _serve
 from streameval.cli._options import (
     Address,
     AddressOrData,
@@ -20,17 +19,17 @@ from streameval.cli._options import (
 )
 from streameval.cli._output import one_line_errors
 
-admin = typer.Typer(help="Look after a server.", no_args_is_help=True)
+admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
 
 
 @admin.command()
 def status(address: Address, *, as_json: AsJson = False) -> None:
-    """Print how a server is: how far it has come, what it holds, what to look into.
+    """Print a server's status: its log, its memory and disk, warnings.
 
-    Exit code 1 when it does not commit.
+    Exit code 1 when the server does not commit.
     """
     with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
         serving = _online.status(address, as_json=as_json)
     if not serving:
@@ -44,7 +43,7 @@ def hash_command(
     until: Annotated[
         int | None,
         typer.Option(
-            metavar="REVISION", help="Of an earlier revision; only of a directory. [default: now]"
+            metavar="REVISION", help="An earlier revision; directories only. [default: the newest]"
         ),
     ] = None,
     data: Data = None,
@@ -52,7 +51,7 @@ def hash_command(
 ) -> None:
     """Print the revision and the SHA-256 of the whole state.
 
-    Equal logs have equal hashes: of a server, of its directory, of its backup once restored.
+    A server, its data directory and its restored backup have equal hashes at equal revisions.
     """
     with one_line_errors():
         _either(address, data)
@@ -63,7 +62,7 @@ def hash_command(
             return
         if until is not None:
             raise StreamEvalError(
-                "a server has the hash of now only: give --data instead of HOST:PORT"
+                "a server has only the newest hash: give --data instead of HOST:PORT"
             )
         from streameval.cli import _online  # noqa: PLC0415 - as above
 
@@ -89,7 +88,7 @@ def verify(
 ) -> None:
     """Check every row of a log, and its checkpoint against a replay.
 
-    Only reads; a server may be running. Exit code 1 when something is damaged.
+    Reads only; a server may be running. Exit code 1 when something is damaged.
     """
     with one_line_errors():
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
@@ -101,13 +100,13 @@ def verify(
 
 @admin.command()
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where to write; must not be there yet.")],
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
     address: AddressOrData = None,
     *,
     data: Data = None,
     config: Config = None,
 ) -> None:
-    """Copy the log and its checkpoints to a FILE here, of one moment, while a server goes on.
+    """Copy the log and its checkpoints to a FILE, at one revision, while the server runs.
 
     From the server at HOST:PORT, or from a data directory on this machine.
     """
@@ -127,10 +126,10 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A backup.")],
     *,
-    data: Annotated[Path, typer.Option(help="A directory that is empty, or not there yet.")],
+    data: Annotated[Path, typer.Option(help="An empty or new directory.")],
     config: Config = None,
 ) -> None:
-    """Make a data directory of a backup, which is verified first."""
+    """Verify a backup, then make a data directory from it."""
     with one_line_errors():
         from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
 
@@ -146,8 +145,8 @@ def compact(
 ) -> None:
     """Take a checkpoint and drop the log before it.
 
-    What was known before that can no longer be replayed: back up first. A server uses the space
-    again; only without one, on its data directory, does the file become smaller.
+    Earlier revisions can no longer be replayed: back up first. A running server reuses the
+    space; the file becomes smaller only with --data, while no server runs.
     """
     with one_line_errors():
         _either(address, data)
@@ -165,11 +164,11 @@ def compact(
 def export_command(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
-    file: Annotated[Path, typer.Argument(help="Where to write; must not be there yet.")],
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
 ) -> None:
-    """Write everything about a stream to a FILE: settings, counts, panes, slices, waiting ids."""
+    """Write a whole stream to a FILE: settings, counts, panes, slices, waiting ids."""
     with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
         _online.export_stream(address, stream, file)
 
@@ -181,46 +180,59 @@ def import_command(
     *,
     stream: Annotated[
         str | None,
-        typer.Option("--as", metavar="STREAM", help="Under this name. [default: the one it had]"),
+        typer.Option("--as", metavar="STREAM", help="Name of the stream. [default: its old one]"),
     ] = None,
 ) -> None:
-    """Make a stream of what 'export' wrote.
+    """Make a stream from an export.
 
-    The log of what was sent is not in an export, so what was known before cannot be replayed; nor
-    are the numbers of producers' batches: stop and flush those that send to the stream first.
+    An export has neither the log, so earlier revisions cannot be replayed, nor the numbers of
+    producers' batches: flush and stop the stream's producers before the export.
     """
     with one_line_errors():
-        from streameval.cli import _online  # noqa: PLC0415 - only where a server is asked
+        from streameval.cli import _online  # noqa: PLC0415 - loaded only for a server
 
         _online.import_stream(address, file, stream)
 
 
 @admin.command(name="token")
 def token_command(
-    name: Annotated[str, typer.Argument(metavar="ID", help="What the token is called in the log.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Names the token in the log.")],
     *,
     file: Annotated[
         Path,
         typer.Option(
             "--tokens",
             envvar="STREAMEVAL_TOKENS",
-            help="The server's tokens file; made when there is none.",
+            help="The server's tokens file; created when there is none.",
         ),
     ],
     scopes: Annotated[
-        list[str], typer.Option("--scope", metavar="ingest|query|admin", help="What it is for.")
+        list[str],
+        typer.Option(
+            "--scope",
+            metavar="ingest|query|admin",
+            help="A scope; may be repeated.",
+        ),
     ],
     streams: Annotated[
         list[str] | None,
-        typer.Option("--stream", help="Only this stream and those below it. [default: all]"),
+        typer.Option(
+            "--stream",
+            help="This stream and those below; may be repeated. [default: all]",
+        ),
     ] = None,
 ) -> None:
-    """Make a token, add it to the tokens file as a hash, and print it: nothing else keeps it.
+    """Make a token, add its hash to the tokens file, and print it; it is stored nowhere else.
 
-    A running server takes it up within a second. Delete its entry to take it away.
+    A running server reads the change within a second. Delete the entry to revoke the token.
     """
     with one_line_errors():
-        _serve.create_token(file, name, scopes, streams or None)
+        try:
+            from streameval_server import create_token  # noqa: PLC0415 - the extra may be absent
+        except ModuleNotFoundError as error:
+            message = f"{error.name} is missing; pip install 'streameval[server]'"
+            raise StreamEvalError(message) from error
+        print(create_token(file, name, scopes, streams or None))
 
 
 @admin.command(name="replay")
@@ -237,13 +249,15 @@ def replay_command(
     segment: SegmentOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what was known then: a stream's figures at a revision of the log.
+    """Print a stream's figures as they were at a revision of the log.
 
-    The log is only read; a server may be running on it. A window ends with the time of that
-    revision. What was compacted away is not there any more.
+    Reads the log only; a server may be running. A window ends at the time of the revision.
+    Revisions before a compaction cannot be replayed.
     """
     with one_line_errors():
-        _replay.replay(
+        from streameval.cli import _offline  # noqa: PLC0415 - the extra may be absent
+
+        _offline.replay(
             stream,
             until=until,
             data=data,

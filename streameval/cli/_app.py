@@ -1,4 +1,4 @@
-"""The commands: each parses its arguments and hands over."""
+"""The commands: each parses its arguments and calls the module that does the work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from streameval import __version__
-from streameval.cli import _evaluate, _remote, _serve
+from streameval._metric_registry import COMPARED_NAMES, HEADLINE
+from streameval.cli import _evaluate, _remote
 from streameval.cli._admin import admin
 from streameval.cli._auc import Format, auc
-from streameval.cli._connect import Connection, chosen
+from streameval.cli._connect import Connection, current_connection
 from streameval.cli._options import Address, AsJson, SegmentOption, Window
 from streameval.cli._output import one_line_errors
 from streameval.cli._rows import Layout
+from streameval.cli._serve import serve
 
 app = typer.Typer(
     name="streameval",
@@ -34,7 +36,7 @@ ScoreColumn = Annotated[
 LabelColumn = Annotated[str, typer.Option("--label", help="Column of the labels.")]
 PositiveLabel = Annotated[
     str | None,
-    typer.Option("--positive", help="The label that means positive. [default: 1 or true]"),
+    typer.Option("--positive", help="The label of the positive class. [default: 1 or true]"),
 ]
 
 
@@ -53,7 +55,7 @@ def evaluate(
         typer.Option(
             min=1,
             max=53,
-            help="Keep this many significant bits of a score: bounded memory, figures with bounds.",
+            help="Significant bits kept of a score: memory is bounded, figures have bounds.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -81,17 +83,17 @@ def auc_command(
         Format,
         typer.Option("--format", help="list: score label; roc: fpr tpr; pr: recall precision."),
     ] = Format.LIST,
-    positives: Annotated[int | None, typer.Option(help="All positives; with roc and pr.")] = None,
-    negatives: Annotated[int | None, typer.Option(help="All negatives; with roc and pr.")] = None,
+    positives: Annotated[int | None, typer.Option(help="All positives; for roc and pr.")] = None,
+    negatives: Annotated[int | None, typer.Option(help="All negatives; for roc and pr.")] = None,
     min_recall: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Integrate AUC-PR from this recall on.")
+        float, typer.Option(min=0.0, max=1.0, help="Integrate AUC-PR from this recall.")
     ] = 0.0,
     curves: Annotated[
         Path | None,
         typer.Option(help="Write the curves to PATH.roc.csv and PATH.pr.csv. [default: FILE]"),
     ] = None,
 ) -> None:
-    """Print both areas of a list of scores, or of the points of a curve."""
+    """Print AUC-ROC and AUC-PR of a list of scores, or of the points of a curve."""
     with one_line_errors():
         auc(
             file,
@@ -119,7 +121,7 @@ def push(
     positive: PositiveLabel = None,
     id_: Annotated[
         str | None,
-        typer.Option("--id", help="Column of ids: rows are predictions, their labels come later."),
+        typer.Option("--id", help="Column of ids: rows are predictions, whose labels come later."),
     ] = None,
     time: Annotated[
         str | None,
@@ -137,7 +139,7 @@ def push(
     """Push files of scores and labels to a server.
 
     A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
-    that are joined to them, or both. Whole files are checked before the first row is sent.
+    to join with them, or both. All files are checked completely before the first row is sent.
     """
     layout = Layout(
         score=score,
@@ -160,7 +162,7 @@ def query(
     segment: SegmentOption = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a stream's live figures."""
+    """Print a stream's figures."""
     with one_line_errors():
         _remote.query(address, stream, window=window, segment=segment, as_json=as_json)
 
@@ -171,7 +173,7 @@ def health(
     *,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait.")] = 4.0,
 ) -> None:
-    """Print whether a server serves; exit code 1 when it does not. For probes."""
+    """Print a server's health; exit code 1 when it does not serve. For probes."""
     with one_line_errors():
         from streameval.cli import _health  # noqa: PLC0415 - needs a package of the server's
 
@@ -180,102 +182,7 @@ def health(
         raise typer.Exit(1)
 
 
-@app.command()
-def serve(
-    *,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:50051]",
-        ),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT|off",
-            help="Where to serve the page, JSON and metrics. [default: 127.0.0.1:8080]",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Directory of the log. [default: the user's data directory]")
-    ] = None,
-    memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Keep nothing on disk.")
-    ] = None,
-    insecure: Annotated[
-        bool | None,
-        typer.Option(
-            "--insecure/--no-insecure", help="Listen beyond this machine without TLS and tokens."
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="The server's certificate chain, in PEM.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(help="Authorities that clients' certificates must come from (mTLS), in PEM."),
-    ] = None,
-    tokens: Annotated[
-        Path | None, typer.Option(help="The tokens file; see 'streameval admin token'.")
-    ] = None,
-    auto_create: Annotated[
-        bool | None,
-        typer.Option(
-            "--auto-create/--no-auto-create", help="Let batches make the streams they are for."
-        ),
-    ] = None,
-    stop_grace_s: Annotated[
-        float | None, typer.Option(help="Seconds that calls get to end when the server stops.")
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option(metavar="text|json", help="The log's form, on stderr.")
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="debug|info|warning|error", help="The least to log.")
-    ] = None,
-    metrics_window_s: Annotated[
-        float | None, typer.Option(help="Seconds of the recent window in /metrics.")
-    ] = None,
-    metrics_interval_s: Annotated[
-        float | None, typer.Option(help="Seconds between scrapes of /metrics.")
-    ] = None,
-    max_state_bytes: Annotated[
-        int | None,
-        typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags come first.")
-    ] = None,
-    print_config: Annotated[
-        bool, typer.Option("--print-config", help="Print every setting with its source, and end.")
-    ] = False,
-) -> None:
-    """Run the server until SIGTERM or Ctrl-C.
-
-    Each setting is a flag, a variable STREAMEVAL_..., or in the file, in this order.
-    """
-    flags: dict[str, object] = {
-        "listen": listen,
-        "http": http,
-        "data": data,
-        "memory": memory,
-        "insecure": insecure,
-        "tls_certificate": tls_certificate,
-        "tls_key": tls_key,
-        "tls_client_ca": tls_client_ca,
-        "tokens": tokens,
-        "auto_create": auto_create,
-        "stop_grace_s": stop_grace_s,
-        "log_format": log_format,
-        "log_level": log_level,
-        "metrics_window_s": metrics_window_s,
-        "metrics_interval_s": metrics_interval_s,
-        "limits.max_state_bytes": max_state_bytes,
-    }
-    with one_line_errors():
-        _serve.serve(flags, config=config, only_print=print_config)
+app.command()(serve)
 
 
 @app.command()
@@ -283,21 +190,21 @@ def top(
     address: Address,
     *,
     metric: Annotated[
-        str, typer.Option(metavar="auc_pr|auc_roc|average_precision", help="Which figure.")
-    ] = "auc_pr",
+        str, typer.Option(metavar="|".join(sorted(COMPARED_NAMES)), help="Which figure.")
+    ] = HEADLINE,
     window: Window = None,
-    prefix: Annotated[str, typer.Option(help="Only streams whose names begin so.")] = "",
+    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
     every: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between readings.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
 ) -> None:
-    """Watch a server's streams: figures and how they move, the worst first.
+    """Watch a server's streams: figures and how they change, the worst first.
 
-    Keys: q quits, s sorts otherwise, w goes through windows. Streams of different shares of
-    positives have different AUC-PR for that alone: compare them by auc_roc.
+    Keys: q quits, s changes the order, w changes the window. AUC-PR depends on the share of
+    positives: compare streams with different shares by auc_roc.
     """
-    from streameval.cli import _top  # noqa: PLC0415 - only where somebody looks
+    from streameval.cli import _top  # noqa: PLC0415 - loaded only for this command
 
     with one_line_errors():
         _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
@@ -329,25 +236,26 @@ def _global_options(
         ),
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Reach servers with TLS.")
+        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Connect with TLS.")
     ] = False,
     root_certificates: Annotated[
         Path | None,
         typer.Option(
-            envvar="STREAMEVAL_ROOT_CERTIFICATES", help="The authorities to trust, in PEM."
+            envvar="STREAMEVAL_ROOT_CERTIFICATES",
+            help="Certificate authorities to trust, in PEM.",
         ),
     ] = None,
     client_certificate: Annotated[
         Path | None,
         typer.Option(
-            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that want one (mTLS)."
+            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that require one (mTLS)."
         ),
     ] = None,
     client_key: Annotated[
         Path | None, typer.Option(envvar="STREAMEVAL_CLIENT_KEY", help="Its private key.")
     ] = None,
 ) -> None:
-    chosen.set(
+    current_connection.set(
         Connection(
             token_file=token_file,
             tls=tls,

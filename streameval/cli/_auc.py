@@ -1,8 +1,8 @@
-"""``streameval auc``: both areas of a plain list of scores, or of points of a curve.
+"""``streameval auc``: AUC-ROC and AUC-PR of a list of scores, or of points of a curve.
 
-The job of the program that the authors of the paper offered with it: a file of
-``score label`` lines, or of ROC or PR points with totals, gives both areas and
-the curves (Davis and Goadrich 2006).
+Does the work of the program that the authors of the paper published with it (Davis
+and Goadrich 2006): from a file of ``score label`` lines, or of ROC or PR points with
+totals, it computes both areas and writes both curves.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray
 
 _COMMENT = "#"
-_LONGEST_LINE = 100_000
-_MOST_ROWS = 1_000_000
-"""Between two points of a curve that is written."""
-_TOO_MANY = 1 << 53
-"""References, where float64 no longer tells one more from the same."""
+_MAX_LINE_CHARACTERS = 100_000
+_MAX_ROWS_BETWEEN_POINTS = 1_000_000
+"""Rows written between two points of a curve."""
+_MAX_REFERENCES = 1 << 53
+"""Exclusive; from 2**53 on float64 cannot represent every count."""
 
 
 class Format(StrEnum):
-    """What a line of the file holds."""
+    """The content of the file's lines."""
 
     LIST = "list"
     ROC = "roc"
@@ -64,7 +64,7 @@ def auc(
     if format_ is Format.LIST:
         if positives is not None or negatives is not None:
             raise FileError(
-                "--positives and --negatives are counted with --format list; leave them"
+                "--positives and --negatives are counted with --format list; leave them out"
             )
         points, moved = _list_points(file), 0.0
     else:
@@ -82,7 +82,7 @@ def auc(
     out.print(f"AUC-PR   {auc_pr:.6f}{where}, interpolated")
     if moved > 0.01:
         out.print(
-            f"rates were rounded to whole counts: the furthest moved by {moved:.2f} of a case",
+            f"rates were rounded to whole counts, by at most {moved:.2f} of a case",
         )
     out.print(f"curves in {' and '.join(map(str, written))}", soft_wrap=True)
 
@@ -92,13 +92,15 @@ def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         for number in itertools.count(1):
             try:
-                line = lines.readline(_LONGEST_LINE + 1)
+                line = lines.readline(_MAX_LINE_CHARACTERS + 1)
             except OSError as error:
                 raise FileError(f"{file}: {error.strerror}") from error
             if not line:
                 return
-            if len(line) > _LONGEST_LINE:
-                raise FileError(f"{file}: line {number} is longer than {_LONGEST_LINE} characters")
+            if len(line) > _MAX_LINE_CHARACTERS:
+                raise FileError(
+                    f"{file}: line {number} is longer than {_MAX_LINE_CHARACTERS} characters"
+                )
             fields = line.replace(",", " ").split()
             if not fields or fields[0].startswith(_COMMENT):
                 continue
@@ -111,7 +113,7 @@ def _lines(file: Path, columns: str) -> Iterator[tuple[int, str, str]]:
 
 def _number(file: Path, line: int, text: str, name: str) -> float:
     try:
-        # Python also takes 1_000 and the digits of other scripts; no other program does.
+        # float() also accepts 1_000 and digits of other scripts; other programs do not.
         if text.isascii() and "_" not in text:
             return float(text)
     except ValueError:
@@ -149,8 +151,8 @@ def _add(evaluator: Evaluator, file: Path, lines: list[tuple[int, str, str]]) ->
 def _rate_points(
     file: Path, format_: Format, positives: int, negatives: int
 ) -> tuple[OperatingPoints, float]:
-    """Return the points of a curve given as rates, and how far rounding moved one."""
-    if not 1 <= min(positives, negatives) <= max(positives, negatives) < _TOO_MANY:
+    """Return the points of a curve given as rates, and the largest change by rounding."""
+    if not 1 <= min(positives, negatives) <= max(positives, negatives) < _MAX_REFERENCES:
         raise FileError("--positives and --negatives must each be at least 1 and below 2**53")
     x_name, y_name = COLUMNS[format_].split()
     rows = []
@@ -187,12 +189,12 @@ def _rounded(
         lower, higher = (numbers[int(order[falls[0] + step])] for step in (1, 0))
         raise FileError(
             f"{file}: line {lower}: fewer true positives than line {higher} "
-            "with no fewer false positives; no threshold goes through both"
+            "with no fewer false positives; no ranking has both points"
         )
     counts_fp = np.concatenate(([0], counts_fp, [N]))
     counts_tp = np.concatenate(([0], counts_tp, [P]))
     kept = np.append(True, (np.diff(counts_fp) > 0) | (np.diff(counts_tp) > 0))
-    # Points of a curve have no scores: their ranks stand in for thresholds.
+    # Points of a curve have no scores: their ranks serve as thresholds.
     ranks = -np.arange(int(kept.sum()), dtype=np.float64)
     ranks[0] = np.inf
     return OperatingPoints(ranks, counts_fp[kept], counts_tp[kept], P, N), moved
@@ -218,7 +220,7 @@ def _write_roc(points: OperatingPoints, stem: Path) -> Path:
 def _write_pr(points: OperatingPoints, stem: Path) -> Path:
     """Write the PR curve, with a row at every whole number of true positives.
 
-    Between two points that are very far apart it has fewer, in even steps.
+    Between two points that are very far apart it has fewer rows, at equal steps.
     """
     path = stem.with_name(stem.name + ".pr.csv")
     corners = list(zip(points.fp.tolist(), points.tp.tolist(), strict=True))
@@ -247,9 +249,9 @@ def _write_pr(points: OperatingPoints, stem: Path) -> Path:
 
 def _between(before: tuple[int, int], after: tuple[int, int], positives: int) -> PrPoints:
     (fp_a, tp_a), (fp_b, tp_b) = before, after
-    if tp_b - tp_a <= _MOST_ROWS:
+    if tp_b - tp_a <= _MAX_ROWS_BETWEEN_POINTS:
         return pr_between(before, after, positives)
-    tp = np.rint(np.linspace(tp_a, tp_b, _MOST_ROWS + 1))
+    tp = np.rint(np.linspace(tp_a, tp_b, _MAX_ROWS_BETWEEN_POINTS + 1))
     fp = fp_a + (tp - tp_a) * ((fp_b - fp_a) / (tp_b - tp_a))
     precision = precision_of(fp, tp)
     if fp_a == 0 and tp_a == 0:

@@ -1,4 +1,4 @@
-"""How the commands reach a server: certificates and the token, given once for all of them."""
+"""Connects commands to a server: the certificates and the token, set by global options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What the options before the command say."""
+    """The values of the options before the command."""
 
     token_file: Path | None = None
     tls: bool = False
@@ -32,7 +32,7 @@ class Connection:
     client_key: Path | None = None
 
     def token(self) -> str | None:
-        """Return the token; not an option, because others see a command's options."""
+        """Return the token; it is not an option, because other users can see those."""
         if self.token_file is None:
             return os.environ.get(TOKEN_VARIABLE) or None
         try:
@@ -41,13 +41,13 @@ class Connection:
             raise StreamEvalError(f"cannot read {self.token_file}: {error}") from error
 
 
-chosen: ContextVar[Connection] = ContextVar("streameval_connection")
-"""What the options of this command line say."""
+current_connection: ContextVar[Connection] = ContextVar("streameval_connection")
+"""The connection options of this command line."""
 
 
 def transport(address: str) -> Transport:
-    """Return the bare way to a server, for what a client has no verbs for."""
-    connection = chosen.get(Connection())
+    """Return a transport to a server, for methods that `Client` does not have."""
+    connection = current_connection.get(Connection())
     return Transport(
         address,
         Credentials(
@@ -62,9 +62,9 @@ def transport(address: str) -> Transport:
 
 
 def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
-    """Return a client as the options say."""
-    connection = chosen.get(Connection())
-    # The command says itself, once, what the client would log of losses.
+    """Return a client with the options of this command line."""
+    connection = current_connection.get(Connection())
+    # The command reports lost rows itself, so the client's log would repeat them.
     logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
     return Client(
         address,

@@ -1,4 +1,4 @@
-"""``streameval evaluate``: one file, all figures."""
+"""``streameval evaluate``: all figures of one file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluate(
     resolution: int | None,
     as_json: bool,
 ) -> None:
-    """Print a file's figures; draw its curves into `plot` when given."""
+    """Print a file's figures; write its curves to `plot` when given."""
     if plot is not None and plot.suffix.lower() not in PLOT_SUFFIXES:
         raise StreamEvalError(f"--plot {plot}: use {', '.join(PLOT_SUFFIXES)}")
     evaluator = Evaluator(resolution=resolution)
@@ -41,4 +41,4 @@ def evaluate(
     if as_json:
         print_json(snapshot.to_dict())
     else:
-        print_snapshot(snapshot, title=str(file))
+        print_snapshot(snapshot, heading=str(file))

@@ -1,9 +1,8 @@
 """Reads named columns from CSV, Parquet and NPZ files, in chunks.
 
-A file is never held whole: a chunk is some tens of thousands of rows, so a file
-larger than memory works, whatever its headers announce and however far it unpacks.
-CSV columns come as strings, the others in their own types; what they mean is the
-business of `_rows`.
+A file is never in memory as a whole: a chunk is at most 65,536 rows, so files larger
+than memory work, whatever sizes their headers claim and however far they decompress.
+CSV columns are read as strings, others in their own types; `_rows` interprets them.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
 ROWS_PER_CHUNK = 1 << 16
 CSV_BLOCK_BYTES = 4 << 20
 _PLAIN_KINDS = "biufSUM"
-_LONGEST_TEXT_BYTES = 1 << 16
-"""Of a row of text in an NPZ; with fewer rows in a chunk where they are long."""
+_MAX_TEXT_BYTES = 1 << 16
+"""Largest text value in an NPZ; chunks of long texts have fewer rows."""
 _CHUNK_BYTES = 8 << 20
 _NPY_LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
-_LONGEST_NPY_HEADER = 10_000
-_MOST_NAMES = 20
+_MAX_NPY_HEADER_BYTES = 10_000
+_MAX_SHOWN_NAMES = 20
 
 _UNREADABLE = (
     OSError,
@@ -50,14 +49,14 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
-    # zipfile's, of members that are encrypted, or packed in a way it does not know
+    # from zipfile: encrypted members, unknown compression
     RuntimeError,
 )
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
 class FileError(StreamEvalError):
-    """A file that cannot be read; the message names the file and the row."""
+    """A file cannot be read; the message names the file and the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class RawChunk:
     Attributes
     ----------
     columns : dict of str to pyarrow.Array
-        The columns that were asked for, of one length.
+        The requested columns, of equal length.
     progress : float
         Share of the file that has been read, in [0, 1].
     """
@@ -107,7 +106,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 
 def _reason(error: Exception) -> str:
-    """Return what a library's error says, in our words where its own mislead."""
+    """Return the message of a library's error, reworded where it would mislead."""
     reason = str(error) if not isinstance(error, OSError) else error.strerror or str(error)
     if "straddles two block boundaries" in reason:
         return f"a row is longer than {CSV_BLOCK_BYTES >> 20} MiB: is a quote left open?"
@@ -116,11 +115,15 @@ def _reason(error: Exception) -> str:
     return next(iter(reason.splitlines()), "") or f"the file ends early ({type(error).__name__})"
 
 
-def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
+def _check_columns(path: Path, wanted: Sequence[str], present: list[str]) -> None:
     for name in wanted:
         if name not in present:
-            shown = ", ".join(present[:_MOST_NAMES])
-            more = f" and {len(present) - _MOST_NAMES} more" if len(present) > _MOST_NAMES else ""
+            shown = ", ".join(present[:_MAX_SHOWN_NAMES])
+            more = (
+                f" and {len(present) - _MAX_SHOWN_NAMES} more"
+                if len(present) > _MAX_SHOWN_NAMES
+                else ""
+            )
             raise FileError(f"{path}: no column {name!r}; it has {shown}{more}")
         if present.count(name) > 1:
             raise FileError(f"{path}: column {name!r} occurs {present.count(name)} times")
@@ -129,12 +132,12 @@ def _require(path: Path, wanted: Sequence[str], present: list[str]) -> None:
 def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     size = max(path.stat().st_size, 1)
     with _unpacked(path) as (source, _):
-        _require(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
+        _check_columns(path, names, _csv_header(path, source.read(CSV_BLOCK_BYTES)))
     with _unpacked(path) as (source, raw):
         reader = pyarrow.csv.open_csv(
             source,
             read_options=pyarrow.csv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),
-            # Strings: our own casts know the row of a bad value, Arrow's does not.
+            # Strings: `_rows` can then name the row of a bad value, Arrow's casts cannot.
             convert_options=pyarrow.csv.ConvertOptions(
                 include_columns=names,
                 column_types=dict.fromkeys(names, pa.string()),
@@ -147,9 +150,9 @@ def _csv(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
-    """Open a file that may be packed: what is in it, and the file itself."""
-    # Arrow reads ahead in a thread of its own, and goes on when nobody wants more: with
-    # a file of Python's it would need the interpreter, and abort the process that ends.
+    """Open a file that may be compressed; yield its content and the file itself."""
+    # Arrow's files, not Python's: Arrow's read-ahead thread may still run when the process
+    # exits, and reading a Python file without the interpreter would abort the process.
     with pa.OSFile(os.fsencode(path)) as raw:
         packed = path.suffix.lower() == ".gz"
         yield pa.CompressedInputStream(raw, "gzip") if packed else raw, raw
@@ -158,7 +161,7 @@ def _unpacked(path: Path) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
 def _csv_header(path: Path, block: bytes) -> list[str]:
     """Return the names in the first line that is not empty.
 
-    Not by Arrow: of a header with very many names it makes gigabytes.
+    Not by Arrow, which allocates gigabytes for a header with very many names.
     """
     text = io.StringIO(block.decode("utf-8-sig", errors="replace"), newline="")
     try:
@@ -172,7 +175,7 @@ def _csv_header(path: Path, block: bytes) -> list[str]:
 
 def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with pyarrow.parquet.ParquetFile(path) as file:
-        _require(path, names, file.schema_arrow.names)
+        _check_columns(path, names, file.schema_arrow.names)
         total, done = max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(batch_size=ROWS_PER_CHUNK, columns=list(names)):
             done += batch.num_rows
@@ -181,7 +184,7 @@ def _parquet(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 
 def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
     with zipfile.ZipFile(path) as archive, ExitStack() as stack:
-        _require(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
+        _check_columns(path, names, [name.removesuffix(".npy") for name in archive.namelist()])
         streams = {name: stack.enter_context(archive.open(f"{name}.npy")) for name in names}
         headers = {name: _npy_header(path, name, stream) for name, stream in streams.items()}
         rows = headers[names[0]][0]
@@ -202,12 +205,12 @@ def _npz(path: Path, names: Sequence[str]) -> Iterator[RawChunk]:
 def _npy_header(path: Path, name: str, stream: IO[bytes]) -> tuple[int, np.dtype[Any]]:
     try:
         shape, _, dtype = _read_npy_header(stream)
-    # Headers are literals of Python, which fail to be parsed in more than one way.
+    # Headers are Python literals: invalid ones raise various errors.
     except (ValueError, SyntaxError, TypeError, OverflowError, MemoryError) as error:
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise FileError(f"{path}: {name} is not a numpy array: {reason}") from error
     is_column = len(shape) == 1 and shape[0] >= 0 and dtype.kind in _PLAIN_KINDS
-    if not is_column or not 1 <= dtype.itemsize <= _widest(dtype):
+    if not is_column or not 1 <= dtype.itemsize <= _max_item_bytes(dtype):
         raise FileError(f"{path}: {name} is {dtype} of shape {shape}, not one plain column")
     return int(shape[0]), dtype
 
@@ -217,17 +220,17 @@ def _read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype
     if version not in _NPY_LENGTH_BYTES:
         raise ValueError(f"version {version[0]}.{version[1]} is unknown")
     length = stream.read(_NPY_LENGTH_BYTES[version])
-    # numpy reads all of a header before it refuses a long one.
-    if int.from_bytes(length, "little") > _LONGEST_NPY_HEADER:
-        raise ValueError(f"its header is longer than {_LONGEST_NPY_HEADER} bytes")
+    # Checked here, because numpy reads all of a long header before it refuses it.
+    if int.from_bytes(length, "little") > _MAX_NPY_HEADER_BYTES:
+        raise ValueError(f"its header is longer than {_MAX_NPY_HEADER_BYTES} bytes")
     header = io.BytesIO(length + stream.read(int.from_bytes(length, "little")))
     if version == (1, 0):
         return numpy.lib.format.read_array_header_1_0(header)
     return numpy.lib.format.read_array_header_2_0(header)
 
 
-def _widest(dtype: np.dtype[Any]) -> int:
-    return _LONGEST_TEXT_BYTES if dtype.kind in "SU" else 8
+def _max_item_bytes(dtype: np.dtype[Any]) -> int:
+    return _MAX_TEXT_BYTES if dtype.kind in "SU" else 8
 
 
 def _npy_read(stream: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""``streameval health``: one word and an exit code, for probes. Needs no token."""
+"""``streameval health``: prints a status and sets the exit code, for probes. Needs no token."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ except ModuleNotFoundError as error:
 
 
 def health(address: str, timeout_s: float) -> bool:
-    """Print what a server says of itself, and return whether it serves.
+    """Print a server's health status, and return whether it serves.
 
     Raises
     ------
     ClientError
         When it does not answer in time.
     """
-    way = transport(address)
+    server = transport(address)
     try:
-        stub: Any = health_pb2_grpc.HealthStub(way.channel())  # its types name no method
+        stub: Any = health_pb2_grpc.HealthStub(server.channel())  # its type stubs lack the methods
         answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
     except grpc.RpcError as error:
         raise from_rpc_error(error) from None
     finally:
-        way.close()
+        server.close()
     print(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

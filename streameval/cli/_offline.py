@@ -1,17 +1,18 @@
-"""``streameval admin`` on a data directory of this machine."""
+"""``streameval admin`` on a data directory or a backup, without a server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._output import out, print_backup, print_json, progress_bar
+from streameval.cli._options import parse_segment, parse_span
+from streameval.cli._output import out, print_backup, print_json, print_snapshot, progress_bar
+from streameval.client._wire.decode import read_snapshot
+from streameval.client._wire.selection import Selection
+from streameval.v1 import query_pb2
 
 try:
-    from streameval_server import configure
-    from streameval_server.maintenance import LOG_NAME, offline
-    from streameval_server.maintenance import restore as restoring
-    from streameval_server.maintenance import verify as verification
+    from streameval_server import configure, maintenance, snapshot_then
 except ModuleNotFoundError as error:
     message = f"{error.name} is missing; pip install 'streameval[server]'"
     raise StreamEvalError(message) from error
@@ -20,27 +21,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval_server import Limits
-    from streameval_server.maintenance.verify import Verification
+    from streameval_server.maintenance import Verification
 
 
 def state_hash(data: Path | None, config: Path | None, until: int | None) -> None:
     """Print the hash of a directory's state."""
-    directory, limits = server_settings(data, config)
-    revision, digest = offline.state_hash(directory, until, limits)
+    directory, limits = _directory(data, config)
+    revision, digest = maintenance.state_hash(directory, until, limits)
     out.print(f"revision {revision}  {digest}", soft_wrap=True)
 
 
 def verify(file: Path | None, data: Path | None, config: Path | None, *, as_json: bool) -> bool:
-    """Print what is found in a log; return whether all of it is sound."""
+    """Print the findings of a verification; return whether the log is intact."""
     if file is None:
-        directory, limits = server_settings(data, config)
-        path = directory / LOG_NAME
+        directory, limits = _directory(data, config)
+        path = directory / maintenance.LOG_NAME
     elif data is not None:
         raise StreamEvalError("give a FILE or --data, not both")
     else:
         limits, path = _configured(None, config)[1], file
     with progress_bar(f"verifying {path.name}", show=True) as progress:
-        found = verification.verify(path, limits, progress=progress)
+        found = maintenance.verify(path, limits, progress=progress)
     if as_json:
         print_json(
             {
@@ -67,22 +68,22 @@ def _print(path: Path, found: Verification) -> None:
         out.print(f"  {each.detail}", soft_wrap=True, markup=False)
     if found.state_hash:
         out.print(f"state at revision {found.revision}: {found.state_hash}", soft_wrap=True)
-    verdict = "all of it is sound" if found.ok else "DAMAGED, see above"
+    verdict = "the log is intact" if found.ok else "DAMAGED, see above"
     out.print(verdict, style="bold" if found.ok else "bold red")
 
 
 def backup(file: Path, data: Path | None, config: Path | None) -> None:
-    """Copy a directory's log."""
-    directory, _ = server_settings(data, config)
-    made = offline.backup(directory, file)
+    """Copy a directory's log to a file."""
+    directory, _ = _directory(data, config)
+    made = maintenance.backup(directory, file)
     print_backup(file, made.revision, made.size, made.sha256)
 
 
 def restore(file: Path, data: Path, config: Path | None) -> None:
-    """Make a data directory of a backup."""
+    """Make a data directory from a backup."""
     limits = _configured(None, config)[1]
     with progress_bar(f"verifying {file.name}", show=True) as progress:
-        found = restoring.restore(file, data, limits, progress=progress)
+        found = maintenance.restore(file, data, limits, progress=progress)
     out.print(
         f"{data} is at revision {found.revision}: start a server with --data {data}",
         soft_wrap=True,
@@ -92,25 +93,50 @@ def restore(file: Path, data: Path, config: Path | None) -> None:
 
 
 def compact(data: Path | None, config: Path | None) -> None:
-    """Drop the log before a checkpoint, and make the file smaller."""
-    directory, limits = server_settings(data, config)
-    done = offline.compact(directory, limits)
+    """Take a checkpoint, drop the log before it, and shrink the file."""
+    directory, limits = _directory(data, config)
+    done = maintenance.compact(directory, limits)
     out.print(
         f"the log begins at revision {done.compacted.revision}, {done.compacted.dropped:,} rows "
-        f"are gone; {done.before:,} bytes before, {done.after:,} now",
+        f"were dropped; {done.before:,} bytes before, {done.after:,} now",
         soft_wrap=True,
     )
 
 
-def server_settings(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
-    """Return a server's directory and limits, by the settings that it would use."""
+def replay(
+    stream: str,
+    *,
+    until: int | None,
+    data: Path | None,
+    config: Path | None,
+    window: str | None,
+    segment: str | None,
+    as_json: bool,
+) -> None:
+    """Print a stream's figures as they were at a revision of the log."""
+    selection = Selection(
+        stream=stream,
+        window=None if window is None else parse_span(window),
+        segment=parse_segment(segment),
+    )
+    request = query_pb2.GetSnapshotRequest(selection=selection.to_message(0))
+    directory, limits = _directory(data, config)
+    snapshot = read_snapshot(snapshot_then(directory, until, request, limits=limits))
+    if as_json:
+        print_json(snapshot.to_dict())
+    else:
+        print_snapshot(snapshot, heading=f"{stream} as it was at revision {snapshot.revision}")
+
+
+def _directory(data: Path | None, config: Path | None) -> tuple[Path, Limits]:
+    """Return the data directory and the limits that a server with these settings would use."""
     directory, limits = _configured(data, config)
     if directory is None:
-        raise StreamEvalError("the settings say that nothing is kept on disk (memory)")
+        raise StreamEvalError("the settings keep nothing on disk (memory)")
     return directory, limits
 
 
 def _configured(data: Path | None, config: Path | None) -> tuple[Path | None, Limits]:
-    """Return what a server would use, by the same settings."""
+    """Return the same; the directory is None for a server in memory."""
     settings = configure({"data": data}, config=config).settings
     return settings.directory(), settings.limits

@@ -1,4 +1,4 @@
-"""``streameval admin`` on a server that runs."""
+"""``streameval admin`` on a running server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streameval._common.atomic_file import write_atomically
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import transport
 from streameval.cli._output import out, print_backup, print_json, progress_bar
-from streameval.cli._status import plain, print_status
+from streameval.cli._status import print_status, to_plain_values
 from streameval.client._delivery.merge_upload import PIECE_BYTES
 from streameval.client._wire.calls import Call
 from streameval.v1 import admin_pb2
@@ -27,13 +27,13 @@ _TIMEOUT_S = 30.0
 
 
 def status(address: str, *, as_json: bool) -> bool:
-    """Print how a server is; return whether it commits."""
+    """Print a server's status; return whether it commits."""
     with closing(transport(address)) as server:
         found: admin_pb2.GetServerStatusResponse = server.ask(
-            _question("GetServerStatus", admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
+            _call("GetServerStatus", admin_pb2.GetServerStatusRequest()), _TIMEOUT_S
         )
     if as_json:
-        print_json(plain(found))
+        print_json(to_plain_values(found))
     else:
         print_status(address, found)
     return found.serving
@@ -42,28 +42,28 @@ def status(address: str, *, as_json: bool) -> bool:
 def state_hash(address: str) -> None:
     """Print the hash of a server's state."""
     with closing(transport(address)) as server:
-        question = _question("GetStateHash", admin_pb2.GetStateHashRequest())
-        found: admin_pb2.GetStateHashResponse = server.ask(question, None)
+        call = _call("GetStateHash", admin_pb2.GetStateHashRequest())
+        found: admin_pb2.GetStateHashResponse = server.ask(call, None)
     out.print(f"revision {found.revision}  {found.sha256}", soft_wrap=True)
 
 
 def backup(file: Path, address: str) -> None:
-    """Have a copy of a server's log sent to a file here."""
-    question = _question("Backup", admin_pb2.BackupRequest())
+    """Download a copy of a server's log to a file."""
+    call = _call("Backup", admin_pb2.BackupRequest())
     with closing(transport(address)) as server, write_atomically(file) as partial:
-        last, digest = _received(server, question, partial, title=f"backing up {address}")
+        last, digest = _download(server, call, partial, title=f"backing up {address}")
         if last.sha256 != digest:
             raise StreamEvalError(
-                f"what arrived from {address} is not what it sent: the SHA-256 differs. Try again"
+                f"the copy from {address} is damaged: its SHA-256 differs. Try again"
             )
     print_backup(file, last.revision, last.total_bytes, digest)
 
 
 def export_stream(address: str, stream: str, file: Path) -> None:
-    """Have a stream sent to a file here."""
-    question = _question("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
+    """Download an export of a stream to a file."""
+    call = _call("ExportStream", admin_pb2.ExportStreamRequest(name=stream))
     with closing(transport(address)) as server, write_atomically(file) as partial:
-        last, _ = _received(server, question, partial, title=f"exporting {stream}")
+        last, _ = _download(server, call, partial, title=f"exporting {stream}")
     out.print(
         f"{stream} at revision {last.revision} is in {file}: {last.total_bytes:,} bytes",
         soft_wrap=True,
@@ -72,7 +72,7 @@ def export_stream(address: str, stream: str, file: Path) -> None:
 
 
 def import_stream(address: str, file: Path, stream: str | None) -> None:
-    """Make a stream of a file."""
+    """Upload an export, which makes a stream."""
     data = file.read_bytes()
     with (
         closing(transport(address)) as server,
@@ -85,28 +85,26 @@ def import_stream(address: str, file: Path, stream: str | None) -> None:
 
 
 def compact(address: str) -> None:
-    """Have a server drop the log before a checkpoint."""
+    """Make a server take a checkpoint and drop the log before it."""
     with closing(transport(address)) as server:
-        question = _question("CompactLog", admin_pb2.CompactLogRequest())
-        done: admin_pb2.CompactLogResponse = server.ask(question, None)
+        call = _call("CompactLog", admin_pb2.CompactLogRequest())
+        done: admin_pb2.CompactLogResponse = server.ask(call, None)
     out.print(
         f"the log begins at revision {done.log_start_revision}, "
-        f"{done.dropped_rows:,} rows are gone; their space is used again",
+        f"{done.dropped_rows:,} rows were dropped; their space is reused",
         soft_wrap=True,
     )
 
 
-def _question(method: str, request: Message) -> Call[Any]:
+def _call(method: str, request: Message) -> Call[Any]:
     return Call("AdminService", method, request, lambda response: response)
 
 
-def _received(
-    server: Transport, question: Call[Any], target: Path, *, title: str
-) -> tuple[Any, str]:
-    """Write what a server answers to a file; return the last piece, and the SHA-256 of all."""
+def _download(server: Transport, call: Call[Any], target: Path, *, title: str) -> tuple[Any, str]:
+    """Write the answer's pieces to a file; return the last piece, and the SHA-256 of all."""
     digest, size, piece = hashlib.sha256(), 0, None
     with target.open("wb") as file, progress_bar(title, show=True) as progress:
-        for piece in server.watch(question):
+        for piece in server.watch(call):
             file.write(piece.data)
             digest.update(piece.data)
             size += len(piece.data)

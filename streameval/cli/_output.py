@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs, one line for errors."""
+"""Output of the commands: tables, JSON, progress bars, and errors as one line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from streameval._common.errors import StreamEvalError
+from streameval._metric_registry import SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,16 +21,8 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
 
 WRONG_INPUT = 2
-_LONGEST_LINE = 400
+_MAX_LINE_CHARS = 400
 
-TITLES = {
-    "auc_pr": "AUC-PR, interpolated",
-    "average_precision": "average precision",
-    "auc_roc": "AUC-ROC",
-    "auc_pr_hull": "AUC-PR, achievable",
-    "auc_roc_hull": "AUC-ROC, hull",
-    "prevalence": "prevalence",
-}
 REASONS = {
     "EMPTY": "no cases yet",
     "NO_POSITIVES": "no positives yet",
@@ -43,7 +36,7 @@ err = Console(stderr=True, highlight=False)
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print what is refused, by streameval or the file system, as one line; exit with 2."""
+    """Print an error of streameval or the file system as one line and exit with 2."""
     try:
         yield
     except StreamEvalError as error:
@@ -59,24 +52,24 @@ def one_line_errors() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text as one line of moderate length that a terminal shows as it is.
+    r"""Return a text as one line of limited length without control characters.
 
-    Names and values come from files, and may hold anything: newlines, escape
-    sequences, a megabyte.
+    Names and values come from files and may hold newlines, escape sequences or a
+    megabyte of text.
 
     Examples
     --------
     >>> print(one_line("no column 'score'; it has \x1b[2J"))
     no column 'score'; it has \x1b[2J
     """
-    if len(text) > _LONGEST_LINE:
-        text = f"{text[: _LONGEST_LINE // 2]} [...] {text[-_LONGEST_LINE // 2 :]}"
+    if len(text) > _MAX_LINE_CHARS:
+        text = f"{text[: _MAX_LINE_CHARS // 2]} [...] {text[-_MAX_LINE_CHARS // 2 :]}"
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 @contextmanager
 def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar on stderr; yields what moves it to a share in [0, 1]."""
+    """Show a bar on stderr; yields a function that sets it to a share in [0, 1]."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -92,42 +85,43 @@ def progress_bar(title: str, *, show: bool) -> Iterator[Callable[[float], None]]
 
 
 def print_json(values: object) -> None:
-    """Print strict JSON: no NaN, sorted as given."""
+    """Print strict JSON, without NaN, in the order of the values."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
 def print_backup(file: Path, revision: int, size: int, digest: str) -> None:
-    """Say which backup was written."""
+    """Print the revision, size and hash of a backup."""
     out.print(f"revision {revision} is in {file}: {size:,} bytes", soft_wrap=True, markup=False)
     out.print(f"sha256 {digest}", soft_wrap=True)
 
 
-def print_snapshot(snapshot: Snapshot, *, title: str) -> None:
-    """Print the figures of a snapshot as a table, with intervals and, if bounded, bounds."""
-    out.print(title, soft_wrap=True)
+def print_snapshot(snapshot: Snapshot, *, heading: str) -> None:
+    """Print a snapshot as a table, with intervals and, if scores kept few bits, bounds."""
+    out.print(heading, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(style="dim")
     table.add_column(justify="right")
     table.add_column("95 % interval", justify="right")
     if snapshot.resolution is not None:
         table.add_column("exact figure within", justify="right")
-    for name, text in TITLES.items():
+    for name in SUMMARY_NAMES:
+        title = title_of(name)
         reason = snapshot.reasons.get(name)
         if reason is not None:
-            table.add_row(text, REASONS[reason])
+            table.add_row(title, REASONS[reason])
             continue
-        cells = [text, f"{getattr(snapshot, name):.6f}", _interval(snapshot, name)]
+        cells = [title, f"{getattr(snapshot, name):.6f}", _interval(snapshot, name)]
         if snapshot.resolution is not None and name in snapshot.bounds:
             lower, upper = snapshot.bounds[name]
             cells.append(f"{lower:.6f} to {upper:.6f}")
         table.add_row(*cells)
-    table.add_row("positives", f"{snapshot.num_positive_ref:,}")
-    table.add_row("negatives", f"{snapshot.num_negative_ref:,}")
+    table.add_row("Positives", f"{snapshot.num_positive_ref:,}")
+    table.add_row("Negatives", f"{snapshot.num_negative_ref:,}")
     misses = snapshot.num_misses + snapshot.num_negative_misses
     if misses:
-        table.add_row("of them never scored", f"{misses:,}")
+        table.add_row("Of them never scored", f"{misses:,}")
     if snapshot.resolution is not None:
-        table.add_row("bits of a score kept", f"{snapshot.resolution}")
+        table.add_row("Bits of a score kept", f"{snapshot.resolution}")
     out.print(table)
     if snapshot.window is not None:
         start, end = (f"{time:%Y-%m-%d %H:%M:%S}" for time in snapshot.window)

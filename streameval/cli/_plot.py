@@ -1,4 +1,4 @@
-"""One picture of an evaluator: its ROC and PR curves side by side."""
+"""Draws an evaluator's ROC and PR curves side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streameval push`` and ``streameval query``: the commands that talk to a server."""
+"""``streameval push`` and ``streameval query``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
+from streameval.cli._options import parse_segment, parse_span
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
-from streameval.cli._spans import parse_segment, parse_span
 from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, stream: str) -> None:
-    """Check files from end to end, then push them; returns when they are durable.
+    """Check files completely, then push them; return once their rows are durable.
 
     Parameters
     ----------
     file : Path or None
         Cases, or with an id column predictions.
     layout : Layout
-        Columns of both files.
+        The columns of both files.
     labels : Path or None
         A file of labels by id.
     """
@@ -41,7 +41,7 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
         counts.append(rows)
     with connect(to, when_full="block") as client:
         if layout.segments:
-            # A stream that is made by its first batch declares no keys.
+            # A stream created by its first batch has no segment keys.
             with suppress(AlreadyExistsError):
                 client.create_stream(stream, segment_keys=layout.segments)
         target = client.stream(stream)
@@ -64,7 +64,7 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
 def query(
     address: str, stream: str, *, window: str | None, segment: str | None, as_json: bool
 ) -> None:
-    """Print the snapshot of a stream, of a window or segment of it."""
+    """Print the snapshot of a stream, or of a window or segment of it."""
     span = None if window is None else parse_span(window)
     with connect(address) as client:
         target = client.stream(stream)
@@ -74,11 +74,11 @@ def query(
         return
     covers = "" if window is None else f", the last {window}"
     covers += "" if segment is None else f", {segment}"
-    print_snapshot(snapshot, title=f"{stream}{covers} at revision {snapshot.revision}")
+    print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:
-    """Return each file with the columns that it must have."""
+    """Return each file with its required columns."""
     if file is None and labels is None:
         raise StreamEvalError("give a FILE of scores, or --labels, or both")
     if labels is not None and layout.id is None:

@@ -1,7 +1,6 @@
-"""What a file's columns mean: scores, labels, ids, event times, segments.
+"""Interprets a file's columns as scores, labels, ids, event times and segments.
 
-Rows are counted from 1, headers not counted, and every error names the file and
-the row.
+Rows are numbered from 1 without the header; every error names the file and the row.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ BOOLEAN_LABELS = {"1": True, "true": True, "1.0": True, "0": False, "false": Fal
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns a file has; None for those that are not read.
+    """The names of a file's columns; None for those that are not read.
 
     Attributes
     ----------
     score, label, id, time : str or None
         Names of columns.
     segments : tuple of str
-        Names of the columns of segment values; they are the segment keys.
+        Names of the columns of segment values, which are the segment keys.
     positive : str or None
-        The label that means positive; None for 0/1/true/false.
+        The label of the positive class; None for 0/1/true/false.
     """
 
     score: str | None = None
@@ -58,12 +57,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a file, checked.
+    """Some checked rows of a file.
 
     Attributes
     ----------
     scores : float64[n]
-        Finite; empty when the layout has none, like all that follow.
+        Finite. Empty when the layout has no such column, like the others below.
     labels : bool[n]
     ids : list of str
     times : datetime64[us][n]
@@ -118,10 +117,10 @@ def read_rows(path: Path, layout: Layout) -> Iterator[Rows]:
 
 
 class LabelReader:
-    """Turns columns of labels into booleans and refuses a third class.
+    """Converts columns of labels to booleans, and refuses a third class.
 
-    Without `positive`, labels are 0/1, true/false (any case). With it, that
-    value is positive and the first other value that occurs is negative.
+    Without `positive`, labels are 0/1, true/false (any case). With it, that value is
+    positive, and the first other value is negative.
     """
 
     def __init__(self, positive: str | None) -> None:
@@ -183,7 +182,7 @@ def _times(column: pa.Array, fail: Fail) -> npt.NDArray[np.datetime64]:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         column = pc.multiply(column.cast(pa.float64()), 1e6).cast(pa.int64(), safe=False)
     elif pa.types.is_string(column.type):
-        # Arrow wants a time of day and a zone: midnight and UTC where they are left out.
+        # Arrow requires a time of day and a zone: add midnight and UTC where they are missing.
         column = pc.replace_substring_regex(column, r"^(\d+-\d\d-\d\d)$", r"\1T00:00:00")
         column = pc.replace_substring_regex(column, r"(T| )([\d:.]+)$", r"\1\2Z")
     values = _cast(column, pa.timestamp("us", "UTC"), "time", wanted, fail, shown)
@@ -196,7 +195,7 @@ def _strings(column: pa.Array, name: str, fail: Fail) -> list[str]:
     return values
 
 
-def _cast(  # noqa: PLR0917 - what to cast, to what, and three words for the error
+def _cast(  # noqa: PLR0917 - the cast, and the parts of its error's message
     column: pa.Array,
     to: pa.DataType,
     name: str,
@@ -204,7 +203,7 @@ def _cast(  # noqa: PLR0917 - what to cast, to what, and three words for the err
     fail: Fail,
     shown: pa.Array | None = None,
 ) -> pa.Array:
-    """Cast a column, or name the first value that cannot be, as it is `shown` in the file."""
+    """Cast a column; the error names the first bad value, as `shown` in the file."""
     shown = column if shown is None else shown
     _refuse_missing(shown, name, fail)
     try:

@@ -1,18 +1,118 @@
-"""``streameval serve``: hands over to the server, which is an extra of its own."""
+"""``streameval serve``: runs the server, which is an extra of its own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval.cli._output import one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
-def serve(flags: Mapping[str, object], *, config: Path | None, only_print: bool) -> None:
-    """Run the server until it is told to stop, or print how it would run."""
+def serve(
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where to listen; port 0 picks a free one. [default: 127.0.0.1:50051]",
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where to serve the page, JSON and metrics. [default: 127.0.0.1:8080]",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory of the log. [default: the user's data directory]")
+    ] = None,
+    memory: Annotated[
+        bool | None, typer.Option("--memory/--no-memory", help="Keep nothing on disk.")
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        typer.Option(
+            "--insecure/--no-insecure", help="Listen beyond this machine without TLS and tokens."
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="The server's certificate chain, in PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Authorities of clients' certificates (mTLS), in PEM."),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="The tokens file; see 'streameval admin token'.")
+    ] = None,
+    auto_create: Annotated[
+        bool | None,
+        typer.Option(
+            "--auto-create/--no-auto-create", help="Create a stream with its first batch."
+        ),
+    ] = None,
+    stop_grace_s: Annotated[
+        float | None, typer.Option(help="Seconds that calls get to end when the server stops.")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(metavar="text|json", help="The log's format, on stderr.")
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(metavar="debug|info|warning|error", help="Lowest level to log."),
+    ] = None,
+    metrics_window_s: Annotated[
+        float | None, typer.Option(help="Seconds of the recent window in /metrics.")
+    ] = None,
+    metrics_interval_s: Annotated[
+        float | None, typer.Option(help="Seconds between scrapes of /metrics.")
+    ] = None,
+    max_state_bytes: Annotated[
+        int | None,
+        typer.Option(help="Refuse ingest while counts take more memory; 0 is no limit."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings, in TOML; flags take precedence.")
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print every setting with its source and exit.")
+    ] = False,
+) -> None:
+    """Run the server until SIGTERM or Ctrl-C.
+
+    Settings come from flags, then variables STREAMEVAL_..., then the file.
+    """
+    flags: dict[str, object] = {
+        "listen": listen,
+        "http": http,
+        "data": data,
+        "memory": memory,
+        "insecure": insecure,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "tls_client_ca": tls_client_ca,
+        "tokens": tokens,
+        "auto_create": auto_create,
+        "stop_grace_s": stop_grace_s,
+        "log_format": log_format,
+        "log_level": log_level,
+        "metrics_window_s": metrics_window_s,
+        "metrics_interval_s": metrics_interval_s,
+        "limits.max_state_bytes": max_state_bytes,
+    }
+    with one_line_errors():
+        _run(flags, config, only_print=print_config)
+
+
+def _run(flags: Mapping[str, object], config: Path | None, *, only_print: bool) -> None:
     try:
         from streameval_server import configure, run  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:
@@ -23,13 +123,3 @@ def serve(flags: Mapping[str, object], *, config: Path | None, only_print: bool)
         print(configuration)
     else:
         run(configuration.settings)
-
-
-def create_token(path: Path, id_: str, scopes: list[str], streams: list[str] | None) -> None:
-    """Add a token to a file and print it, once and for all."""
-    try:
-        from streameval_server import create_token as create  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        message = f"{error.name} is missing; pip install 'streameval[server]'"
-        raise StreamEvalError(message) from error
-    print(create(path, id_, scopes, streams))

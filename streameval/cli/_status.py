@@ -1,4 +1,4 @@
-"""How ``streameval admin status`` shows a server."""
+"""Formats the output of ``streameval admin status``."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def plain(message: Message) -> dict[str, Any]:
-    """Return a message as plain values: absent parts are None, times are ISO 8601."""
+def to_plain_values(message: Message) -> dict[str, Any]:
+    """Return a message's fields as plain values: absent ones are None, times are ISO 8601."""
     return {
-        field.name: _plain(message, field.name, is_list=field.is_repeated)
+        field.name: _field_value(message, field.name, is_list=field.is_repeated)
         for field in message.DESCRIPTOR.fields
     }
 
 
-def _plain(message: Any, name: str, *, is_list: bool) -> Any:
+def _field_value(message: Any, name: str, *, is_list: bool) -> Any:
     value = getattr(message, name)
     if is_list:
         return list(value)
     if isinstance(value, Timestamp):
         return value.ToDatetime(UTC).isoformat() if message.HasField(name) else None
     if hasattr(value, "DESCRIPTOR"):
-        return plain(value) if message.HasField(name) else None
+        return to_plain_values(value) if message.HasField(name) else None
     return value
 
 
 def print_status(address: str, status: admin_pb2.GetServerStatusResponse) -> None:
-    """Print a status as a table, and what to look into below."""
+    """Print a status as a table, with its warnings below."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
@@ -58,28 +58,31 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
     up_s = now_s - status.start_time.ToMilliseconds() / 1e3
     checkpoint = f"{status.checkpoint_revision:,}" if status.checkpoint_revision else "none yet"
     if status.HasField("checkpoint_time"):
-        checkpoint += f", {span(now_s - status.checkpoint_time.ToMilliseconds() / 1e3)} ago"
-    most = f" of {size(status.max_state_bytes)}" if status.max_state_bytes else ""
+        checkpoint += (
+            f", {format_duration(now_s - status.checkpoint_time.ToMilliseconds() / 1e3)} ago"
+        )
+    limit = f" of {format_bytes(status.max_state_bytes)}" if status.max_state_bytes else ""
     rows = [
         ("version", status.version),
-        ("up", span(up_s)),
+        ("up", format_duration(up_s)),
         ("durable revision", f"{status.durable_revision:,}"),
         ("applied revision", f"{status.applied_revision:,} ({status.lag_rows:,} rows behind)"),
         ("checkpoint", checkpoint),
         ("log begins at", f"{status.log_start_revision:,}"),
-        ("queue", size(status.queued_bytes)),
+        ("queue", format_bytes(status.queued_bytes)),
         ("open calls", f"{status.open_calls:,}"),
         ("streams", f"{status.streams:,}"),
         ("waiting ids", f"{status.pending:,}"),
-        ("state", size(status.state_bytes) + most),
+        ("state", format_bytes(status.state_bytes) + limit),
     ]
     if status.HasField("disk"):
         disk = status.disk
-        used = f"{size(disk.used_bytes)} ({size(disk.reusable_bytes)} to be used again)"
+        free = format_bytes(disk.reusable_bytes)
+        used = f"{format_bytes(disk.used_bytes)} ({free} reusable)"
         rows += [
             ("directory", disk.directory),
             ("on disk", used),
-            ("disk free", f"{size(disk.free_bytes)} of {size(disk.total_bytes)}"),
+            ("disk free", f"{format_bytes(disk.free_bytes)} of {format_bytes(disk.total_bytes)}"),
         ]
     if status.HasField("commits"):
         commits = status.commits
@@ -96,12 +99,12 @@ def _rows(status: admin_pb2.GetServerStatusResponse) -> list[tuple[str, str]]:
     return rows
 
 
-def size(count: float) -> str:
-    """Return a number of bytes with three digits or so.
+def format_bytes(count: float) -> str:
+    """Return a number of bytes with about three digits.
 
     Examples
     --------
-    >>> size(0), size(1_234), size(98_765_432)
+    >>> format_bytes(0), format_bytes(1_234), format_bytes(98_765_432)
     ('0 B', '1.2 kB', '98.8 MB')
     """
     for unit in _UNITS:
@@ -111,12 +114,12 @@ def size(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration in its two largest units.
 
     Examples
     --------
-    >>> span(4.4), span(3_725), span(90_061)
+    >>> format_duration(4.4), format_duration(3_725), format_duration(90_061)
     ('4 s', '1 h 2 min', '1 d 1 h')
     """
     left = timedelta(seconds=round(max(seconds, 0)))

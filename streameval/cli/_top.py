@@ -1,7 +1,7 @@
-"""``streameval top``: the streams of a server, live, the worst first.
+"""``streameval top``: the streams of a server, live, worst first.
 
-A thread reads; this one draws, and listens to the keyboard. While the server is
-away the last reading stays, greyed, with the reason above it.
+A reader thread queries the server; the main thread draws and reads the keyboard. While
+the server is unavailable the last reading stays, dimmed, with the reason above it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval._common.errors import StreamEvalError
+from streameval._metric_registry import COMPARED_NAMES
 from streameval.cli._connect import transport
-from streameval.cli._spans import parse_span
-from streameval.cli._top_reading import Asked, Board, Reading, read
-from streameval.cli._top_table import SORTS, Look, frame, table
+from streameval.cli._options import parse_span
+from streameval.cli._top_reading import Board, Reading, TopQuery, read
+from streameval.cli._top_table import SORTS, FrameState, frame, table
 from streameval.client import AccessError, ClientError, InvalidRequestError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -32,94 +33,94 @@ if TYPE_CHECKING:
 
     from streameval.client._wire.transport import Transport
 
-METRICS = ("auc_pr", "auc_roc", "average_precision")
+METRICS = tuple(sorted(COMPARED_NAMES))
 
 _REDRAW_S = 1.0
 _KEYS = "q quit   s sort   w window"
 WINDOWS = (None, timedelta(days=7), timedelta(days=1), timedelta(hours=1))
-"""What the key for the window goes through."""
+"""The windows that the key w cycles through."""
 
-_NEVER_BETTER = (AccessError, InvalidRequestError, UnimplementedError)
-"""Waiting does not help: said at once."""
+_PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
+"""Errors that a retry cannot fix: they end the command."""
 
 
 def top(
     address: str, metric: str, window: str | None, *, prefix: str, every_s: float, once: bool
 ) -> None:
-    """Show streams until told to quit; once where nobody looks at a terminal."""
+    """Show streams until the user quits; print them once if the output is not a terminal."""
     if metric not in METRICS:
         raise StreamEvalError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r:.60}")
-    asked = Asked(metric, None if window is None else parse_span(window), prefix)
+    query = TopQuery(metric, None if window is None else parse_span(window), prefix)
     console = Console(highlight=False)
     with closing(transport(address)) as server:
         if once or not console.is_terminal:
             board = Board()
-            board.take(read(server, asked))
-            console.print(table(board, Look(address, asked), console.width))
+            board.update(read(server, query))
+            console.print(table(board, FrameState(address, query), console.width))
         else:
-            _Screen(console, server, address, asked, every_s).run()
+            _Screen(console, server, address, query, every_s).run()
 
 
 class _Reader:
-    """Reads again and again, in a thread of its own.
+    """Queries the server at an interval, in a thread of its own.
 
     Parameters
     ----------
     wake
-        Called after each reading, good or not.
+        Called after each reading, successful or not.
     """
 
     def __init__(
-        self, server: Transport, asked: Asked, every_s: float, wake: Callable[[], None]
+        self, server: Transport, query: TopQuery, every_s: float, wake: Callable[[], None]
     ) -> None:
-        self.asked = asked
+        self.query = query
         self.outcome: Reading | ClientError | None = None
         self._server = server
         self._every_s = every_s
         self._wake = wake
-        self._hurry = threading.Event()
-        self._ended = False
+        self._wakeup = threading.Event()
+        self._stopped = False
         self._thread = threading.Thread(target=self._read, name="top", daemon=True)
         self._thread.start()
 
-    def ask(self, asked: Asked) -> None:
-        """Read something else, at once."""
-        self.asked = asked
-        self._hurry.set()
+    def change_query(self, query: TopQuery) -> None:
+        """Read with another query, at once."""
+        self.query = query
+        self._wakeup.set()
 
-    def end(self) -> None:
-        """Read no more."""
-        self._ended = True
-        self._hurry.set()
+    def stop(self) -> None:
+        """Stop the thread after its current call."""
+        self._stopped = True
+        self._wakeup.set()
 
     def _read(self) -> None:
-        while not self._ended:
-            self._hurry.clear()
+        while not self._stopped:
+            self._wakeup.clear()
             try:
-                self.outcome = read(self._server, self.asked)
+                self.outcome = read(self._server, self.query)
             except ClientError as error:
                 self.outcome = error
             self._wake()
-            self._hurry.wait(self._every_s)
+            self._wakeup.wait(self._every_s)
 
 
-class _Pipe:
-    """Wakes whoever waits for the keyboard."""
+class _WakePipe:
+    """A pipe that wakes the main thread out of its wait for the keyboard."""
 
     def __init__(self) -> None:
         self.reading, self._writing = os.pipe()
         os.set_blocking(self.reading, False)
         os.set_blocking(self._writing, False)
 
-    def ring(self) -> None:
-        """Wake; a pipe that is full wakes anyway."""
+    def wake(self) -> None:
+        """Wake the main thread; a full pipe does so already."""
         try:
             os.write(self._writing, b"!")
         except BlockingIOError:
             return
 
-    def quiet(self) -> None:
-        """Wait for the next ring."""
+    def drain(self) -> None:
+        """Remove pending wake-ups."""
         try:
             os.read(self.reading, 4096)
         except BlockingIOError:
@@ -127,78 +128,80 @@ class _Pipe:
 
 
 class _Screen:
-    """One terminal."""
+    """Draws the table and handles the keys of one terminal."""
 
     def __init__(
-        self, console: Console, server: Transport, address: str, asked: Asked, every_s: float
+        self, console: Console, server: Transport, address: str, query: TopQuery, every_s: float
     ) -> None:
         self._console = console
         self._board = Board()
-        self._look = Look(address, asked)
-        self._wake = _Pipe()
-        self._answered_s = time.monotonic()
-        self._reader = _Reader(server, asked, every_s, self._wake.ring)
+        self._state = FrameState(address, query)
+        self._wake = _WakePipe()
+        self._last_answer_s = time.monotonic()
+        self._reader = _Reader(server, query, every_s, self._wake.wake)
 
     def run(self) -> None:
-        """Draw until somebody quits."""
-        with _stopped_in_order(), _keyboard() as keyboard:
-            self._look = replace(self._look, keys=_KEYS if keyboard is not None else "")
+        """Draw until the user quits."""
+        with _exit_on_signals(), _keyboard() as keyboard:
+            self._state = replace(self._state, keys=_KEYS if keyboard is not None else "")
             try:
                 with Live(console=self._console, screen=True, auto_refresh=False) as live:
                     self._show(live, keyboard)
             finally:
-                self._reader.end()
+                self._reader.stop()
 
     def _show(self, live: Live, keyboard: int | None) -> None:
         inputs = [self._wake.reading] + ([] if keyboard is None else [keyboard])
         while True:
-            self._take()
+            self._update_state()
             width, height = self._console.size
-            live.update(frame(self._board, self._look, width, height), refresh=True)
+            live.update(frame(self._board, self._state, width, height), refresh=True)
             ready, _, _ = select.select(inputs, [], [], _REDRAW_S)
-            self._wake.quiet()
+            self._wake.drain()
             if keyboard in ready and keyboard is not None:
                 typed = os.read(keyboard, 64)
-                if not typed or not self._typed(typed.decode(errors="replace")):
+                if not typed or not self._handle_keys(typed.decode(errors="replace")):
                     return
 
-    def _take(self) -> None:
+    def _update_state(self) -> None:
         outcome = self._reader.outcome
         now_s = time.monotonic()
-        if isinstance(outcome, _NEVER_BETTER):
+        if isinstance(outcome, _PERMANENT_ERRORS):
             raise outcome
         if isinstance(outcome, ClientError):
-            self._look = replace(self._look, problem=str(outcome), away_s=now_s - self._answered_s)
-        elif isinstance(outcome, Reading) and outcome.asked == self._look.asked:
+            self._state = replace(
+                self._state, problem=str(outcome), outage_s=now_s - self._last_answer_s
+            )
+        elif isinstance(outcome, Reading) and outcome.query == self._state.query:
             if outcome is not self._board.reading:
-                self._board.take(outcome)
-                self._answered_s = outcome.at_s
-            self._look = replace(self._look, problem="")
+                self._board.update(outcome)
+                self._last_answer_s = outcome.at_s
+            self._state = replace(self._state, problem="")
 
-    def _typed(self, text: str) -> bool:
-        """Do what was typed; return whether to go on."""
+    def _handle_keys(self, text: str) -> bool:
+        """Handle typed keys; return whether to continue."""
         for key in text.lower():
             if key in "q\x03\x04":
                 return False
-            look = self._look
+            state = self._state
             if key == "s":
                 orders = list(SORTS)
-                after = orders[(orders.index(look.sort) + 1) % len(orders)]
-                self._look = replace(look, sort=after)
+                after = orders[(orders.index(state.sort) + 1) % len(orders)]
+                self._state = replace(state, sort=after)
             elif key == "w":
-                window = look.asked.window
+                window = state.query.window
                 at = WINDOWS.index(window) if window in WINDOWS else -1
-                asked = replace(look.asked, window=WINDOWS[(at + 1) % len(WINDOWS)])
-                self._look = replace(look, asked=asked)
-                self._reader.ask(asked)
+                query = replace(state.query, window=WINDOWS[(at + 1) % len(WINDOWS)])
+                self._state = replace(state, query=query)
+                self._reader.change_query(query)
         return True
 
 
 @contextmanager
 def _keyboard() -> Iterator[int | None]:
-    """Yield where keys can be read one by one; None where they cannot."""
+    """Yield a descriptor that reads single keys; None where that is not possible."""
     try:
-        import termios  # noqa: PLC0415 - not to be had on every platform
+        import termios  # noqa: PLC0415 - not available on every platform
         import tty  # noqa: PLC0415 - as above
     except ModuleNotFoundError:
         yield None
@@ -216,8 +219,8 @@ def _keyboard() -> Iterator[int | None]:
 
 
 @contextmanager
-def _stopped_in_order() -> Iterator[None]:
-    """Leave the terminal as it was, also after Ctrl-C and SIGTERM."""
+def _exit_on_signals() -> Iterator[None]:
+    """Exit by SystemExit on SIGINT and SIGTERM, so that the terminal is restored."""
 
     def stop(_number: int, _frame: object) -> None:
         raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""What ``streameval top`` reads of a server, and how it moved since the reading before."""
+"""Reads the streams of a server for ``streameval top``, and compares successive readings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from streameval._metric_registry import HEADLINE
 from streameval.client._wire.calls import Call, list_streams
 from streameval.client._wire.decode import read_snapshot
 from streameval.client._wire.selection import duration
@@ -20,27 +21,27 @@ if TYPE_CHECKING:
     from streameval._snapshot import Snapshot
     from streameval.client._wire.transport import Transport
 
-_STREAMS_AT_ONCE = 100
+_MAX_STREAMS_PER_CALL = 100
 _TIMEOUT_S = 5.0
 
-VISIBLE = 0.0005
-"""A figure that moved by less looks the same, with three digits."""
+MIN_VISIBLE_CHANGE = 0.0005
+"""A smaller change of a figure is invisible with three digits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What to read.
+class TopQuery:
+    """What to read from the server.
 
     Attributes
     ----------
     metric : str
     window : timedelta or None
-        The time up to now; None is all time.
+        The time before now; None for all time.
     prefix : str
         Only streams whose names begin with it.
     """
 
-    metric: str = "auc_pr"
+    metric: str = HEADLINE
     window: timedelta | None = None
     prefix: str = ""
 
@@ -53,17 +54,17 @@ class Row:
     ----------
     name : str
     value, lower, upper : float
-        The figure and its interval; nan where there is none.
+        The figure and its interval; nan when undefined.
     reason : str
-        Why there is no figure; empty where there is one.
+        Why the figure is undefined; empty when it is defined.
     references, positives : int
         In the window.
-    share : float or None
-        Labelled predictions among those of the window; None without ids.
+    labelled_share : float or None
+        The labelled share of the window's predictions; None without predictions.
     newest : datetime or None
         The end of the newest pane; None without panes.
     arrived : int
-        Cases and predictions since the stream was made.
+        Cases and predictions since the stream was created.
     """
 
     name: str
@@ -73,38 +74,38 @@ class Row:
     reason: str
     references: int
     positives: int
-    share: float | None
+    labelled_share: float | None
     newest: datetime | None
     arrived: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All streams at one moment; `at_s` goes on, `at` is the clock."""
+    """All streams at one moment; `at_s` is monotonic, `at` is the wall clock."""
 
-    asked: Asked
+    query: TopQuery
     rows: tuple[Row, ...]
     at_s: float
     at: datetime
 
 
-def read(server: Transport, asked: Asked) -> Reading:
-    """Ask a server. Raises ClientError."""
-    names = _names(server, asked.prefix)
+def read(server: Transport, query: TopQuery) -> Reading:
+    """Query a server. Raises ClientError."""
+    names = _names(server, query.prefix)
     arrived = dict(_arrived(server, names))
     rows = tuple(
-        _row(message, asked.metric, arrived.get(message.snapshot.stream, 0))
-        for message in _snapshots(server, names, asked.metric, asked.window)
+        _row(message, query.metric, arrived.get(message.snapshot.stream, 0))
+        for message in _snapshots(server, names, query.metric, query.window)
     )
-    return Reading(asked, rows, time.monotonic(), datetime.now(UTC))
+    return Reading(query, rows, time.monotonic(), datetime.now(UTC))
 
 
 def _names(server: Transport, prefix: str) -> list[str]:
-    dialogue = list_streams(prefix)
-    question = next(dialogue)
+    pages = list_streams(prefix)
+    call = next(pages)
     while True:
         try:
-            question = dialogue.send(server.ask(question, _TIMEOUT_S))
+            call = pages.send(server.ask(call, _TIMEOUT_S))
         except StopIteration as end:
             return [info.name for info in end.value]
 
@@ -112,24 +113,24 @@ def _names(server: Transport, prefix: str) -> list[str]:
 def _snapshots(
     server: Transport, names: list[str], metric: str, window: timedelta | None
 ) -> Iterator[query_pb2.StreamSnapshot]:
-    for start in range(0, len(names), _STREAMS_AT_ONCE):
+    for start in range(0, len(names), _MAX_STREAMS_PER_CALL):
         request = query_pb2.BatchGetSnapshotsRequest(
-            streams=names[start : start + _STREAMS_AT_ONCE], metrics=[metric]
+            streams=names[start : start + _MAX_STREAMS_PER_CALL], metrics=[metric]
         )
         if window is not None:
             request.last.CopyFrom(duration(window, field="window"))
-        question: Call[Any] = Call(
+        call: Call[Any] = Call(
             "QueryService", "BatchGetSnapshots", request, lambda response: response.snapshots
         )
-        yield from server.ask(question, _TIMEOUT_S)
+        yield from server.ask(call, _TIMEOUT_S)
 
 
 def _arrived(server: Transport, names: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield how much arrived in each stream; a windowed answer forgets what left its window."""
+    """Yield the number of arrivals of each stream, of all time: a window's counts can fall."""
     for message in _snapshots(server, names, "prevalence", None):
         snapshot = message.snapshot
         references = snapshot.num_positive_ref + snapshot.num_negative_ref
-        # A prediction arrived once, whether its label has come or not.
+        # A prediction counts once, labelled or not.
         by_id = snapshot.coverage
         yield snapshot.stream, references - by_id.labelled + by_id.predictions
 
@@ -149,7 +150,7 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
         reason=snapshot.reasons.get(metric, ""),
         references=snapshot.num_positive_ref + snapshot.num_negative_ref,
         positives=snapshot.num_positive_ref,
-        share=coverage.labelled_share if coverage.HasField("labelled_share") else None,
+        labelled_share=coverage.labelled_share if coverage.HasField("labelled_share") else None,
         newest=newest,
         arrived=arrived,
     )
@@ -157,17 +158,17 @@ def _row(message: query_pb2.StreamSnapshot, metric: str, arrived: int) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row and how it moved.
+    """A row and its changes.
 
     Attributes
     ----------
     row : Row
     moved : float
-        By how much the figure changed when it last did; 0 when it never did.
+        The last visible change of the figure; 0 when it never changed.
     just_now : bool
-        Whether that was between the last two readings.
+        Whether the change was between the last two readings.
     rate : float
-        Arrivals a second between the last two readings; nan before the second.
+        Arrivals per second between the last two readings; nan at the first one.
     """
 
     row: Row
@@ -178,27 +179,27 @@ class Line:
 
 @dataclass(slots=True)
 class Board:
-    """The last reading, compared with those before it."""
+    """The last reading, compared with the one before."""
 
     lines: list[Line] = field(default_factory=list)
     reading: Reading | None = None
 
-    def take(self, reading: Reading) -> None:
-        """Take the next reading; one that asks for something else is compared with none."""
+    def update(self, reading: Reading) -> None:
+        """Store the next reading; one of another query has nothing to compare with."""
         before: dict[str, Line] = {}
         passed_s = math.nan
-        if self.reading is not None and self.reading.asked == reading.asked:
+        if self.reading is not None and self.reading.query == reading.query:
             before = {line.row.name: line for line in self.lines}
             passed_s = reading.at_s - self.reading.at_s
-        self.lines = [_compared(row, before.get(row.name), passed_s) for row in reading.rows]
+        self.lines = [_line(row, before.get(row.name), passed_s) for row in reading.rows]
         self.reading = reading
 
 
-def _compared(row: Row, before: Line | None, passed_s: float) -> Line:
+def _line(row: Row, before: Line | None, passed_s: float) -> Line:
     if before is None:
         return Line(row)
     moved = row.value - before.row.value
-    just_now = abs(moved) >= VISIBLE  # never where one of them is nan
+    just_now = abs(moved) >= MIN_VISIBLE_CHANGE  # False when either is nan
     return Line(
         row,
         moved if just_now else before.moved,

@@ -1,4 +1,4 @@
-"""How ``streameval top`` looks: a table for any width, what is worst first."""
+"""Formats the table of ``streameval top`` for any width."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from streameval.cli._output import REASONS, TITLES, one_line
-from streameval.cli._status import span
+from streameval._metric_registry import title_of
+from streameval.cli._output import REASONS, one_line
+from streameval.cli._status import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,47 +20,49 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streameval.cli._top_reading import Asked, Board, Line, Reading
+    from streameval.cli._top_reading import Board, Line, Reading, TopQuery
 
 SORTS: dict[str, Callable[[Line], object]] = {
     "worst first": lambda line: _last_if_nan(line.row.value),
     "fallen most first": lambda line: line.moved,
     "stalest first": lambda line: 0.0 if line.row.newest is None else line.row.newest.timestamp(),
-    "fewest labels first": lambda line: 2.0 if line.row.share is None else line.row.share,
+    "fewest labels first": lambda line: (
+        2.0 if line.row.labelled_share is None else line.row.labelled_share
+    ),
     "busiest first": lambda line: _last_if_nan(-line.rate),
     "by name": lambda line: line.row.name,
 }
-"""Orders by what they are called; equal ones by name."""
+"""Sort keys by the names of the orders; ties are sorted by stream name."""
 
-_LEAST_NAME = 12
-_LONGEST_NAME = 40
-_GAP = 2
+_MIN_NAME_COLUMNS = 12
+_MAX_NAME_COLUMNS = 40
+_GAP_COLUMNS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a frame needs besides the streams.
+class FrameState:
+    """The state of the screen besides the streams.
 
     Attributes
     ----------
     address : str
-    asked : Asked
-        What is read next.
+    query : TopQuery
+        The query of the next reading.
     sort : str
         One of `SORTS`.
     problem : str
-        Why there is no newer reading; empty when there is.
-    away_s : float
-        For how long there was none.
+        The error of the last attempt to read; empty after a success.
+    outage_s : float
+        Seconds since the last answer.
     keys : str
-        What keys do; empty where there are none.
+        The help line for the keys; empty without a keyboard.
     """
 
     address: str
-    asked: Asked
+    query: TopQuery
     sort: str = "worst first"
     problem: str = ""
-    away_s: float = 0.0
+    outage_s: float = 0.0
     keys: str = ""
 
 
@@ -70,38 +73,38 @@ class _Column:
     cell: Callable[[Line, datetime], Text]
 
 
-def frame(board: Board, look: Look, width: int, height: int) -> RenderableType:
-    """Return a screen of at most so many columns and lines. O(streams log streams)."""
-    parts: list[RenderableType] = [_header(board, look)]
-    if look.problem:
-        told = f"no answer for {span(look.away_s)}: {one_line(look.problem)}"
-        parts.append(Text(told, style="bold red", no_wrap=True, overflow="ellipsis"))
+def frame(board: Board, state: FrameState, width: int, height: int) -> RenderableType:
+    """Return a screen of at most `height` lines of `width` columns. O(streams log streams)."""
+    parts: list[RenderableType] = [_header(board, state)]
+    if state.problem:
+        notice = f"no answer for {format_duration(state.outage_s)}: {one_line(state.problem)}"
+        parts.append(Text(notice, style="bold red", no_wrap=True, overflow="ellipsis"))
     reading = board.reading
-    room = height - 1 - len(parts) - bool(look.keys)
+    room = height - 1 - len(parts) - bool(state.keys)
     if reading is None:
-        if not look.problem:
+        if not state.problem:
             parts.append(Text("reading..."))
     elif not board.lines:
-        parts.append(_nothing(look))
+        parts.append(_no_streams(state))
     else:
-        lines = ordered(board.lines, look.sort)
+        lines = ordered(board.lines, state.sort)
         shown = lines if len(lines) <= room else lines[: max(room - 1, 1)]
-        old = bool(look.problem) or reading.asked != look.asked
+        old = bool(state.problem) or reading.query != state.query
         parts.append(_table(shown, reading, width, dim=old))
         if len(shown) < len(lines):
             parts.append(Text(f"and {len(lines) - len(shown)} more", style="dim"))
-    if look.keys:
-        parts.append(Text(look.keys, style="dim", no_wrap=True, overflow="ellipsis"))
+    if state.keys:
+        parts.append(Text(state.keys, style="dim", no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
 
 
-def table(board: Board, look: Look, width: int) -> RenderableType:
-    """Return all streams, once."""
-    return frame(board, look, width, len(board.lines) + 9)
+def table(board: Board, state: FrameState, width: int) -> RenderableType:
+    """Return all streams, for a single output."""
+    return frame(board, state, width, len(board.lines) + 9)
 
 
 def ordered(lines: list[Line], sort: str) -> list[Line]:
-    """Return lines in an order."""
+    """Return the lines, sorted."""
     key = SORTS[sort]
     return sorted(sorted(lines, key=lambda line: line.row.name), key=key)  # type: ignore[arg-type]  # of one type each
 
@@ -110,70 +113,76 @@ def _last_if_nan(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _header(board: Board, look: Look) -> Text:
-    asked = look.asked
-    window = "all time" if asked.window is None else f"last {span(asked.window.total_seconds())}"
+def _header(board: Board, state: FrameState) -> Text:
+    query = state.query
+    window = (
+        "all time"
+        if query.window is None
+        else f"last {format_duration(query.window.total_seconds())}"
+    )
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(_title(asked), style="bold")
-    text.append(f"  {window}  {look.address}")
+    text.append(_title(query), style="bold")
+    text.append(f"  {window}  {state.address}")
     if board.reading is not None:
         count = len(board.lines)
-        text.append(f"  {count:,} stream{'' if count == 1 else 's'}, {look.sort}", style="dim")
+        text.append(f"  {count:,} stream{'' if count == 1 else 's'}, {state.sort}", style="dim")
         text.append(f"  {board.reading.at:%H:%M:%S} UTC", style="dim")
     return text
 
 
-def _title(asked: Asked) -> str:
-    return TITLES[asked.metric].partition(",")[0]
+def _title(query: TopQuery) -> str:
+    return title_of(query.metric)
 
 
-def _nothing(look: Look) -> Text:
-    prefix = look.asked.prefix
+def _no_streams(state: FrameState) -> Text:
+    prefix = state.query.prefix
     if prefix:
         return Text(f"no stream's name begins with {one_line(prefix)}")
     return Text(
         "no streams yet. Send a first file of scores and labels:\n"
-        f"  streameval push scores.csv --to {look.address} --stream fraud/v3"
+        f"  streameval push scores.csv --to {state.address} --stream fraud/v3"
     )
 
 
 def _table(lines: list[Line], reading: Reading, width: int, *, dim: bool) -> Table:
-    columns = _fitting(lines, _title(reading.asked), width)
-    made = Table(box=None, pad_edge=False, header_style="dim", style="dim" if dim else "")
-    used = sum(column.width + _GAP for column in columns)
+    columns = _fitting(lines, _title(reading.query), width)
+    table = Table(box=None, pad_edge=False, header_style="dim", style="dim" if dim else "")
+    used = sum(column.width + _GAP_COLUMNS for column in columns)
     longest = max(len(line.row.name) for line in lines)
-    most = min(longest, max(width - used, _LEAST_NAME), max(width // 2, _LONGEST_NAME))
-    made.add_column("stream", width=max(most, len("stream")), no_wrap=True)
+    max_columns = min(
+        longest, max(width - used, _MIN_NAME_COLUMNS), max(width // 2, _MAX_NAME_COLUMNS)
+    )
+    table.add_column("stream", width=max(max_columns, len("stream")), no_wrap=True)
     for column in columns:
-        made.add_column(column.title, justify="right", no_wrap=True, width=column.width)
+        table.add_column(column.title, justify="right", no_wrap=True, width=column.width)
     for line in lines:
-        name = Text(_shortened(line.row.name, most))
-        made.add_row(name, *(column.cell(line, reading.at) for column in columns))
-    return made
+        name = Text(_shortened(line.row.name, max_columns))
+        table.add_row(name, *(column.cell(line, reading.at) for column in columns))
+    return table
 
 
 def _fitting(lines: list[Line], title: str, width: int) -> list[_Column]:
-    """Return the columns for a width: the most telling, in their usual order."""
-    by_id = any(line.row.share is not None for line in lines)
-    again = any(not math.isnan(line.rate) for line in lines)
+    """Return the columns that fit a width, the most important ones, in their usual order."""
+    by_id = any(line.row.labelled_share is not None for line in lines)
+    has_rates = any(not math.isnan(line.rate) for line in lines)
     wanted = [
         (0, True, _Column(title, max(len(title), 6), _figure)),
         (2, True, _Column("95 % interval", 14, _interval)),
-        (1, again, _Column("moved", 7, _movement)),
+        (1, has_rates, _Column("moved", 7, _movement)),
         (3, by_id, _Column("labelled", 8, _labelled)),
         (5, True, _Column("positive", 8, _positive)),
         (6, True, _Column("cases", 7, _cases)),
         (4, True, _Column("latest", 9, _freshness)),
-        (7, again, _Column("new/s", 6, _rate)),
+        (7, has_rates, _Column("new/s", 6, _rate)),
     ]
     chosen: list[int] = []
     longest = max(len(line.row.name) for line in lines)
-    left = width - max(len("stream"), min(longest, _LEAST_NAME))
-    for _, there, column in sorted(wanted, key=lambda each: each[0]):
-        if there and (left >= column.width + _GAP or not chosen):
+    left = width - max(len("stream"), min(longest, _MIN_NAME_COLUMNS))
+    for _, shown, column in sorted(wanted, key=lambda each: each[0]):
+        if shown and (left >= column.width + _GAP_COLUMNS or not chosen):
             chosen.append(id(column))
-            left -= column.width + _GAP
-        elif there:
+            left -= column.width + _GAP_COLUMNS
+        elif shown:
             break
     return [column for _, _, column in wanted if id(column) in chosen]
 
@@ -201,7 +210,7 @@ def _movement(line: Line, _now: datetime) -> Text:
 
 
 def _labelled(line: Line, _now: datetime) -> Text:
-    return Text("" if line.row.share is None else f"{line.row.share:.0%}")
+    return Text("" if line.row.labelled_share is None else f"{line.row.labelled_share:.0%}")
 
 
 def _positive(line: Line, _now: datetime) -> Text:
@@ -218,7 +227,7 @@ def _freshness(line: Line, now: datetime) -> Text:
     if newest is None:
         return Text("-", style="dim")
     age_s = (now - newest).total_seconds()
-    largest = " ".join(span(age_s).split()[:2])
+    largest = " ".join(format_duration(age_s).split()[:2])
     return Text("now" if age_s <= 0 else largest)
 
 
@@ -238,16 +247,16 @@ def short(count: float) -> str:
         return f"{count:.1f}"
     if count < 10_000:
         return f"{count:,.0f}"
-    for unit in ("k", "M", "G", "T"):  # noqa: B007 - the last one is kept
+    for unit in ("k", "M", "G", "T"):  # noqa: B007 - used after the loop
         count /= 1000
         if count < 1000:
             break
     return f"{count:.3g}{unit}"
 
 
-def _shortened(name: str, most: int) -> str:
-    """Return a name that fits: its end tells versions apart."""
-    if len(name) <= most:
+def _shortened(name: str, max_columns: int) -> str:
+    """Return a name cut in the middle: its end distinguishes versions."""
+    if len(name) <= max_columns:
         return name
-    kept = most - 1
+    kept = max_columns - 1
     return f"{name[: kept // 2]}…{name[len(name) - (kept - kept // 2) :]}"

@@ -1,23 +1,18 @@
 """The client of a streameval server; needs the extra ``streameval[client]``.
 
-Its layers, from the caller to the wire:
+Layers, from the caller to the wire:
 
-- `Client`, `Stream`: the verbs. `AsyncClient`, `AsyncStream`: the same for asyncio.
-- `_case_verbs`, `_id_verbs`: what is added, checked with the library's own rules
-  (`_adding`, `_text`).
-- `_questions`: what is asked, and how answers are read (`_selection`, `_convert`).
-- `_servers`: a core for each server; `_routing` finds the one that has a stream.
-- `_core`: the parts put together, and what a fork or the end of the process does.
-- `_buffer`: the bounded buffer that every call appends to (`_lane`, `_runs`, `_clock`);
-  `_order` makes few large pieces of it, `_rows` and `_id_rows` batches.
-- `_sender`: numbers batches and keeps what is not acknowledged, without I/O.
-- `_delivery`: from buffer to sender, and what there is to tell of it.
-- `_worker`, `_async_worker`: the thread, or the task, that moves messages.
-- `_transport`, `_async_transport`: gRPC.
+- `_client`, `_async_client`, `_stream`: the public classes. `_client_verbs` and
+  `_stream_verbs` hold the verbs that both kinds share, each written once.
+- `_buffer`: rows from the verbs that add them until they are taken as batches. The
+  arguments are checked here, by the rules of the library.
+- `_delivery`: batches are numbered, sent, and kept until they are acknowledged.
+  `connection` says which thread or event loop owns what; `servers` and `routing`
+  choose the server of a stream.
+- `_wire`: the calls, their requests and decoded answers, and gRPC itself.
 """
 
 from streameval.client._async_client import AsyncClient
-from streameval.client._async_stream import AsyncStream
 from streameval.client._client import Client
 from streameval.client._delivery.merge_upload import MergeState
 from streameval.client._delivery.statistics import ClientStatistics
@@ -39,7 +34,7 @@ from streameval.client._errors import (
     UnimplementedError,
     Violation,
 )
-from streameval.client._stream import Stream
+from streameval.client._stream import AsyncStream, Stream
 from streameval.client._wire.answers import (
     RankedSegment,
     SegmentRanking,

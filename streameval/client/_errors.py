@@ -1,25 +1,25 @@
-"""What the client raises.
+"""The errors that the client raises.
 
 ::
 
     StreamEvalError
     ├── InvalidInputError            a bad value: raised at the call, as by Evaluator
-    └── ClientError                  anything a server or the way to it answered
+    └── ClientError                  an error of the server or the connection
         ├── InvalidRequestError      INVALID_ARGUMENT (also ValueError)
         ├── NotFoundError            NOT_FOUND (also LookupError)
         ├── AlreadyExistsError       ALREADY_EXISTS
-        ├── FencedError              a newer producer took this one's name
-        ├── PreconditionError        FAILED_PRECONDITION: does not go with what there is
+        ├── FencedError              a newer producer uses this producer's name
+        ├── PreconditionError        FAILED_PRECONDITION: conflicts with the present state
         ├── OutOfRangeError          OUT_OF_RANGE: a revision the log has not reached
         ├── ResourceExhaustedError   RESOURCE_EXHAUSTED: over a limit, see retry_after_s
         ├── AccessError              UNAUTHENTICATED, PERMISSION_DENIED
         ├── UnimplementedError       UNIMPLEMENTED
-        ├── UnavailableError         UNAVAILABLE: no server there, or it is stopping
+        ├── UnavailableError         UNAVAILABLE: no server at the address, or it is stopping
         ├── DeadlineError            DEADLINE_EXCEEDED, a flush that timed out (also TimeoutError)
         ├── RowsLostError            flush: rows were refused or dropped, listed once
         └── ClosedError              the client was closed
 
-The text of an error that came from a server is the server's own.
+The text of an error from a server is the server's own.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from streameval._common.errors import StreamEvalError
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One field that broke a rule.
+    """A field of a request that breaks a rule.
 
     Attributes
     ----------
     field : str
         Path of the field, with the row: ``cases.scores[17]``.
     description : str
-        The rule and the value that broke it.
+        The rule and the value that breaks it.
     """
 
     field: str
@@ -47,20 +47,20 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatch:
-    """A batch that the server refused for good; none of its rows counts.
+    """A batch that the server refused permanently; none of its rows counts.
 
     Attributes
     ----------
     stream : str
-        Name of the stream that it was for.
+        Name of its stream.
     rows : int
         How many rows it had.
     code : str
         Name of the status: ``INVALID_ARGUMENT``, ``NOT_FOUND``, ...
     message : str
-        The server's own words.
+        The server's message.
     violations : tuple of Violation
-        The fields at fault, if single fields were.
+        The invalid fields, if the refusal names any.
     """
 
     stream: str
@@ -71,18 +71,19 @@ class RefusedBatch:
 
 
 class ClientError(StreamEvalError):
-    """Base of what the client raises about the server and the way to it.
+    """Base of the errors about the server and the connection to it.
 
     Attributes
     ----------
     code : str
         Name of the gRPC status: ``NOT_FOUND``, ``UNAVAILABLE``, ...
     reason : str
-        The server's stable word for the cause (ErrorInfo); empty without one.
+        The server's stable identifier of the cause (ErrorInfo); empty without one.
     violations : tuple of Violation
-        The fields at fault (BadRequest).
+        The invalid fields (BadRequest).
     retry_after_s : float or None
-        When the server said that a retry may help (RetryInfo), in seconds.
+        How long to wait before a retry (RetryInfo), in seconds; None when the
+        server does not say.
     """
 
     __module__ = "streameval.client"
@@ -112,7 +113,7 @@ class ClientError(StreamEvalError):
 
 
 class InvalidRequestError(ClientError, ValueError):
-    """The server refused a value (INVALID_ARGUMENT); `violations` says which."""
+    """The server refused a value (INVALID_ARGUMENT); `violations` names the fields."""
 
     __module__ = "streameval.client"
 
@@ -128,7 +129,7 @@ class NotFoundError(ClientError, LookupError):
 
 
 class AlreadyExistsError(ClientError):
-    """There is a stream of that name already (ALREADY_EXISTS)."""
+    """A stream of that name exists (ALREADY_EXISTS)."""
 
     __module__ = "streameval.client"
 
@@ -136,9 +137,9 @@ class AlreadyExistsError(ClientError):
 
 
 class FencedError(ClientError):
-    """A newer producer has taken over this one's name: this one must stop.
+    """A newer producer uses this producer's name, so this one must stop.
 
-    Rows that were not durable by then are counted as dropped.
+    Rows that are not durable by then are counted as dropped.
     """
 
     __module__ = "streameval.client"
@@ -147,7 +148,7 @@ class FencedError(ClientError):
 
 
 class PreconditionError(ClientError):
-    """What was asked for does not go with what there is (FAILED_PRECONDITION)."""
+    """The request conflicts with the present state of the stream (FAILED_PRECONDITION)."""
 
     __module__ = "streameval.client"
 
@@ -163,7 +164,7 @@ class OutOfRangeError(ClientError):
 
 
 class ResourceExhaustedError(ClientError):
-    """Over one of the server's limits (RESOURCE_EXHAUSTED)."""
+    """The request exceeds one of the server's limits (RESOURCE_EXHAUSTED)."""
 
     __module__ = "streameval.client"
 
@@ -171,7 +172,7 @@ class ResourceExhaustedError(ClientError):
 
 
 class AccessError(ClientError):
-    """The token is missing, wrong, or does not allow this."""
+    """The token is missing or wrong, or does not permit the call."""
 
     __module__ = "streameval.client"
 
@@ -179,7 +180,7 @@ class AccessError(ClientError):
 
 
 class UnimplementedError(ClientError):
-    """The server does not serve this (UNIMPLEMENTED)."""
+    """The server does not implement the call (UNIMPLEMENTED)."""
 
     __module__ = "streameval.client"
 
@@ -203,7 +204,7 @@ class DeadlineError(ClientError, TimeoutError):
 
 
 class ClosedError(ClientError):
-    """The client was closed; make a new one."""
+    """The client is closed."""
 
     __module__ = "streameval.client"
 
@@ -211,14 +212,14 @@ class ClosedError(ClientError):
 
 
 class RowsLostError(ClientError):
-    """Rows given to the client will never count: refused by the server, or dropped.
+    """Rows are lost: refused by the server, or dropped by the client.
 
     Attributes
     ----------
     refusals : tuple of RefusedBatch
         The refused batches since the last such error, at most the last 100.
     refused_rows, dropped_rows : int
-        How many rows since the last such error.
+        Rows since the last such error.
     """
 
     __module__ = "streameval.client"
@@ -264,7 +265,7 @@ def error_for(
     violations: tuple[Violation, ...] = (),
     retry_after_s: float | None = None,
 ) -> ClientError:
-    """Return the error of the tree that a status stands for.
+    """Return the error for a gRPC status.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Past one machine: the figures of a Spark DataFrame; needs the extra ``streameval[spark]``.
+"""The figures of a Spark DataFrame; needs the extra ``streameval[spark]``.
 
-Spark moves rows and survives failures; the states that it moves are the
-library's own. Any number of them add up, in any order, to what one process that
-had seen every row would have counted.
+Spark distributes the rows and recovers from failures; the states that tasks exchange
+are the library's own. Any number of them merge, in any order, to the counts of one
+process that had read every row.
 
 - `evaluate`: one row of figures for each group of a DataFrame; with ``shards``,
   exact also where a group's distinct scores fit no single node.
@@ -10,10 +10,11 @@ had seen every row would have counted.
   `push` to servers.
 - `push_stream`: Structured Streaming into servers, each micro-batch once.
 
-Its modules: `_columns` (which columns, and what is in them), `_partial` (rows to
-states, where the rows are), `_figures` (states to figures), `_evaluate` and
-`_sharded` (the two ways), `_push` (states to servers). What runs on executors
-imports streameval there: it must be installed on every node.
+Its modules: `_columns` (checks and selects the columns), `_arrow` (Spark's types as
+Arrow's), `_partial` (rows to states, in each task), `_result_rows` (states to metrics),
+`_evaluate` and `_sharded` (with whole groups, and with ranges of scores), `_push`
+(states to servers). Tasks import streameval on the executors, so it must be
+installed on every node.
 """
 
 from streameval.spark._evaluate import evaluate, states

@@ -1,4 +1,4 @@
-"""Spark's declared columns as Arrow's: what a task hands back must have its exact types."""
+"""Spark's declared columns as Arrow's: the tables that a task returns need the exact types."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PLAIN = {
 
 
 def columns(declared: str) -> st.StructType:
-    """Return columns declared as Spark's SQL declares them."""
+    """Return the columns of a declaration in Spark SQL."""
     return st.StructType.fromDDL(declared)
 
 
 def arrow_fields(declared: st.StructType) -> list[pa.Field]:
-    """Return the same columns for Arrow."""
+    """Return the same columns as Arrow fields."""
     return [pa.field(field.name, _arrow_type(field.dataType)) for field in declared]
 
 
 def shape_of(table: pa.Table, by: Iterable[str], fields: list[pa.Field]) -> pa.Schema:
-    """Return the groups' columns as they came, then these."""
+    """Return the schema of the groups' columns, as they are in `table`, then `fields`."""
     return pa.schema([*(table.schema.field(name) for name in by), *fields])
 
 

@@ -1,8 +1,8 @@
-"""Which columns of a DataFrame are counted, and what may be in them.
+"""Checks and selects the columns of a DataFrame that are counted.
 
-Every way to count begins with the same few columns: the groups', then the score
-as a double, the label as a boolean and the count. What cannot be counted is
-null there, and is counted as such, group by group, before anything is refused.
+All computations start from the same columns: the groups', then the score as a double,
+the label as a boolean and the count. Invalid values are null there, and are counted
+group by group, so that an error can say how many there are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rows:
     by: tuple[str, ...]
 
     def with_groups(self, columns: st.StructType) -> st.StructType:
-        """Return the groups' columns, then these."""
+        """Return the groups' columns, then `columns`."""
         return st.StructType([*(self.frame.schema[name] for name in self.by), *columns])
 
 
@@ -59,12 +59,12 @@ def rows_of(
     at: str | None = None,
     pane: timedelta | None = None,
 ) -> Rows:
-    """Return what there is to count, or refuse the columns.
+    """Return the rows to count.
 
     Raises
     ------
     InvalidInputError
-        When a column is not there, or not of a kind that can be read.
+        When a column is missing, or its type is not accepted.
     """
     groups = _checked_by(df, by)
     _check_kind(df, score, "score", (st.NumericType,), "a number")
@@ -92,13 +92,13 @@ def rows_of(
         counted.alias(COUNT),
     )
     if at is not None:
-        # A case without a time is in no pane; it shows as one without a score.
+        # A case without a time has no pane; it is counted as an invalid score.
         frame = frame.withColumn(SCORE, sf.when(sf.col(PANE).isNotNull(), sf.col(SCORE)))
     return Rows(frame, groups)
 
 
 def is_bad() -> dict[str, Column]:
-    """Return, for each kind of value that cannot be counted, where it stands."""
+    """Return a condition for each kind of invalid value: whether the row has one."""
     return {
         "scores": sf.col(SCORE).isNull(),
         "labels": sf.col(POSITIVE).isNull(),
@@ -107,7 +107,7 @@ def is_bad() -> dict[str, Column]:
 
 
 def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidInputError:
-    """Return the error for a group with values that cannot be counted."""
+    """Return the error for a group with invalid values."""
     what = {
         "scores": "scores are null, NaN or infinite (or have no time)",
         "labels": "labels are not True, False, 1 or 0",
@@ -120,7 +120,7 @@ def refusal(group: dict[str, Any], bad: dict[str, int], total: int) -> InvalidIn
 
 
 def _named(name: str) -> Column:
-    """Return the column of a name, whatever is in it."""
+    """Return the column of a name, with any characters in the name."""
     return sf.col("`" + name.replace("`", "``") + "`")
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval._evaluator import Evaluator
-from streameval._metric_registry import METRICS
+from streameval._metric_registry import SERVED_NAMES, SNAPSHOT_NAMES
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import refusal, rows_of
-from streameval.spark._figures import row_of, wanted
 from streameval.spark._partial import (
     BAD,
     PARTIAL_COLUMNS,
@@ -20,7 +19,8 @@ from streameval.spark._partial import (
     merged,
     partial_states,
 )
-from streameval.spark._sharded import SHARDED_FIGURES, check_shards, evaluate_sharded
+from streameval.spark._result_rows import row_metrics, row_of
+from streameval.spark._sharded import check_shards, evaluate_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -53,23 +53,23 @@ def evaluate(
     df : DataFrame
         One row for each case, or for each distinct observation with its count.
     score, label : str
-        Its columns: a number, higher = more positive; a boolean, or 1 and 0.
+        Names of its columns: a number, higher = more positive; a boolean, or 1 and 0.
     by : sequence of str
-        The columns that make a group; without any, all rows are one. Nulls are
-        a group of their own, as in SQL. Their names have no dots or backticks.
+        The columns to group by; without any, all rows are one group. Null is a group
+        of its own, as in SQL. Their names have no dots or backticks.
     count : str, optional
         A column of how many identical cases each row stands for.
     metrics : list of str, optional
-        The figures; the six of a `Snapshot` by default. Others: those that a
-        server knows by name.
+        The figures; the six of a `Snapshot` by default. Any metric that a server has
+        by name is accepted.
     level : float
         Nominal coverage of the intervals.
     resolution, scale, max_cells
         As of `Evaluator`. Without them figures are exact.
     shards : int, optional
-        For groups whose distinct scores fit no single node: cut the scores
-        into about so many ranges of equally many rows. Figures are as exact as
-        without, and only the six of a snapshot can be had.
+        For groups whose distinct scores do not fit one node: the approximate number of
+        ranges, of about equally many rows, that the scores are cut into. Figures are
+        as exact as without it; only the six of a snapshot are available.
 
     Returns
     -------
@@ -83,21 +83,21 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        When a column or a setting is something else. Null, NaN and infinite
-        scores, labels that are neither true nor false and negative counts are
-        refused where they are found, with the group and how many there are:
-        with `shards` by this call, else by the job (as Spark's PythonException).
+        When a column or a setting is invalid. Null, NaN and infinite scores, labels
+        that are neither true nor false and negative counts are errors that name the
+        group and their number: raised by this call with `shards`, else by the job (as
+        Spark's PythonException).
 
     Notes
     -----
-    Without `shards` one pass, lazily: each task counts its rows, one task for
-    each group adds up the states, 8 to 16 B for each distinct score of a
+    Without `shards` it is one lazy pass: each task counts its rows, and one task for
+    each group merges the states, 8 to 16 B for each distinct score of a
     partition, or 0.3 MB for each partition and group with ``resolution=12``. A
     group's state must fit one task: some 10 million distinct scores do.
 
-    With `shards` the rows are read three times more, by SQL aggregates that
-    begin at once (how many, where to cut, how many above each cut); the pass
-    that sorts them is lazy. The DataFrame must give the same rows each time.
+    With `shards` the rows are read three times more, by SQL aggregates that run at
+    once (row counts, cuts, counts above each cut); the pass that sorts the rows is
+    lazy. The DataFrame must give the same rows each time.
 
     Examples
     --------
@@ -108,16 +108,17 @@ def evaluate(
         figures.select("model", "country", "auc_pr", "intervals.auc_pr.lower").show()
     """
     rows = rows_of(df, score=score, label=label, by=by, count=count)
-    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
-    asked = wanted(metrics, level, known=METRICS if shards is None else SHARDED_FIGURES)
+    make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
+    known = SERVED_NAMES if shards is None else SNAPSHOT_NAMES
+    chosen = row_metrics(metrics, level, known=known)
     if shards is not None:
         check_shards(shards, bounded=resolution is not None or max_cells is not None)
-        return evaluate_sharded(rows, asked, shards)
+        return evaluate_sharded(rows, chosen, shards)
 
     def figures_of(table: pa.Table) -> dict[str, Any]:
-        return row_of(merged(table, make), asked)
+        return row_of(merged(table, make), chosen)
 
-    return _merged_by_group(rows, make, figures_of, asked.columns)
+    return _merged_by_group(rows, make, figures_of, chosen.columns)
 
 
 def states(
@@ -142,15 +143,15 @@ def states(
     at : str, optional
         A column of timestamps: when each score was made.
     pane : timedelta, optional
-        Cuts time into panes that begin at its multiples since 1970. For a
-        server: a width that divides that of the stream's panes.
+        The width of the panes, which start at its multiples since 1970. To push to a
+        server, choose a width that divides that of the stream's panes.
 
     Returns
     -------
     DataFrame
-        The columns of `by`; ``pane``, where it begins, with `at`;
+        The columns of `by`; ``pane``, the start of each pane, with `at`;
         ``num_cases``; and ``state``, which `Evaluator.from_bytes` reads. States
-        of the same group add up with `Evaluator.merge`, whatever made them.
+        of the same group, from any source, are merged by `Evaluator.merge`.
 
     Raises
     ------
@@ -159,10 +160,10 @@ def states(
 
     Notes
     -----
-    One pass, lazily.
+    One lazy pass.
     """
     rows = rows_of(df, score=score, label=label, by=by, count=count, at=at, pane=pane)
-    make = _maker(resolution=resolution, scale=scale, max_cells=max_cells)
+    make = _evaluator_factory(resolution=resolution, scale=scale, max_cells=max_cells)
 
     def state_of(table: pa.Table) -> dict[str, Any]:
         whole = merged(table, make)
@@ -171,8 +172,8 @@ def states(
     return _merged_by_group(rows, make, state_of, columns(f"num_cases long, {STATE} binary"))
 
 
-def _maker(**settings: Any) -> Callable[[], Evaluator]:
-    """Return what makes empty evaluators, after the settings were found good."""
+def _evaluator_factory(**settings: Any) -> Callable[[], Evaluator]:
+    """Return a factory of empty evaluators; raise InvalidInputError for invalid settings."""
     Evaluator(**settings)
     return partial(Evaluator, **settings)
 
@@ -183,18 +184,18 @@ def _merged_by_group(
     answer: Callable[[pa.Table], dict[str, Any]],
     answered: st.StructType,
 ) -> DataFrame:
-    """Count where the rows are, bring the states of each group together, and answer."""
+    """Count each partition, merge the states of each group, and return `answer` of each."""
     by = rows.by
     partials = rows.frame.mapInArrow(
         partial(partial_states, by=by, make=make), rows.with_groups(columns(PARTIAL_COLUMNS))
     )
     fields = arrow_fields(answered)
 
-    def of_group(table: pa.Table) -> pa.Table:
+    def row_of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
         bad = {kind: sum(table[name].to_pylist()) for kind, name in BAD.items()}
         if any(bad.values()):
             raise refusal(group, bad, sum(table[TOTAL].to_pylist()))
         return pa.Table.from_pylist([group | answer(table)], schema=shape_of(table, by, fields))
 
-    return partials.groupBy(*by).applyInArrow(of_group, rows.with_groups(answered))
+    return partials.groupBy(*by).applyInArrow(row_of_group, rows.with_groups(answered))

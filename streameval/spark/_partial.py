@@ -1,9 +1,9 @@
-"""From rows to states, where the rows are: what each task does with its partition.
+"""From rows to states: the work of each task on its partition.
 
-Rows arrive as Arrow batches. They are taken by the hundred thousand, cut into
-groups by one sort of small integers, and counted; a task holds one evaluator for
-each group that it has met, and hands all of them on when together they have
-grown large, so its memory does not depend on how long its partition is.
+Rows arrive as Arrow batches. Batches are joined into chunks of some hundred thousand
+rows, cut into groups by one sort of small integers, and counted. A task holds one
+evaluator for each group of its rows, and emits all of them when together they exceed
+a limit, so its memory does not depend on the length of its partition.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ BAD = {"scores": "__bad_scores", "labels": "__bad_labels", "counts": "__bad_coun
 PARTIAL_COLUMNS = ", ".join(
     [f"{STATE} binary", *(f"{name} long" for name in (TOTAL, *BAD.values()))]
 )
-"""What follows the groups' columns, as Spark declares it."""
+"""The columns after the groups' columns, as a Spark declaration."""
 
-_CHUNK_ROWS = 1 << 18
+_MIN_CHUNK_ROWS = 1 << 18
+"""Batches are collected until they have this many rows, then counted together."""
 _MAX_CELLS = 1 << 22
-"""About 64 MB of exact state."""
-_EMITTED_BYTES = 32 << 20
-"""A batch with more bytes of states than this is ended: Arrow's columns stay below 2 GB."""
+"""Cells of all evaluators above which they are emitted: about 64 MB of exact state."""
+_MAX_EMITTED_BYTES = 32 << 20
+"""State bytes above which a batch ends, so that Arrow's columns stay below 2 GB."""
 
 
-class Counted:
-    """One group's cases, and the values that cannot be counted."""
+class GroupCounts:
+    """The counts of one group: its cases, and its invalid values by kind."""
 
     __slots__ = ("bad", "evaluator", "total")
 
@@ -48,7 +49,7 @@ class Counted:
         self.bad = dict.fromkeys(BAD, 0)
 
     def add(self, rows: pa.Table) -> None:
-        """Count rows; nothing but rows that are whole."""
+        """Count rows; if any is invalid count only the invalid values, for the job will fail."""
         columns = {"scores": rows[SCORE], "labels": rows[POSITIVE], "counts": rows[COUNT]}
         self.total += rows.num_rows
         if any(column.null_count for column in columns.values()):
@@ -77,14 +78,14 @@ def partial_states(
     make
         Returns an empty evaluator.
     """
-    held: dict[Key, Counted] = {}
+    held: dict[Key, GroupCounts] = {}
     schema: pa.Schema | None = None
     fresh = 0
     for table in _chunks(batches):
         schema = table.schema
         for key, rows in grouped(table, by):
             if key not in held:
-                held[key] = Counted(make())
+                held[key] = GroupCounts(make())
             held[key].add(rows)
         fresh += table.num_rows
         if fresh > _MAX_CELLS:
@@ -110,7 +111,7 @@ def grouped(table: pa.Table, by: tuple[str, ...]) -> Iterator[tuple[Key, pa.Tabl
 
 
 def _codes(table: pa.Table, by: tuple[str, ...]) -> tuple[IntArray, list[Key]]:
-    """Return a small integer for each row, and the key that each stands for."""
+    """Return a small integer for each row, and the key of each integer."""
     codes = np.zeros(table.num_rows, dtype=np.int64)
     keys: list[Key] = [()]
     for name in by:
@@ -123,14 +124,14 @@ def _codes(table: pa.Table, by: tuple[str, ...]) -> tuple[IntArray, list[Key]]:
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put small batches together."""
+    """Join batches into tables of `_MIN_CHUNK_ROWS` rows or more."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         if batch.num_rows:
             waiting.append(batch)
             rows += batch.num_rows
-        if rows >= _CHUNK_ROWS:
+        if rows >= _MIN_CHUNK_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting, rows = [], 0
     if waiting:
@@ -138,9 +139,9 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _emitted(
-    held: dict[Key, Counted], schema: pa.Schema, by: tuple[str, ...]
+    held: dict[Key, GroupCounts], schema: pa.Schema, by: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield everything that was counted, in batches of bounded size."""
+    """Yield the states and totals of all groups, in batches of bounded size."""
     fields = [schema.field(name) for name in by]
     fields += [(STATE, pa.binary()), (TOTAL, pa.int64())]
     fields += [(name, pa.int64()) for name in BAD.values()]
@@ -152,7 +153,7 @@ def _emitted(
         row = dict(zip(by, key)) | {STATE: state, TOTAL: counted.total}
         rows.append(row | {name: counted.bad[kind] for kind, name in BAD.items()})
         size += len(state)
-        if size > _EMITTED_BYTES:
+        if size > _MAX_EMITTED_BYTES:
             yield pa.RecordBatch.from_pylist(rows, schema=shape)
             rows, size = [], 0
     if rows:
@@ -160,7 +161,7 @@ def _emitted(
 
 
 def merged(table: pa.Table, make: Callable[[], Evaluator]) -> Evaluator:
-    """Return the sum of a column of states. O(S log S)."""
+    """Return the merged evaluator of a column of states. O(S log S)."""
     whole = make()
     whole.merge(*(Evaluator.from_bytes(state.as_buffer()) for state in table[STATE]))
     return whole

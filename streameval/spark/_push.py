@@ -1,10 +1,10 @@
-"""States to servers: a batch once, or every micro-batch of a stream, each counted once.
+"""Pushes states to servers, from a batch or from each micro-batch of a stream, exactly once.
 
-A state goes to the server that has its stream (rendezvous hashing of the name
-and the addresses, as in `Client`), with one merge for each stream, sent by the
-tasks that hold the states. A merge is atomic and carries an epoch; one that the
-server has is a repetition and changes nothing. So whatever dies and is run
-again, a task, the driver, a server, counts once.
+A state goes to the server that has its stream (rendezvous hashing of the name and
+the addresses, as in `Client`). The tasks that hold the states send them, with one
+merge for each stream. A merge is atomic and carries an epoch; a server ignores an
+epoch that it already has. So a task, driver or server that fails and runs again
+counts once.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from streameval.client import MergeState
     from streameval.client._wire.credentials import Pem
 
-    OfStream = tuple[str, list[tuple[int, MergeState]]]
-    """A stream's name, and its states with their lengths."""
+    StreamStates = tuple[str, list[tuple[int, MergeState]]]
+    """A stream's name, and its states with their lengths in bytes."""
 
 _STREAM = "__stream"
-_MERGE_BYTES = 32 << 20
-"""Half of what a server takes by default; longer merges are sent in parts."""
+_MAX_MERGE_BYTES = 32 << 20
+"""Half of a server's default limit; longer merges are sent in parts."""
 _PART_BITS = 16
-"""An epoch on the wire is that of the push, then the number of the part."""
+"""An epoch on the wire is the push's epoch, then this many bits for the part's number."""
 _MAX_EPOCH = (1 << (63 - _PART_BITS)) - 2
 MAX_CELLS = 262_144
-"""What a server keeps of a stream: more would be dropped there, to the same bit."""
+"""The server's own cap: it would drop the bits above it, with the identical result."""
 
 
 def push(
@@ -66,27 +66,27 @@ def push(
     Parameters
     ----------
     states : DataFrame
-        What `streameval.spark.states` returned, or a table that keeps it.
+        The result of `streameval.spark.states`, or a table that it was saved to.
     to : str or list of str
         The servers' addresses, as `Client` takes them; reachable from executors.
     stream : str
         The stream's name. ``{column}`` in it stands for a column of `by`, so
         that each model or version has its stream: ``"fraud/{version}"``.
     source : str
-        Who counted; each source has its own epochs.
+        The name of what counted the states; each source has its own epochs.
     epoch : int
-        Counts up with each push of this source. One that a server has is a
-        repetition, and changes nothing there.
+        Must increase with each push of this source. A server ignores an epoch that
+        it already has.
     by : sequence of str
         The states' groups. Those that are not in the name are segments, which
-        the stream must have declared; a null is no value.
+        the stream must have declared; null is no value.
     token : str, optional
-        As of `Client`; it travels to the executors with the task.
+        As of `Client`; Spark sends it to the executors with the task.
     root_certificates : path or bytes, optional
         As of `Client`; a path must exist on the executors.
     timeout_s : float
-        How long one merge may take in all, in seconds: a server that restarts
-        meanwhile is waited for.
+        How long one merge may take in all, in seconds, including retries while a
+        server restarts.
 
     Returns
     -------
@@ -96,18 +96,18 @@ def push(
     Raises
     ------
     InvalidInputError
-        When an argument is something else.
+        When an argument is invalid.
 
     Notes
     -----
-    What a server refuses, or a server that is away for longer than `timeout_s`,
-    fails the job (as Spark's PythonException). Repeat it with the same epoch:
-    what was merged stays so. The same epoch must have the same states, and the
-    same servers in `to`: another list may find a stream elsewhere.
+    The job fails (as Spark's PythonException) if a server refuses a merge or is
+    unreachable for longer than `timeout_s`. Repeat it with the same epoch: merges that
+    succeeded are not repeated. The same epoch must have the same states and the same
+    servers in `to`, because another list may route a stream to another server.
     """
     send = _sender(to, source=source, epoch=epoch, token=token, tls=root_certificates,
                    timeout_s=timeout_s)  # fmt: skip
-    keys, name = _named(states, stream, by)
+    keys, name = _segments_and_names(states, stream, by)
     paned = PANE in states.columns and PANE not in by
     columns = [sf.col(f"`{key}`").cast("string").alias(key) for key in keys]
     columns += [sf.col(PANE)] if paned else []
@@ -140,23 +140,23 @@ def push_stream(
     root_certificates: Pem | None = None,
     timeout_s: float = 60.0,
 ) -> StreamingQuery:
-    """Count a streaming DataFrame, micro-batch by micro-batch, into servers; start it.
+    """Start a query that pushes the states of each micro-batch of a streaming DataFrame.
 
     Parameters
     ----------
     streaming_df : DataFrame
-        Of a source that can be replayed: Kafka, files, a table.
+        From a source that can be replayed: Kafka, files, a table.
     to, stream, token, root_certificates, timeout_s
         As of `push`.
     score, label, by, count, at, pane, resolution, scale, max_cells
-        As of `states`; by default exact as far as a server is.
+        As of `states`; the default is as exact as a server is.
     checkpoint : str
-        Where Spark keeps the query's progress. It is also who counts: a query
-        that goes on from its checkpoint repeats no row, one with a new
-        checkpoint counts everything that it reads.
+        Where Spark keeps the query's progress. It also determines the source of the
+        epochs: a query that resumes from its checkpoint counts no row twice, one with
+        a new checkpoint counts every row that it reads.
     trigger : mapping, optional
-        Of ``DataStreamWriter.trigger``, ``{"processingTime": "10 seconds"}``;
-        as fast as it can by default.
+        The arguments of ``DataStreamWriter.trigger``, for example
+        ``{"processingTime": "10 seconds"}``; as fast as possible by default.
 
     Returns
     -------
@@ -166,21 +166,19 @@ def push_stream(
     Raises
     ------
     InvalidInputError
-        When an argument is something else.
+        When an argument is invalid.
 
     Notes
     -----
-    A micro-batch that died at any point is run again by Spark with the same
-    rows, and its epoch is its number, so what was merged before is not merged
-    twice. Change `to`, `by` and the settings of states only after a batch was
-    finished: an orderly ``stop()`` while no batch runs, or
-    ``trigger={"availableNow": True}``. Rows that cannot be counted fail the
-    query: filter them before.
+    If a micro-batch fails at any point, Spark runs it again with the same rows. Its
+    epoch is its number, so nothing is merged twice. Change `to`, `by` and the settings
+    of the states only between batches: after a ``stop()`` while no batch runs, or with
+    ``trigger={"availableNow": True}``. Invalid rows fail the query, so filter them
+    first.
     """
     if not streaming_df.isStreaming:
         raise InvalidInputError(
-            "push_stream takes a streaming DataFrame; of others push the states: "
-            "push(states(df, ...), ...)",
+            "push_stream takes a streaming DataFrame; for others use push(states(df, ...), ...)",
             field="streaming_df",
         )
     count_states = partial(
@@ -191,21 +189,21 @@ def push_stream(
         push, to=to, stream=stream, by=by, token=token, root_certificates=root_certificates,
         timeout_s=timeout_s,
     )  # fmt: skip
-    # Both are asked once without rows, so that mistakes show now and not in a batch.
-    _named(count_states(streaming_df), stream, by)
+    # Both check their arguments without rows, so that mistakes are raised by this call.
+    _segments_and_names(count_states(streaming_df), stream, by)
     _sender(to, source="none", epoch=1, token=token, tls=root_certificates, timeout_s=timeout_s)
 
-    def of_batch(batch: DataFrame, batch_id: int) -> None:
+    def push_batch(batch: DataFrame, batch_id: int) -> None:
         push_states(count_states(batch), source=f"spark-{_query_id(batch)}", epoch=batch_id + 1)
 
-    writer = streaming_df.writeStream.foreachBatch(of_batch)
+    writer = streaming_df.writeStream.foreachBatch(push_batch)
     if trigger is not None:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", checkpoint).start()
 
 
 def _query_id(batch: DataFrame) -> str:
-    """Return the id that a query has for as long as its checkpoint lives."""
+    """Return the id of the query, which is stored in its checkpoint."""
     found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
         raise InvalidInputError("this micro-batch belongs to no query", field="streaming_df")
@@ -220,9 +218,9 @@ def _sender(
     token: str | None,
     tls: Pem | None,
     timeout_s: float,
-) -> Callable[[Iterator[OfStream]], Iterator[tuple[str, int]]]:
-    """Return what sends, after its settings were found good."""
-    from streameval.client import Client  # noqa: PLC0415 - only who pushes needs grpc
+) -> Callable[[Iterator[StreamStates]], Iterator[tuple[str, int]]]:
+    """Return a function that sends states; raise InvalidInputError for invalid settings."""
+    from streameval.client import Client  # noqa: PLC0415 - only pushing needs grpc
 
     if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 < epoch <= _MAX_EPOCH:
         message = f"epoch must be an integer from 1 to 2^47 - 2, got {shown(epoch)}"
@@ -233,7 +231,7 @@ def _sender(
 
 
 def _send(
-    of_streams: Iterator[OfStream],
+    streams: Iterator[StreamStates],
     *,
     connect: Callable[[], Any],
     source: str,
@@ -242,7 +240,7 @@ def _send(
 ) -> Iterator[tuple[str, int]]:
     """Merge the states of each stream; yield its name and the log revision."""
     with connect() as client:
-        for name, found in of_streams:
+        for name, found in streams:
             revision = 0
             for number, part in enumerate(_parts(found)):
                 revision = client.stream(name).merge(
@@ -255,11 +253,11 @@ def _send(
 
 
 def _parts(found: Iterable[tuple[int, MergeState]]) -> Iterator[list[MergeState]]:
-    """Cut states into merges of bounded size, the same ones each time."""
+    """Cut states into merges of bounded size, deterministically."""
     part: list[MergeState] = []
     size = 0
     for length, state in found:
-        if part and size + length > _MERGE_BYTES:
+        if part and size + length > _MAX_MERGE_BYTES:
             yield part
             part, size = [], 0
         part.append(state)
@@ -270,18 +268,18 @@ def _parts(found: Iterable[tuple[int, MergeState]]) -> Iterator[list[MergeState]
 def _push_partition(
     batches: Iterable[pa.RecordBatch], *, send: Callable[..., Any], keys: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Send the states of a partition, which has each of its streams whole."""
+    """Send the states of a partition, which has all states of each of its streams."""
     rows = (row for batch in batches for row in batch.to_pylist())
-    of_streams = (
+    streams = (
         (name, _ordered(list(found), keys)) for name, found in groupby(rows, lambda r: r[_STREAM])
     )
-    for name, revision in send(of_streams):
+    for name, revision in send(streams):
         yield pa.RecordBatch.from_pylist([{"stream": name, "revision": revision}])
 
 
 def _ordered(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[tuple[int, MergeState]]:
-    """Return the states of one stream with their lengths, in an order that replays repeat."""
-    from streameval.client import MergeState  # noqa: PLC0415 - only who pushes needs grpc
+    """Return the states of one stream with their lengths, in the same order at each run."""
+    from streameval.client import MergeState  # noqa: PLC0415 - only pushing needs grpc
 
     def place(row: dict[str, Any]) -> tuple[Any, ...]:
         return (str(row.get(PANE)), *((row[key] is not None, row[key] or "") for key in keys))
@@ -299,8 +297,10 @@ def _ordered(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[tuple[in
     ]
 
 
-def _named(states: DataFrame, stream: object, by: object) -> tuple[tuple[str, ...], Column]:
-    """Return the columns that are segments, and the streams' names as a column."""
+def _segments_and_names(
+    states: DataFrame, stream: object, by: object
+) -> tuple[tuple[str, ...], Column]:
+    """Return the names of the segment columns, and the streams' names as a column."""
     if isinstance(by, str) or not isinstance(by, Sequence):
         raise InvalidInputError(f"by must be a list of columns, got {shown(by)}", field="by")
     missing = [name for name in (*by, STATE) if name not in states.columns]

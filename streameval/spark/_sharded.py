@@ -1,10 +1,10 @@
-"""Exact figures of groups of any size: ranges of scores, each on a node of its own.
+"""Exact figures of groups of any size: each range of scores is computed by one task.
 
-Scores are cut at fixed places, so a range is a function of the group and the
-score alone: ties are never parted, and a task that is run again, on another
-node, finds the same rows. How many cases rank above each range is known before
-the rows are sorted, so each range gives its part of every figure in one go, and
-what is put together for a group is small.
+Scores are cut at fixed places, so a range is a function of the group and the score
+alone: ties are never split, and a task that runs again, on another node, gets the
+same rows. The number of cases above each range is counted before the rows are
+sorted, so a task computes its part of every figure in one pass, and the parts that
+are merged for a group are small.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from pyspark.sql import types as st
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import shown
 from streameval._evaluator import Evaluator
+from streameval._metric_registry import SNAPSHOT_METRICS
 from streameval._metrics.hull import Vertices
 from streameval._metrics.shards import Shard, ShardPosition, shard_of, shard_positions
-from streameval._snapshot import FIGURES
 from streameval._uncertainty.bounds import rounding_bounds
 from streameval._uncertainty.estimates import limits_of
 from streameval._uncertainty.limits import Figure
 from streameval._uncertainty.shard_variance import Scatter, ShardVariance, shard_variance
 from streameval.spark._arrow import arrow_fields, columns, shape_of
 from streameval.spark._columns import COUNT, POSITIVE, SCORE, is_bad, refusal
-from streameval.spark._figures import filled
+from streameval.spark._result_rows import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streameval._uncertainty.limits import Limits
     from streameval.spark._columns import Rows
-    from streameval.spark._figures import Wanted
     from streameval.spark._partial import Key
+    from streameval.spark._result_rows import RowMetrics
 
-SHARDED_FIGURES = FIGURES
-_AREAS = ("auc_roc", "auc_pr", "average_precision")
+_AREAS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.estimator)
 
 _SHARD, _CUTS, _ROWS = "__shard", "__cuts", "__rows"
 _PART = (
@@ -52,7 +51,7 @@ _MAX_SHARDS = 10_000
 
 
 def check_shards(shards: object, *, bounded: bool) -> None:
-    """Refuse what is no number of shards, and shards of what is bounded anyway."""
+    """Raise InvalidInputError for an invalid number of shards, or for bounded evaluators."""
     if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= _MAX_SHARDS:
         message = f"shards must be an integer from 1 to {_MAX_SHARDS}, got {shown(shards)}"
         raise InvalidInputError(message, field="shards")
@@ -63,17 +62,17 @@ def check_shards(shards: object, *, bounded: bool) -> None:
         )
 
 
-def evaluate_sharded(rows: Rows, asked: Wanted, shards: int) -> DataFrame:
+def evaluate_sharded(rows: Rows, chosen: RowMetrics, shards: int) -> DataFrame:
     """Return the figures of each group. Reads the rows three times before it returns."""
     cuts = _cuts(rows, _sizes(rows), shards)
     cut = _with_shards(rows, cuts)
     placed = _places(cut, rows.by)
-    parts = _parts(_gathered(cut, rows, cuts), rows, placed)
-    return _together(parts, rows, asked)
+    parts = _parts(_gather_ties(cut, rows, cuts), rows, placed)
+    return _merge_parts(parts, rows, chosen)
 
 
 def _sizes(rows: Rows) -> dict[Key, int]:
-    """Return how many rows each group has; refuses what cannot be counted."""
+    """Return the number of rows of each group; raise InvalidInputError for invalid values."""
     bad = {kind: sf.count_if(where).alias(kind) for kind, where in is_bad().items()}
     found: dict[Key, int] = {}
     for row in _aggregated(rows.frame, rows.by, sf.count(sf.lit(1)).alias(_ROWS), *bad.values()):
@@ -86,9 +85,9 @@ def _sizes(rows: Rows) -> dict[Key, int]:
 
 
 def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[float]]:
-    """Return where the scores of each group are cut, ascending; no cuts for small groups.
+    """Return the ascending cuts of the scores of each group; no cuts for small groups.
 
-    A score that so many rows have that they would fill ranges is there several times.
+    A score with more rows than a range should have occurs as several cuts.
     """
     each = max(1, -(-sum(sizes.values()) // shards))
     wanted = {key: -(-size // each) for key, size in sizes.items() if size > each}
@@ -99,7 +98,7 @@ def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[floa
     quantiles = sf.percentile_approx(sf.col(SCORE), shares, max(10_000, 10 * finest)).alias(_CUTS)
     large = rows.frame
     if rows.by:
-        large = _joined(large, rows, dict.fromkeys(wanted, 0), "__large long")
+        large = _join_group_value(large, rows, dict.fromkeys(wanted, 0), "__large long")
         large = large.where(sf.col("__large").isNotNull())
     cuts = {}
     for row in _aggregated(large, rows.by, quantiles):
@@ -110,12 +109,12 @@ def _cuts(rows: Rows, sizes: dict[Key, int], shards: int) -> dict[Key, list[floa
 
 
 def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
-    """Return the rows with the number of the range that each is in, from low to high."""
+    """Return the rows with the number of their range, from low scores to high."""
     frame = rows.frame
     if not cuts:
         return frame.withColumn(_SHARD, sf.lit(0))
     if rows.by:
-        frame = _joined(frame, rows, cuts, f"{_CUTS} array<double>")
+        frame = _join_group_value(frame, rows, cuts, f"{_CUTS} array<double>")
     else:
         frame = frame.withColumn(_CUTS, sf.array(*map(sf.lit, cuts[()])))
     below = sf.size(sf.filter(_CUTS, lambda cut: cut <= sf.col(SCORE)))
@@ -123,11 +122,11 @@ def _with_shards(rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
     return frame.withColumn(_SHARD, numbered).drop(_CUTS)
 
 
-def _gathered(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
-    """Return the rows, those of one score as one where a single score fills ranges.
+def _gather_ties(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataFrame:
+    """Return the rows, aggregated by score if a single score fills several ranges.
 
-    A tie is never parted, so it would come to one task row by row. Where there is
-    none the rows stay as they are: gathering them costs a shuffle.
+    A tie is never split, so one task would read it row by row. Otherwise rows are
+    returned unchanged, because aggregation costs a shuffle.
     """
     if all(len(set(places)) == len(places) for places in cuts.values()):
         return cut
@@ -135,8 +134,10 @@ def _gathered(cut: DataFrame, rows: Rows, cuts: dict[Key, list[float]]) -> DataF
     return alike.agg(sf.sum(COUNT).alias(COUNT))
 
 
-def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -> DataFrame:
-    """Return the rows with a value for their group; null where there is none."""
+def _join_group_value(
+    frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str
+) -> DataFrame:
+    """Return the rows with the value of their group; null for groups without one."""
     names = [f"__of_{name}" for name in rows.by]
     groups = [st.StructField(n, frame.schema[by].dataType) for n, by in zip(names, rows.by)]
     small = frame.sparkSession.createDataFrame(
@@ -148,7 +149,7 @@ def _joined(frame: DataFrame, rows: Rows, values: dict[Key, Any], column: str) -
 
 
 def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, ShardPosition]:
-    """Return where each range of each group stands, by the group's key and its number."""
+    """Return the counts above each range, by the group's key and the range's number."""
     positives = sf.sum(sf.when(sf.col(POSITIVE), sf.col(COUNT)).otherwise(0)).alias("p")
     negatives = sf.sum(sf.when(sf.col(POSITIVE), 0).otherwise(sf.col(COUNT))).alias("n")
     groups: dict[Key, dict[int, tuple[int, int]]] = {}
@@ -163,12 +164,12 @@ def _places(cut: DataFrame, by: tuple[str, ...]) -> dict[Key, ShardPosition]:
 
 
 def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> DataFrame:
-    """Return what each range contributes."""
+    """Return the part of each range: its contribution to every figure."""
     by = rows.by
     part_columns = columns(_PART)
     fields = arrow_fields(part_columns)
 
-    def of_shard(table: pa.Table) -> pa.Table:
+    def part_of_shard(table: pa.Table) -> pa.Table:
         shape = shape_of(table, by, fields)
         key = tuple(table[name][0].as_py() for name in (*by, _SHARD))
         ev = Evaluator()
@@ -177,26 +178,26 @@ def _parts(cut: DataFrame, rows: Rows, placed: dict[Key, ShardPosition]) -> Data
             scores=table[SCORE].to_numpy(),
             counts=table[COUNT].to_numpy(),
         )
-        if not ev.num_cases:  # all its rows have the count 0
+        if not ev.num_cases:  # all its rows have count 0
             return shape.empty_table()
         if key not in placed:
             raise InvalidInputError(
-                f"{dict(zip(by, key))} has rows that were not there before: the DataFrame must "
-                "give the same rows each time it is read",
+                f"{dict(zip(by, key))} has rows that an earlier read did not have: the "
+                "DataFrame must give the same rows each time it is read",
                 field="df",
             )
         row = _part_row(ev, placed[key])
         return pa.Table.from_pylist([dict(zip(by, key)) | row], schema=shape)
 
-    return cut.groupBy(*by, _SHARD).applyInArrow(of_shard, rows.with_groups(part_columns))
+    return cut.groupBy(*by, _SHARD).applyInArrow(part_of_shard, rows.with_groups(part_columns))
 
 
-def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
-    """Put the ranges of each group together."""
+def _merge_parts(parts: DataFrame, rows: Rows, chosen: RowMetrics) -> DataFrame:
+    """Merge the parts of each group into its figures."""
     by = rows.by
-    fields = arrow_fields(asked.columns)
+    fields = arrow_fields(chosen.columns)
 
-    def of_group(table: pa.Table) -> pa.Table:
+    def figures_of_group(table: pa.Table) -> pa.Table:
         group = {name: table[name][0].as_py() for name in by}
         parts = [_read_part(part) for part in table.drop_columns(list(by)).to_pylist()]
         parts.sort(key=lambda part: -part[0].high)
@@ -204,14 +205,14 @@ def _together(parts: DataFrame, rows: Rows, asked: Wanted) -> DataFrame:
         for shard, others in parts[1:]:
             whole = whole + shard
             variances = {name: variances[name] + others[name] for name in variances}
-        row = group | _group_row(whole, variances, asked)
+        row = group | _group_row(whole, variances, chosen)
         return pa.Table.from_pylist([row], schema=shape_of(table, by, fields))
 
-    return parts.groupBy(*by).applyInArrow(of_group, rows.with_groups(asked.columns))
+    return parts.groupBy(*by).applyInArrow(figures_of_group, rows.with_groups(chosen.columns))
 
 
 def _part_row(ev: Evaluator, above: ShardPosition) -> dict[str, Any]:
-    """Return a part as columns; numbers of any size as text."""
+    """Return a part as columns; integers of any size as text."""
     shard = shard_of(ev._view(), above)
     groups = ev._view().groups
     has_both = min(above.P, above.N) >= 2
@@ -261,24 +262,26 @@ def _read_part(row: dict[str, Any]) -> tuple[Shard, dict[str, ShardVariance]]:
     return shard, variances
 
 
-def _group_row(whole: Shard, variances: dict[str, ShardVariance], asked: Wanted) -> dict[str, Any]:
+def _group_row(
+    whole: Shard, variances: dict[str, ShardVariance], chosen: RowMetrics
+) -> dict[str, Any]:
     P, N = whole.position.P, whole.position.N
     computed = whole.metrics()
     spread = {name: each.variance() for name, each in variances.items()}
     share = computed["prevalence"]
     spread["prevalence"] = share * (1 - share) / (P + N)
     intervals: dict[str, Limits] = {}
-    for name in asked.with_interval:
+    for name in chosen.with_interval:
         figure = Figure(computed[name], spread.get(name, np.nan), P, N)
-        intervals[name] = limits_of(figure, name, 1 - asked.level)
-    figures = {name: computed[name] for name in asked.names}
+        intervals[name] = limits_of(figure, name, 1 - chosen.level)
+    figures = {name: computed[name] for name in chosen.names}
     return filled(
         positives=P,
         negatives=N,
         resolution=None,
         figures=figures,
         intervals=intervals,
-        bounds={name: rounding_bounds(name, figures[name]) for name in asked.with_bounds},
+        bounds={name: rounding_bounds(name, figures[name]) for name in chosen.with_bounds},
         reasons={},
     )
 

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class GetServerStatusRequest(_message.Message):
-    """Asks how the server is."""
+    """Asks for the server's status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -38,7 +38,7 @@ Global___GetServerStatusRequest: _TypeAlias = GetServerStatusRequest  # noqa: Y0
 
 @_typing.final
 class GetServerStatusResponse(_message.Message):
-    """How the server is."""
+    """The server's status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -66,11 +66,11 @@ class GetServerStatusResponse(_message.Message):
     BATCH_ROWS_FIELD_NUMBER: _builtins.int
     REFUSED_BATCHES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
-    """The version that it runs."""
+    """The version of the server."""
     serving: _builtins.bool
-    """Whether it commits. False while its disk fails."""
+    """Whether the server commits. False while its disk fails."""
     problem: _builtins.str
-    """Why it does not, when it does not."""
+    """Why it does not commit; empty while it does."""
     durable_revision: _builtins.int
     """The last log revision that is durable."""
     applied_revision: _builtins.int
@@ -79,37 +79,37 @@ class GetServerStatusResponse(_message.Message):
     """The log revision of the current checkpoint; 0 when there is none."""
     log_start_revision: _builtins.int
     """The state at the beginning of the log: 0, or where it was compacted to.
-    What was known at this revision and after it can be replayed.
+    Answers as of this revision and later ones can be replayed.
     """
     lag_rows: _builtins.int
     """Durable rows that are not applied yet."""
     queued_bytes: _builtins.int
-    """Bytes that wait to be committed."""
+    """Bytes queued to be committed."""
     open_calls: _builtins.int
     """Calls in progress."""
     streams: _builtins.int
     """Streams."""
     pending: _builtins.int
-    """Ids that are kept, in all streams."""
+    """Ids kept, in all streams."""
     state_bytes: _builtins.int
-    """Memory that all streams take, about."""
+    """Approximate memory of all streams."""
     max_state_bytes: _builtins.int
     """Above this ingest is refused; 0 means no limit."""
     grpc_address: _builtins.str
-    """Where it serves gRPC, HOST:PORT."""
+    """The address of gRPC, HOST:PORT."""
     refused_batches: _builtins.int
-    """Batches of producers that were refused since start_time, and that durably."""
+    """Batches of producers that were durably refused since start_time."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started to serve."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """Its clock now."""
+        """The server's clock."""
 
     @_builtins.property
     def checkpoint_time(self) -> _timestamp_pb2.Timestamp:
-        """When this process wrote it; absent when a process before did."""
+        """When this process wrote it; absent when an earlier process did."""
 
     @_builtins.property
     def disk(self) -> Global___Disk:
@@ -117,11 +117,11 @@ class GetServerStatusResponse(_message.Message):
 
     @_builtins.property
     def commits(self) -> Global___CommitTimes:
-        """How long the last commits took; absent before the first."""
+        """Durations of the last commits; absent before the first."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What to look into, for people."""
+        """Warnings for people."""
 
     @_builtins.property
     def batch_rows(self) -> Global___RowCounts:
@@ -164,7 +164,7 @@ Global___GetServerStatusResponse: _TypeAlias = GetServerStatusResponse  # noqa: 
 
 @_typing.final
 class RowCounts(_message.Message):
-    """Rows as they were sent, by kind."""
+    """Numbers of rows received, by kind."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -174,7 +174,7 @@ class RowCounts(_message.Message):
     RETRACTIONS_FIELD_NUMBER: _builtins.int
     MISSES_FIELD_NUMBER: _builtins.int
     cases: _builtins.int
-    """A row that stands for several cases is one."""
+    """A row that counts several cases is one row."""
     predictions: _builtins.int
     """By id."""
     labels: _builtins.int
@@ -182,7 +182,7 @@ class RowCounts(_message.Message):
     retractions: _builtins.int
     """By id."""
     misses: _builtins.int
-    """A batch of them is one row, however many it says."""
+    """A batch of misses is one row, whatever its counts."""
     def __init__(
         self,
         *,
@@ -202,7 +202,7 @@ Global___RowCounts: _TypeAlias = RowCounts  # noqa: Y015
 
 @_typing.final
 class Disk(_message.Message):
-    """What the server's files take."""
+    """Disk space of the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -214,11 +214,11 @@ class Disk(_message.Message):
     directory: _builtins.str
     """The data directory."""
     used_bytes: _builtins.int
-    """The log with its checkpoints, and what SQLite keeps beside it."""
+    """Bytes of the log with its checkpoints, and of SQLite's files beside it."""
     reusable_bytes: _builtins.int
-    """Of these, free for what will be written next."""
+    """Of these, bytes that later writes will reuse."""
     free_bytes: _builtins.int
-    """Free on its file system."""
+    """Free bytes on its file system."""
     total_bytes: _builtins.int
     """The size of its file system."""
     def __init__(
@@ -249,11 +249,11 @@ class CommitTimes(_message.Message):
     P99_S_FIELD_NUMBER: _builtins.int
     MAX_S_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """How many: the last ones, at most 1,024."""
+    """Number of commits: the last ones, at most 1,024."""
     p50_s: _builtins.float
-    """Half of them took no longer, in seconds."""
+    """The median, in seconds."""
     p99_s: _builtins.float
-    """99 of 100 took no longer, in seconds."""
+    """The 99th percentile, in seconds."""
     max_s: _builtins.float
     """The longest, in seconds."""
     def __init__(
@@ -296,8 +296,8 @@ Global___GetStateHashRequest: _TypeAlias = GetStateHashRequest  # noqa: Y015
 
 @_typing.final
 class GetStateHashResponse(_message.Message):
-    """The state's hash. Equal logs have equal hashes at equal revisions, whoever
-    applies them; the same after a restart from a checkpoint.
+    """The state's hash. Equal logs have equal hashes at equal revisions, on any
+    server; restarts from a checkpoint do not change it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -341,8 +341,8 @@ Global___BackupRequest: _TypeAlias = BackupRequest  # noqa: Y015
 
 @_typing.final
 class BackupResponse(_message.Message):
-    """A piece of the copy. The pieces, joined in order, are a SQLite file: a data
-    directory needs no other.
+    """A piece of the copy. The pieces, joined in order, are a SQLite file; a data
+    directory needs no other file.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -352,7 +352,7 @@ class BackupResponse(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     SHA256_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """The last log revision in it; the same in every piece."""
+    """The last log revision in the copy; the same in every piece."""
     total_bytes: _builtins.int
     """Length of the whole; the same in every piece."""
     data: _builtins.bytes
@@ -377,7 +377,7 @@ Global___BackupResponse: _TypeAlias = BackupResponse  # noqa: Y015
 
 @_typing.final
 class ExportStreamRequest(_message.Message):
-    """Asks for everything about one stream."""
+    """Asks for an export of one stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -399,8 +399,8 @@ Global___ExportStreamRequest: _TypeAlias = ExportStreamRequest  # noqa: Y015
 
 @_typing.final
 class ExportStreamResponse(_message.Message):
-    """A piece of the export. The pieces, joined in order, say what they are, in
-    which version, and carry a checksum.
+    """A piece of the export. The pieces, joined in order, contain their format,
+    its version and a checksum.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -468,7 +468,7 @@ class ImportStreamHeader(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name of the stream to make; empty means the one that it had."""
+    """Name of the stream to make; empty means its old name."""
     total_bytes: _builtins.int
     """Length of the pieces together."""
     def __init__(
@@ -513,7 +513,7 @@ Global___ImportStreamResponse: _TypeAlias = ImportStreamResponse  # noqa: Y015
 
 @_typing.final
 class CompactLogRequest(_message.Message):
-    """Asks to drop the log before a checkpoint that is taken now."""
+    """Asks for a checkpoint, and to drop the log before it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -537,7 +537,7 @@ class CompactLogResponse(_message.Message):
     LOG_START_REVISION_FIELD_NUMBER: _builtins.int
     DROPPED_ROWS_FIELD_NUMBER: _builtins.int
     log_start_revision: _builtins.int
-    """Where it begins now: the state at this revision is kept."""
+    """The log's new start: the state at this revision is kept."""
     dropped_rows: _builtins.int
     """Log rows that were dropped."""
     def __init__(

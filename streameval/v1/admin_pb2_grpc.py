@@ -74,14 +74,14 @@ class AdminServiceServicer(object):
     """
 
     def GetServerStatus(self, request, context):
-        """How the server is: how far it has come, what it holds, what to worry about.
+        """The server's status: its log, what it holds, and warnings.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStateHash(self, request, context):
-        """The SHA-256 of the whole state in one canonical form. Nothing is applied
+        """The SHA-256 of the whole state in a canonical form. Nothing is applied
         while it is computed: O(bytes of the state).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -90,14 +90,14 @@ class AdminServiceServicer(object):
 
     def Backup(self, request, context):
         """A copy of the log and its checkpoints as they are at one revision, while
-        the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
+        the server runs. FAILED_PRECONDITION from a server that keeps nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportStream(self, request, context):
-        """Everything about one stream that is durable when it is asked, in the form
+        """Everything about one stream that is durable at the call, in the form
         that ImportStream takes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -105,7 +105,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ImportStream(self, request_iterator, context):
-        """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
+        """Makes a stream from an export: a header, then the pieces; atomic
         at the end. ALREADY_EXISTS when there is a stream of that name. The content
         is trusted, as a backup's is: import what your own servers exported.
         """
@@ -115,8 +115,8 @@ class AdminServiceServicer(object):
 
     def CompactLog(self, request, context):
         """Takes a checkpoint and drops the log before it. Answers when the log is
-        shorter; ingest goes on meanwhile. What was known before that revision
-        cannot be replayed any more.
+        shorter; ingest continues meanwhile. Answers as of revisions before it
+        can no longer be replayed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,28 +36,28 @@ class AdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     GetServerStatus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetServerStatusRequest, _admin_pb2.GetServerStatusResponse]
-    """How the server is: how far it has come, what it holds, what to worry about."""
+    """The server's status: its log, what it holds, and warnings."""
     GetStateHash: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStateHashRequest, _admin_pb2.GetStateHashResponse]
-    """The SHA-256 of the whole state in one canonical form. Nothing is applied
+    """The SHA-256 of the whole state in a canonical form. Nothing is applied
     while it is computed: O(bytes of the state).
     """
     Backup: _grpc.UnaryStreamMultiCallable[_admin_pb2.BackupRequest, _admin_pb2.BackupResponse]
     """A copy of the log and its checkpoints as they are at one revision, while
-    the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
+    the server runs. FAILED_PRECONDITION from a server that keeps nothing.
     """
     ExportStream: _grpc.UnaryStreamMultiCallable[_admin_pb2.ExportStreamRequest, _admin_pb2.ExportStreamResponse]
-    """Everything about one stream that is durable when it is asked, in the form
+    """Everything about one stream that is durable at the call, in the form
     that ImportStream takes.
     """
     ImportStream: _grpc.StreamUnaryMultiCallable[_admin_pb2.ImportStreamRequest, _admin_pb2.ImportStreamResponse]
-    """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
+    """Makes a stream from an export: a header, then the pieces; atomic
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
     is trusted, as a backup's is: import what your own servers exported.
     """
     CompactLog: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CompactLogRequest, _admin_pb2.CompactLogResponse]
     """Takes a checkpoint and drops the log before it. Answers when the log is
-    shorter; ingest goes on meanwhile. What was known before that revision
-    cannot be replayed any more.
+    shorter; ingest continues meanwhile. Answers as of revisions before it
+    can no longer be replayed.
     """
 
 @_typing.type_check_only
@@ -68,28 +68,28 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetServerStatus: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetServerStatusRequest, _admin_pb2.GetServerStatusResponse]  # type: ignore[assignment]
-    """How the server is: how far it has come, what it holds, what to worry about."""
+    """The server's status: its log, what it holds, and warnings."""
     GetStateHash: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStateHashRequest, _admin_pb2.GetStateHashResponse]  # type: ignore[assignment]
-    """The SHA-256 of the whole state in one canonical form. Nothing is applied
+    """The SHA-256 of the whole state in a canonical form. Nothing is applied
     while it is computed: O(bytes of the state).
     """
     Backup: _aio.UnaryStreamMultiCallable[_admin_pb2.BackupRequest, _admin_pb2.BackupResponse]  # type: ignore[assignment]
     """A copy of the log and its checkpoints as they are at one revision, while
-    the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
+    the server runs. FAILED_PRECONDITION from a server that keeps nothing.
     """
     ExportStream: _aio.UnaryStreamMultiCallable[_admin_pb2.ExportStreamRequest, _admin_pb2.ExportStreamResponse]  # type: ignore[assignment]
-    """Everything about one stream that is durable when it is asked, in the form
+    """Everything about one stream that is durable at the call, in the form
     that ImportStream takes.
     """
     ImportStream: _aio.StreamUnaryMultiCallable[_admin_pb2.ImportStreamRequest, _admin_pb2.ImportStreamResponse]  # type: ignore[assignment]
-    """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
+    """Makes a stream from an export: a header, then the pieces; atomic
     at the end. ALREADY_EXISTS when there is a stream of that name. The content
     is trusted, as a backup's is: import what your own servers exported.
     """
     CompactLog: _aio.UnaryUnaryMultiCallable[_admin_pb2.CompactLogRequest, _admin_pb2.CompactLogResponse]  # type: ignore[assignment]
     """Takes a checkpoint and drops the log before it. Answers when the log is
-    shorter; ingest goes on meanwhile. What was known before that revision
-    cannot be replayed any more.
+    shorter; ingest continues meanwhile. Answers as of revisions before it
+    can no longer be replayed.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -103,7 +103,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetServerStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetServerStatusResponse, _abc.Awaitable[_admin_pb2.GetServerStatusResponse]]:
-        """How the server is: how far it has come, what it holds, what to worry about."""
+        """The server's status: its log, what it holds, and warnings."""
 
     @_abc_1.abstractmethod
     def GetStateHash(
@@ -111,7 +111,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.GetStateHashRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetStateHashResponse, _abc.Awaitable[_admin_pb2.GetStateHashResponse]]:
-        """The SHA-256 of the whole state in one canonical form. Nothing is applied
+        """The SHA-256 of the whole state in a canonical form. Nothing is applied
         while it is computed: O(bytes of the state).
         """
 
@@ -122,7 +122,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.BackupResponse], _abc.AsyncIterator[_admin_pb2.BackupResponse]]:
         """A copy of the log and its checkpoints as they are at one revision, while
-        the server goes on. FAILED_PRECONDITION from a server that keeps nothing.
+        the server runs. FAILED_PRECONDITION from a server that keeps nothing.
         """
 
     @_abc_1.abstractmethod
@@ -131,7 +131,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ExportStreamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_admin_pb2.ExportStreamResponse], _abc.AsyncIterator[_admin_pb2.ExportStreamResponse]]:
-        """Everything about one stream that is durable when it is asked, in the form
+        """Everything about one stream that is durable at the call, in the form
         that ImportStream takes.
         """
 
@@ -141,7 +141,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_admin_pb2.ImportStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ImportStreamResponse, _abc.Awaitable[_admin_pb2.ImportStreamResponse]]:
-        """Makes a stream of what ExportStream gave: a header, then the pieces; atomic
+        """Makes a stream from an export: a header, then the pieces; atomic
         at the end. ALREADY_EXISTS when there is a stream of that name. The content
         is trusted, as a backup's is: import what your own servers exported.
         """
@@ -153,8 +153,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CompactLogResponse, _abc.Awaitable[_admin_pb2.CompactLogResponse]]:
         """Takes a checkpoint and drops the log before it. Answers when the log is
-        shorter; ingest goes on meanwhile. What was known before that revision
-        cannot be replayed any more.
+        shorter; ingest continues meanwhile. Answers as of revisions before it
+        can no longer be replayed.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

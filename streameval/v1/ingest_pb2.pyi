@@ -61,7 +61,7 @@ class Open(_message.Message):
     PRODUCER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     producer: _builtins.str
-    """Who sends: a UUID per process unless configured. 1 to 128 bytes of UTF-8."""
+    """Its name: a UUID per process unless configured. 1 to 128 bytes of UTF-8."""
     epoch: _builtins.int
     """When the producer started, in microseconds since 1970. A lower epoch than
     the server has seen is fenced (FAILED_PRECONDITION); a higher one restarts
@@ -92,7 +92,7 @@ class IngestResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resume(self) -> Global___Resume:
-        """First message of the stream: where to go on from."""
+        """First message of the stream: the sequence to continue from."""
 
     @_builtins.property
     def ack(self) -> Global___Ack:
@@ -100,7 +100,7 @@ class IngestResponse(_message.Message):
 
     @_builtins.property
     def refused(self) -> Global___BatchRefused:
-        """One batch was refused; the stream lives on."""
+        """One batch was refused; the stream continues."""
 
     def __init__(
         self,
@@ -151,8 +151,8 @@ class Resume(_message.Message):
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchRefused]:
         """The batches up to last_sequence that were refused and not counted, oldest
-        first: the newest 64 of this (producer, epoch), long texts cut short. A
-        connection may have ended before it could say so.
+        first: the newest 64 of this (producer, epoch), long texts cut. An earlier
+        connection may have ended before it could report them.
         """
 
     def __init__(
@@ -257,15 +257,15 @@ class Batch(_message.Message):
     """Name of the stream, for instance "fraud/v3"."""
     @_builtins.property
     def cases(self) -> Global___Cases:
-        """Scores whose truth is known already."""
+        """Scores with their labels."""
 
     @_builtins.property
     def predictions(self) -> Global___Predictions:
-        """Scores whose truth comes later, by id."""
+        """Scores by id, whose labels come later."""
 
     @_builtins.property
     def labels(self) -> Global___Labels:
-        """The truth, by id."""
+        """Labels by id."""
 
     @_builtins.property
     def retractions(self) -> Global___Retractions:
@@ -310,7 +310,7 @@ class Cases(_message.Message):
     SCORES_F64LE_FIELD_NUMBER: _builtins.int
     POSITIVES_BITS_FIELD_NUMBER: _builtins.int
     scores_f64le: _builtins.bytes
-    """The scores as little-endian IEEE float64, eight bytes each: the quick way
+    """The scores as little-endian IEEE float64, eight bytes each: faster
     for bulk loads. Use this or scores, not both.
     """
     positives_bits: _builtins.bytes
@@ -327,11 +327,11 @@ class Cases(_message.Message):
 
     @_builtins.property
     def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """How many identical cases a row stands for; empty means 1 each."""
+        """The number of identical cases per row; empty means 1 each."""
 
     @_builtins.property
     def event_times_us(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """When each score was made, in microseconds since 1970: one value for all
+        """Event times of the scores, in microseconds since 1970: one value for all
         rows, or one per row; empty means when the server received them.
         """
 
@@ -371,7 +371,7 @@ class SegmentColumn(_message.Message):
     key: _builtins.str
     """Declared segment key, for instance "country"."""
     codes_u16le: _builtins.bytes
-    """The codes as little-endian uint16, two bytes each: the quick way. Use this or
+    """The codes as little-endian uint16, two bytes each: faster. Use this or
     codes, not both.
     """
     @_builtins.property
@@ -404,7 +404,7 @@ Global___SegmentColumn: _TypeAlias = SegmentColumn  # noqa: Y015
 
 @_typing.final
 class Predictions(_message.Message):
-    """Scores by id; the truth arrives later as Labels."""
+    """Scores by id; their labels arrive later as Labels."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -448,7 +448,7 @@ Global___Predictions: _TypeAlias = Predictions  # noqa: Y015
 
 @_typing.final
 class Labels(_message.Message):
-    """The truth, by id. It may arrive before its prediction."""
+    """Labels by id. A label may arrive before its prediction."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -492,7 +492,7 @@ Global___Labels: _TypeAlias = Labels  # noqa: Y015
 
 @_typing.final
 class Retractions(_message.Message):
-    """Takes predictions back, labelled or not. One that is not known (any more)
+    """Retracts predictions, labelled or not. An id that is unknown or forgotten
     changes nothing and is counted.
     """
 
@@ -658,7 +658,7 @@ class MergeHeader(_message.Message):
     stream: _builtins.str
     """Name of the stream."""
     source: _builtins.str
-    """Who aggregated it: a shard, a job. 1 to 128 bytes of UTF-8."""
+    """Name of the aggregator: a shard, a job. 1 to 128 bytes of UTF-8."""
     epoch: _builtins.int
     """Counts up with each merge of this source; one that is not above the last is
     a duplicate and changes nothing.
@@ -718,8 +718,8 @@ class PaneState(_message.Message):
     SEGMENTS_FIELD_NUMBER: _builtins.int
     EVALUATOR_FIELD_NUMBER: _builtins.int
     event_time_us: _builtins.int
-    """When its cases happened; 0 counts in all time only. A state of a span must
-    lie in one pane.
+    """Event time of its cases; 0 counts in all time only. A state of a span must
+    be within one pane.
     """
     evaluator: _builtins.bytes
     """streameval.Evaluator.to_bytes()."""

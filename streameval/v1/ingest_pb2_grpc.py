@@ -31,7 +31,7 @@ class IngestServiceStub(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """
@@ -65,7 +65,7 @@ class IngestServiceServicer(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """
@@ -125,7 +125,7 @@ class IngestService(object):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """

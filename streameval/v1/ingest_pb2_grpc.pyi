@@ -32,7 +32,7 @@ class IngestServiceStub:
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """
@@ -59,7 +59,7 @@ class IngestServiceAsyncStub(IngestServiceStub):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """
@@ -82,7 +82,7 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Batches are numbered: `sequence` counts from 1 for each (producer, epoch),
     across streams. A repeated sequence changes nothing and is answered as it was
-    before: acknowledged, or refused, if it is among the 64 newest refusals of its
+    before: acknowledged, or refused if it is among the 64 newest refusals of its
     producer and the 16,384 newest of all. A gap is answered with OUT_OF_RANGE and
     the sequence that was expected.
     """

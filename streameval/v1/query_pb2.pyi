@@ -62,7 +62,7 @@ class GetSnapshotRequest(_message.Message):
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     anytime: _builtins.bool
-    """Intervals that hold however often one looks. All time only."""
+    """Intervals that are valid under repeated evaluation. All time only."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -127,7 +127,7 @@ class BatchGetSnapshotsRequest(_message.Message):
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     steps: _builtins.int
-    """Into how many steps the time is cut for a series, at most 100; needs
+    """Number of steps of the series, at most 100; needs
     `last`. 0 means no series.
     """
     @_builtins.property
@@ -136,7 +136,7 @@ class BatchGetSnapshotsRequest(_message.Message):
 
     @_builtins.property
     def last(self) -> _duration_pb2.Duration:
-        """The time up to the server's clock; absent means all time."""
+        """The time before the server's clock; absent means all time."""
 
     @_builtins.property
     def metrics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -198,13 +198,13 @@ class StreamSnapshot(_message.Message):
 
     @_builtins.property
     def series(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Metric]:
-        """The first of the figures in each step, oldest first, without intervals. As
+        """The first figure in each step, oldest first, without intervals. As
         many as were asked for, or fewer where panes are wider than steps.
         """
 
     @_builtins.property
     def newest_pane(self) -> _types_pb2.TimeRange:
-        """The newest pane in which anything was counted; absent where none is kept."""
+        """The newest pane with any count; absent when no pane is kept."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class GetCurveResponse(_message.Message):
 
     @_builtins.property
     def window(self) -> _types_pb2.TimeRange:
-        """The time that is covered, in whole panes; absent for all time."""
+        """The time covered, in whole panes; absent for all time."""
 
     @_builtins.property
     def coverage(self) -> _types_pb2.Coverage:
@@ -322,11 +322,11 @@ class GetHistogramRequest(_message.Message):
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
     bins: _builtins.int
-    """Into how many bins of equal width, at most 500; 0 means 40."""
+    """Number of bins of equal width, at most 500; 0 means 40."""
     lower: _builtins.float
-    """Where the first one begins; absent means at the lowest score."""
+    """Lower edge of the first bin; absent means the lowest score."""
     upper: _builtins.float
-    """Where the last one ends; absent means at the highest score."""
+    """Upper edge of the last bin; absent means the highest score."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -392,9 +392,9 @@ class GetHistogramResponse(_message.Message):
     """Significant bits of a score that are kept; absent when the state is exact."""
     @_builtins.property
     def edges(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """Where bins begin, and where the last one ends: one more than there are
-        bins. A bin holds what is not below its edge and below the next one; the
-        last holds its upper edge, too. Empty without cases and limits.
+        """Edges of the bins, ascending: one more than there are
+        bins. A bin holds scores from its edge to below the next one; the
+        last also holds its upper edge. Empty without cases and limits.
         """
 
     @_builtins.property
@@ -409,7 +409,7 @@ class GetHistogramResponse(_message.Message):
 
     @_builtins.property
     def window(self) -> _types_pb2.TimeRange:
-        """The time that is covered, in whole panes; absent for all time."""
+        """The time covered, in whole panes; absent for all time."""
 
     @_builtins.property
     def coverage(self) -> _types_pb2.Coverage:
@@ -449,7 +449,7 @@ Global___GetHistogramResponse: _TypeAlias = GetHistogramResponse  # noqa: Y015
 
 @_typing.final
 class GetDecisionRequest(_message.Message):
-    """Asks what a threshold does, or for a threshold."""
+    """Asks for the figures at a threshold, or for a threshold."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -462,11 +462,11 @@ class GetDecisionRequest(_message.Message):
     threshold: _builtins.float
     """This one: cases are called positive at this score and above."""
     precision: _builtins.float
-    """The one with the largest recall of those with this precision or more."""
+    """The one with the largest recall among those with at least this precision."""
     recall: _builtins.float
-    """The highest one with this recall or more."""
+    """The highest one with at least this recall."""
     fpr: _builtins.float
-    """The lowest one with this false positive rate or less."""
+    """The lowest one with at most this false positive rate."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -497,7 +497,7 @@ Global___GetDecisionRequest: _TypeAlias = GetDecisionRequest  # noqa: Y015
 
 @_typing.final
 class Costs(_message.Message):
-    """What errors cost. Only the ratio matters."""
+    """The costs of errors. Only their ratio matters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -506,7 +506,7 @@ class Costs(_message.Message):
     false_positive: _builtins.float
     """One false positive; 0 or more."""
     false_negative: _builtins.float
-    """One false negative; 0 or more. Not both are 0."""
+    """One false negative; 0 or more. Not both may be 0."""
     def __init__(
         self,
         *,
@@ -523,7 +523,7 @@ Global___Costs: _TypeAlias = Costs  # noqa: Y015
 
 @_typing.final
 class GetDecisionResponse(_message.Message):
-    """What a threshold does. With a half-life its counts are of weighted cases."""
+    """The figures at a threshold. With a half-life its counts are of weighted cases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -546,11 +546,11 @@ class GetDecisionResponse(_message.Message):
     """Log revision that the answer includes."""
     threshold: _builtins.float
     """Cases are called positive at this score and above; +inf calls none
-    positive, and -inf the misses, too. Absent, as all that follows from it,
-    when no threshold does what is wanted.
+    positive, and -inf the misses, too. Absent, with all figures at it,
+    when no threshold meets the condition.
     """
     undefined_reason: _types_pb2.UndefinedReason.ValueType
-    """Why there is none; unspecified when what is wanted is out of reach."""
+    """Why there is none; unspecified when no threshold meets the condition."""
     tp: _builtins.int
     """Positives that are called positive."""
     fp: _builtins.int
@@ -571,7 +571,7 @@ class GetDecisionResponse(_message.Message):
     """Significant bits of a score that are kept; absent when the state is exact."""
     @_builtins.property
     def window(self) -> _types_pb2.TimeRange:
-        """The time that is covered, in whole panes; absent for all time."""
+        """The time covered, in whole panes; absent for all time."""
 
     @_builtins.property
     def coverage(self) -> _types_pb2.Coverage:
@@ -692,14 +692,14 @@ class GetStateResponse(_message.Message):
     """At most 1 MiB."""
     @_builtins.property
     def window(self) -> _types_pb2.TimeRange:
-        """The time that is covered, in whole panes; absent for all time. The same in
+        """The time covered, in whole panes; absent for all time. The same in
         every piece.
         """
 
     @_builtins.property
     def coverage(self) -> _types_pb2.Coverage:
         """Predictions by id and their labels; absent when there were none. The same in
-        every piece. It is not in the state: where that is merged, this is not.
+        every piece. It is not part of the state, so merges of states lack it.
         """
 
     def __init__(
@@ -881,7 +881,7 @@ class CompareStreamsResponse(_message.Message):
     AUC-ROC.
     """
     complement: _builtins.bool
-    """Whether b is what remained of it without a."""
+    """Whether b is compared without the cases of a."""
     @_builtins.property
     def a(self) -> _types_pb2.Metric:
         """The figure of each side, at the prevalence of the comparison."""
@@ -900,7 +900,7 @@ class CompareStreamsResponse(_message.Message):
 
     @_builtins.property
     def window_b(self) -> _types_pb2.TimeRange:
-        """The same of b, as it was asked for."""
+        """The same of b, as requested."""
 
     @_builtins.property
     def coverage_a(self) -> _types_pb2.Coverage:
@@ -908,7 +908,7 @@ class CompareStreamsResponse(_message.Message):
 
     @_builtins.property
     def coverage_b(self) -> _types_pb2.Coverage:
-        """The same of b, as it was asked for."""
+        """The same of b, as requested."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1002,11 +1002,11 @@ class RankSegmentsResponse(_message.Message):
 
     @_builtins.property
     def window(self) -> _types_pb2.TimeRange:
-        """The time that is covered, in whole panes; absent for all time."""
+        """The time covered, in whole panes; absent for all time."""
 
     @_builtins.property
     def coverage(self) -> _types_pb2.Coverage:
-        """Of the whole of it; absent when there were no predictions by id."""
+        """Of all slices together; absent when there were no predictions by id."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1087,7 +1087,7 @@ Global___RankedSegment: _TypeAlias = RankedSegment  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
-    """Asks to be told."""
+    """Asks for the newest figures whenever they change."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1099,7 +1099,7 @@ class WatchRequest(_message.Message):
     level: _builtins.float
     """Nominal coverage of intervals; 0 means 0.95."""
     anytime: _builtins.bool
-    """Intervals that hold however often one looks. All time only."""
+    """Intervals that are valid under repeated evaluation. All time only."""
     @_builtins.property
     def selection(self) -> _types_pb2.Selection:
         """Which cases."""
@@ -1110,7 +1110,7 @@ class WatchRequest(_message.Message):
 
     @_builtins.property
     def min_interval(self) -> _duration_pb2.Duration:
-        """No more often than this; at least 100 ms, which is what 0 means."""
+        """Shortest time between answers; at least 100 ms, and 0 means 100 ms."""
 
     def __init__(
         self,
@@ -1155,7 +1155,7 @@ Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
 
 @_typing.final
 class WatchSnapshotsRequest(_message.Message):
-    """Asks to be told of many streams."""
+    """Asks for the newest figures of many streams whenever they change."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1205,7 +1205,7 @@ Global___WatchSnapshotsRequest: _TypeAlias = WatchSnapshotsRequest  # noqa: Y015
 
 @_typing.final
 class WatchSnapshotsResponse(_message.Message):
-    """The newest figures of those that moved."""
+    """The newest figures of the streams that changed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1216,13 +1216,13 @@ class WatchSnapshotsResponse(_message.Message):
     """Log revision that the answer includes."""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSnapshot]:
-        """All of them in the first answer, then those that moved since the last one,
+        """All of them in the first answer, then those that changed since the last one,
         in the order of the request.
         """
 
     @_builtins.property
     def gone(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Streams of the last answers that are gone, or that were not there in the
+        """Streams of earlier answers that no longer exist, or that did not exist at the
         first one.
         """
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class QueryServiceStub(object):
-    """Live questions. Every answer says which log revision it includes.
+    """Queries. Every answer contains the log revision that it includes.
     """
 
     def __init__(self, channel):
@@ -93,7 +93,7 @@ class QueryServiceStub(object):
 
 
 class QueryServiceServicer(object):
-    """Live questions. Every answer says which log revision it includes.
+    """Queries. Every answer contains the log revision that it includes.
     """
 
     def GetSnapshot(self, request, context):
@@ -104,29 +104,29 @@ class QueryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BatchGetSnapshots(self, request, context):
-        """The figures of many streams, with a short series: what a list of them shows.
-        They include all that was durable when they were asked for.
+        """The figures of many streams, each with a short series, for a list of streams.
+        They include all that was durable at the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCurve(self, request, context):
-        """The points of a curve, reduced to what a plot needs if asked to.
+        """The points of a curve, reduced to what a plot needs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetHistogram(self, request, context):
-        """How the scores of each class are distributed.
+        """The distribution of each class's scores.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetDecision(self, request, context):
-        """What a threshold does, or the threshold that does what is wanted.
+        """The figures at a threshold, or at the threshold that meets a condition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -147,14 +147,14 @@ class QueryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CompareStreams(self, request, context):
-        """How much two streams, windows or segments differ, and how surely.
+        """The difference between two streams, windows or segments, with its interval.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RankSegments(self, request, context):
-        """The values of a segment key by how much worse each is than the rest.
+        """The values of a segment key, ranked by how much worse each is than the rest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -162,14 +162,14 @@ class QueryServiceServicer(object):
 
     def Watch(self, request, context):
         """A snapshot at once, and then whenever the stream or the time that the
-        selection covers moves; the latest only, never a queue of old ones.
+        selection covers changes; always the latest, never a queue of old ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchSnapshots(self, request, context):
-        """The same of many streams: all of them at once, and then those that moved.
+        """The same for many streams: all of them at once, and then those that changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -242,7 +242,7 @@ def add_QueryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueryService(object):
-    """Live questions. Every answer says which log revision it includes.
+    """Queries. Every answer contains the log revision that it includes.
     """
 
     @staticmethod

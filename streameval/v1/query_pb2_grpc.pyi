@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class QueryServiceStub:
-    """Live questions. Every answer says which log revision it includes."""
+    """Queries. Every answer contains the log revision that it includes."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,64 +36,64 @@ class QueryServiceStub:
     GetSnapshot: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]
     """The figures of a stream."""
     BatchGetSnapshots: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]
-    """The figures of many streams, with a short series: what a list of them shows.
-    They include all that was durable when they were asked for.
+    """The figures of many streams, each with a short series, for a list of streams.
+    They include all that was durable at the call.
     """
     GetCurve: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]
-    """The points of a curve, reduced to what a plot needs if asked to."""
+    """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]
-    """How the scores of each class are distributed."""
+    """The distribution of each class's scores."""
     GetDecision: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]
-    """What a threshold does, or the threshold that does what is wanted."""
+    """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _grpc.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]
     """The time series: one snapshot for each step of a span."""
     CompareStreams: _grpc.UnaryUnaryMultiCallable[_query_pb2.CompareStreamsRequest, _query_pb2.CompareStreamsResponse]
-    """How much two streams, windows or segments differ, and how surely."""
+    """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _grpc.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]
-    """The values of a segment key by how much worse each is than the rest."""
+    """The values of a segment key, ranked by how much worse each is than the rest."""
     Watch: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]
     """A snapshot at once, and then whenever the stream or the time that the
-    selection covers moves; the latest only, never a queue of old ones.
+    selection covers changes; always the latest, never a queue of old ones.
     """
     WatchSnapshots: _grpc.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]
-    """The same of many streams: all of them at once, and then those that moved."""
+    """The same for many streams: all of them at once, and then those that changed."""
 
 @_typing.type_check_only
 class QueryServiceAsyncStub(QueryServiceStub):
-    """Live questions. Every answer says which log revision it includes."""
+    """Queries. Every answer contains the log revision that it includes."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSnapshot: _aio.UnaryUnaryMultiCallable[_query_pb2.GetSnapshotRequest, _query_pb2.GetSnapshotResponse]  # type: ignore[assignment]
     """The figures of a stream."""
     BatchGetSnapshots: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetSnapshotsRequest, _query_pb2.BatchGetSnapshotsResponse]  # type: ignore[assignment]
-    """The figures of many streams, with a short series: what a list of them shows.
-    They include all that was durable when they were asked for.
+    """The figures of many streams, each with a short series, for a list of streams.
+    They include all that was durable at the call.
     """
     GetCurve: _aio.UnaryUnaryMultiCallable[_query_pb2.GetCurveRequest, _query_pb2.GetCurveResponse]  # type: ignore[assignment]
-    """The points of a curve, reduced to what a plot needs if asked to."""
+    """The points of a curve, reduced to what a plot needs."""
     GetHistogram: _aio.UnaryUnaryMultiCallable[_query_pb2.GetHistogramRequest, _query_pb2.GetHistogramResponse]  # type: ignore[assignment]
-    """How the scores of each class are distributed."""
+    """The distribution of each class's scores."""
     GetDecision: _aio.UnaryUnaryMultiCallable[_query_pb2.GetDecisionRequest, _query_pb2.GetDecisionResponse]  # type: ignore[assignment]
-    """What a threshold does, or the threshold that does what is wanted."""
+    """The figures at a threshold, or at the threshold that meets a condition."""
     GetState: _aio.UnaryStreamMultiCallable[_query_pb2.GetStateRequest, _query_pb2.GetStateResponse]  # type: ignore[assignment]
     """The state itself, in chunks: every metric can be computed from it."""
     ListWindows: _aio.UnaryUnaryMultiCallable[_query_pb2.ListWindowsRequest, _query_pb2.ListWindowsResponse]  # type: ignore[assignment]
     """The time series: one snapshot for each step of a span."""
     CompareStreams: _aio.UnaryUnaryMultiCallable[_query_pb2.CompareStreamsRequest, _query_pb2.CompareStreamsResponse]  # type: ignore[assignment]
-    """How much two streams, windows or segments differ, and how surely."""
+    """The difference between two streams, windows or segments, with its interval."""
     RankSegments: _aio.UnaryUnaryMultiCallable[_query_pb2.RankSegmentsRequest, _query_pb2.RankSegmentsResponse]  # type: ignore[assignment]
-    """The values of a segment key by how much worse each is than the rest."""
+    """The values of a segment key, ranked by how much worse each is than the rest."""
     Watch: _aio.UnaryStreamMultiCallable[_query_pb2.WatchRequest, _query_pb2.WatchResponse]  # type: ignore[assignment]
     """A snapshot at once, and then whenever the stream or the time that the
-    selection covers moves; the latest only, never a queue of old ones.
+    selection covers changes; always the latest, never a queue of old ones.
     """
     WatchSnapshots: _aio.UnaryStreamMultiCallable[_query_pb2.WatchSnapshotsRequest, _query_pb2.WatchSnapshotsResponse]  # type: ignore[assignment]
-    """The same of many streams: all of them at once, and then those that moved."""
+    """The same for many streams: all of them at once, and then those that changed."""
 
 class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Live questions. Every answer says which log revision it includes."""
+    """Queries. Every answer contains the log revision that it includes."""
 
     @_abc_1.abstractmethod
     def GetSnapshot(
@@ -109,8 +109,8 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.BatchGetSnapshotsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.BatchGetSnapshotsResponse, _abc.Awaitable[_query_pb2.BatchGetSnapshotsResponse]]:
-        """The figures of many streams, with a short series: what a list of them shows.
-        They include all that was durable when they were asked for.
+        """The figures of many streams, each with a short series, for a list of streams.
+        They include all that was durable at the call.
         """
 
     @_abc_1.abstractmethod
@@ -119,7 +119,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.GetCurveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetCurveResponse, _abc.Awaitable[_query_pb2.GetCurveResponse]]:
-        """The points of a curve, reduced to what a plot needs if asked to."""
+        """The points of a curve, reduced to what a plot needs."""
 
     @_abc_1.abstractmethod
     def GetHistogram(
@@ -127,7 +127,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.GetHistogramRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetHistogramResponse, _abc.Awaitable[_query_pb2.GetHistogramResponse]]:
-        """How the scores of each class are distributed."""
+        """The distribution of each class's scores."""
 
     @_abc_1.abstractmethod
     def GetDecision(
@@ -135,7 +135,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.GetDecisionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.GetDecisionResponse, _abc.Awaitable[_query_pb2.GetDecisionResponse]]:
-        """What a threshold does, or the threshold that does what is wanted."""
+        """The figures at a threshold, or at the threshold that meets a condition."""
 
     @_abc_1.abstractmethod
     def GetState(
@@ -159,7 +159,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.CompareStreamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.CompareStreamsResponse, _abc.Awaitable[_query_pb2.CompareStreamsResponse]]:
-        """How much two streams, windows or segments differ, and how surely."""
+        """The difference between two streams, windows or segments, with its interval."""
 
     @_abc_1.abstractmethod
     def RankSegments(
@@ -167,7 +167,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.RankSegmentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.RankSegmentsResponse, _abc.Awaitable[_query_pb2.RankSegmentsResponse]]:
-        """The values of a segment key by how much worse each is than the rest."""
+        """The values of a segment key, ranked by how much worse each is than the rest."""
 
     @_abc_1.abstractmethod
     def Watch(
@@ -176,7 +176,7 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchResponse], _abc.AsyncIterator[_query_pb2.WatchResponse]]:
         """A snapshot at once, and then whenever the stream or the time that the
-        selection covers moves; the latest only, never a queue of old ones.
+        selection covers changes; always the latest, never a queue of old ones.
         """
 
     @_abc_1.abstractmethod
@@ -185,6 +185,6 @@ class QueryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.WatchSnapshotsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.WatchSnapshotsResponse], _abc.AsyncIterator[_query_pb2.WatchSnapshotsResponse]]:
-        """The same of many streams: all of them at once, and then those that moved."""
+        """The same for many streams: all of them at once, and then those that changed."""
 
 def add_QueryServiceServicer_to_server(servicer: QueryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -34,7 +34,7 @@ class Refusal(_message.Message):
     5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, 12 UNIMPLEMENTED, ...
     """
     message: _builtins.str
-    """What was wrong, where, with which value, and what to do."""
+    """What is wrong, where, with which value, and what to do."""
     @_builtins.property
     def violations(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldViolation]:
         """The fields at fault; empty when no single field is."""

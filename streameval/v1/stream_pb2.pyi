@@ -36,7 +36,7 @@ class _OrphanPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrphanPo
     """It is a miss: a reference that was never scored."""
 
 class OrphanPolicy(_OrphanPolicy, metaclass=_OrphanPolicyEnumTypeWrapper):
-    """What becomes of a label whose prediction never came."""
+    """What happens to a label whose prediction never arrived."""
 
 ORPHAN_POLICY_UNSPECIFIED: OrphanPolicy.ValueType  # 0
 """Means DROP."""
@@ -60,7 +60,7 @@ class _ExpiryPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExpiryPo
     """It is a negative case. Labels are not missing at random: answers warn."""
 
 class ExpiryPolicy(_ExpiryPolicy, metaclass=_ExpiryPolicyEnumTypeWrapper):
-    """What becomes of a prediction whose label did not come in time."""
+    """What happens to a prediction whose label did not arrive in time."""
 
 EXPIRY_POLICY_UNSPECIFIED: ExpiryPolicy.ValueType  # 0
 """Means DROP."""
@@ -84,7 +84,7 @@ class _ScaleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scale.ValueType
     """Scores are in [0, 1]; bits are counted from both ends."""
 
 class Scale(_Scale, metaclass=_ScaleEnumTypeWrapper):
-    """On which scale bits of a score are kept."""
+    """The scale on which bits of a score are kept."""
 
 SCALE_UNSPECIFIED: Scale.ValueType  # 0
 """Means PLAIN."""
@@ -106,7 +106,7 @@ class Stream(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", at most 128 characters; by custom
+    """"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", at most 128 characters; usually
     "model/version".
     """
     create_revision: _builtins.int
@@ -117,11 +117,11 @@ class Stream(_message.Message):
 
     @_builtins.property
     def settings(self) -> Global___StreamSettings:
-        """How it counts; unset fields mean the defaults. Always complete in answers."""
+        """Its settings; unset fields mean the defaults. Always complete in answers."""
 
     @_builtins.property
     def counters(self) -> Global___StreamCounters:
-        """What it keeps, and what had no effect; only in answers to GetStream."""
+        """Its counters; only in answers to GetStream."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ Global___Stream: _TypeAlias = Stream  # noqa: Y015
 
 @_typing.final
 class StreamCounters(_message.Message):
-    """What a stream keeps, and what arrived without effect, since it was made."""
+    """What a stream keeps, and what arrived without effect since it was made."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -159,9 +159,9 @@ class StreamCounters(_message.Message):
     PANES_FIELD_NUMBER: _builtins.int
     STATE_BYTES_FIELD_NUMBER: _builtins.int
     duplicate_predictions: _builtins.int
-    """Predictions of an id that was known already; the first one counts."""
+    """Predictions of an id that was already known; the first one counts."""
     duplicate_labels: _builtins.int
-    """Labels that said what was known already, or replaced one that still waits
+    """Labels that repeated a known label, or replaced one that still waits
     for its prediction.
     """
     relabelled: _builtins.int
@@ -179,7 +179,7 @@ class StreamCounters(_message.Message):
     other_values: _builtins.int
     """Values that went to an "__other__" slice."""
     beyond_retention: _builtins.int
-    """Rows that came into no pane, because theirs was gone by then. They count in
+    """Rows whose pane was already deleted when they arrived. They count in
     all time.
     """
     kept_ids: _builtins.int
@@ -189,7 +189,7 @@ class StreamCounters(_message.Message):
     panes: _builtins.int
     """Panes that are kept, those of slices included."""
     state_bytes: _builtins.int
-    """Memory that all of it takes, about."""
+    """Approximate memory of the stream."""
     def __init__(
         self,
         *,
@@ -216,7 +216,7 @@ Global___StreamCounters: _TypeAlias = StreamCounters  # noqa: Y015
 
 @_typing.final
 class StreamSettings(_message.Message):
-    """How a stream counts. A setting that is absent has its default."""
+    """A stream's settings. An absent setting has its default."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -237,18 +237,18 @@ class StreamSettings(_message.Message):
     max_pending: _builtins.int
     """The most ids that are kept; 2,000,000. Above it the oldest expire early."""
     orphans: Global___OrphanPolicy.ValueType
-    """What becomes of orphans; dropped. MISS with EXPIRY_POLICY_NEGATIVE is
+    """What happens to orphans; dropped. MISS with EXPIRY_POLICY_NEGATIVE is
     refused: a late positive would count twice.
     """
     expired: Global___ExpiryPolicy.ValueType
-    """What becomes of predictions without a label; dropped."""
+    """What happens to predictions without a label; dropped."""
     @_builtins.property
     def pane(self) -> _duration_pb2.Duration:
         """Smallest time slice kept apart; 1 min. Cannot change."""
 
     @_builtins.property
     def retention(self) -> _duration_pb2.Duration:
-        """How long panes are kept; 30 d. Can grow and shrink; what is gone is gone."""
+        """How long panes are kept; 30 d. Can change; deleted panes do not return."""
 
     @_builtins.property
     def label_ttl(self) -> _duration_pb2.Duration:
@@ -263,7 +263,7 @@ class StreamSettings(_message.Message):
     @_builtins.property
     def segment_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Declared segment keys, at most 8, each [A-Za-z0-9._-]+ and at most 64
-        characters. Keys can be added, not taken away.
+        characters. Keys can be added, not removed.
         """
 
     def __init__(
@@ -297,7 +297,7 @@ class CreateStreamRequest(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def stream(self) -> Global___Stream:
-        """Its name and settings are read."""
+        """Its name and settings; other fields are ignored."""
 
     def __init__(
         self,
@@ -324,7 +324,7 @@ class CreateStreamResponse(_message.Message):
     """Log revision that includes it."""
     @_builtins.property
     def stream(self) -> Global___Stream:
-        """As it was made."""
+        """The new stream."""
 
     def __init__(
         self,
@@ -466,7 +466,7 @@ class UpdateStreamRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """Which settings, for instance "settings.label_ttl"; empty is refused."""
+        """Paths of the settings, such as "settings.label_ttl"; empty is refused."""
 
     def __init__(
         self,
@@ -494,7 +494,7 @@ class UpdateStreamResponse(_message.Message):
     """Log revision that includes the change."""
     @_builtins.property
     def stream(self) -> Global___Stream:
-        """As it is now."""
+        """The stream with its new settings."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class StreamServiceServicer(object):
 
     def CreateStream(self, request, context):
         """Makes a stream. ALREADY_EXISTS when there is one of that name. Not needed
-        before the first batch, unless the server was told not to make streams on
+        before the first batch, unless the server is configured not to make streams on
         first use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -77,22 +77,22 @@ class StreamServiceServicer(object):
 
     def GetStream(self, request, context):
         """One stream's description. NOT_FOUND when there is none; a stream whose first
-        batch was acknowledged is there for whoever asks, here and in queries.
+        batch was acknowledged is found, here and in queries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStreams(self, request, context):
-        """Streams in order of their names. Answers, this and later ones, include all
-        that was durable when it was asked.
+        """Streams in order of their names. This answer and later ones include all
+        that was durable at the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateStream(self, request, context):
-        """Changes settings. FAILED_PRECONDITION for one that cannot change, with why.
+        """Changes settings. FAILED_PRECONDITION for a setting that cannot change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,19 +35,19 @@ class StreamServiceStub:
     def __new__(cls, channel: _aio.Channel) -> StreamServiceAsyncStub: ...
     CreateStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.CreateStreamRequest, _stream_pb2.CreateStreamResponse]
     """Makes a stream. ALREADY_EXISTS when there is one of that name. Not needed
-    before the first batch, unless the server was told not to make streams on
+    before the first batch, unless the server is configured not to make streams on
     first use.
     """
     GetStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.GetStreamRequest, _stream_pb2.GetStreamResponse]
     """One stream's description. NOT_FOUND when there is none; a stream whose first
-    batch was acknowledged is there for whoever asks, here and in queries.
+    batch was acknowledged is found, here and in queries.
     """
     ListStreams: _grpc.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]
-    """Streams in order of their names. Answers, this and later ones, include all
-    that was durable when it was asked.
+    """Streams in order of their names. This answer and later ones include all
+    that was durable at the call.
     """
     UpdateStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]
-    """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
+    """Changes settings. FAILED_PRECONDITION for a setting that cannot change."""
     DeleteStream: _grpc.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
@@ -60,19 +60,19 @@ class StreamServiceAsyncStub(StreamServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.CreateStreamRequest, _stream_pb2.CreateStreamResponse]  # type: ignore[assignment]
     """Makes a stream. ALREADY_EXISTS when there is one of that name. Not needed
-    before the first batch, unless the server was told not to make streams on
+    before the first batch, unless the server is configured not to make streams on
     first use.
     """
     GetStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.GetStreamRequest, _stream_pb2.GetStreamResponse]  # type: ignore[assignment]
     """One stream's description. NOT_FOUND when there is none; a stream whose first
-    batch was acknowledged is there for whoever asks, here and in queries.
+    batch was acknowledged is found, here and in queries.
     """
     ListStreams: _aio.UnaryUnaryMultiCallable[_stream_pb2.ListStreamsRequest, _stream_pb2.ListStreamsResponse]  # type: ignore[assignment]
-    """Streams in order of their names. Answers, this and later ones, include all
-    that was durable when it was asked.
+    """Streams in order of their names. This answer and later ones include all
+    that was durable at the call.
     """
     UpdateStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.UpdateStreamRequest, _stream_pb2.UpdateStreamResponse]  # type: ignore[assignment]
-    """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
+    """Changes settings. FAILED_PRECONDITION for a setting that cannot change."""
     DeleteStream: _aio.UnaryUnaryMultiCallable[_stream_pb2.DeleteStreamRequest, _stream_pb2.DeleteStreamResponse]  # type: ignore[assignment]
     """Deletes a stream and everything that was counted in it. NOT_FOUND when
     there is none.
@@ -88,7 +88,7 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.CreateStreamResponse, _abc.Awaitable[_stream_pb2.CreateStreamResponse]]:
         """Makes a stream. ALREADY_EXISTS when there is one of that name. Not needed
-        before the first batch, unless the server was told not to make streams on
+        before the first batch, unless the server is configured not to make streams on
         first use.
         """
 
@@ -99,7 +99,7 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.GetStreamResponse, _abc.Awaitable[_stream_pb2.GetStreamResponse]]:
         """One stream's description. NOT_FOUND when there is none; a stream whose first
-        batch was acknowledged is there for whoever asks, here and in queries.
+        batch was acknowledged is found, here and in queries.
         """
 
     @_abc_1.abstractmethod
@@ -108,8 +108,8 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stream_pb2.ListStreamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.ListStreamsResponse, _abc.Awaitable[_stream_pb2.ListStreamsResponse]]:
-        """Streams in order of their names. Answers, this and later ones, include all
-        that was durable when it was asked.
+        """Streams in order of their names. This answer and later ones include all
+        that was durable at the call.
         """
 
     @_abc_1.abstractmethod
@@ -118,7 +118,7 @@ class StreamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _stream_pb2.UpdateStreamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_stream_pb2.UpdateStreamResponse, _abc.Awaitable[_stream_pb2.UpdateStreamResponse]]:
-        """Changes settings. FAILED_PRECONDITION for one that cannot change, with why."""
+        """Changes settings. FAILED_PRECONDITION for a setting that cannot change."""
 
     @_abc_1.abstractmethod
     def DeleteStream(

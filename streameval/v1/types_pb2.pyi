@@ -79,12 +79,12 @@ class Metric(_message.Message):
     """Set when value is absent."""
     @_builtins.property
     def interval(self) -> Global___Interval:
-        """Confidence interval, cases taken as independent."""
+        """Confidence interval; assumes independent cases."""
 
     @_builtins.property
     def bounds(self) -> Global___Bounds:
-        """What the exact figure lies within, whatever order the cells of a bounded
-        state hide. Absent where the state is exact or the figure has none.
+        """Limits of the exact figure, over all orders that the cells of a bounded
+        state allow. Absent where the state is exact or the figure has none.
         """
 
     def __init__(
@@ -126,7 +126,7 @@ class Interval(_message.Message):
     undefined_reason: Global___UndefinedReason.ValueType
     """Set when the limits are absent."""
     anytime: _builtins.bool
-    """Whether it holds however often one looks (a confidence sequence)."""
+    """Whether it is valid under repeated evaluation (a confidence sequence)."""
     def __init__(
         self,
         *,
@@ -160,9 +160,9 @@ class Bounds(_message.Message):
     LOWER_FIELD_NUMBER: _builtins.int
     UPPER_FIELD_NUMBER: _builtins.int
     lower: _builtins.float
-    """The exact figure is no lower."""
+    """Lower limit of the exact figure."""
     upper: _builtins.float
-    """The exact figure is no higher."""
+    """Upper limit of the exact figure."""
     def __init__(
         self,
         *,
@@ -179,7 +179,7 @@ Global___Bounds: _TypeAlias = Bounds  # noqa: Y015
 
 @_typing.final
 class TimeRange(_message.Message):
-    """Half-open time."""
+    """A half-open span of time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -187,11 +187,11 @@ class TimeRange(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """Included."""
+        """Inclusive."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
-        """Not included."""
+        """Exclusive."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class Segment(_message.Message):
     key: _builtins.str
     """Declared key, for instance "country"."""
     value: _builtins.str
-    """Its value, for instance "US"; "__other__" is what came after the cap on
+    """Its value, for instance "US"; "__other__" holds the values after the limit on
     values was reached, "" is no value.
     """
     def __init__(
@@ -253,18 +253,18 @@ class Selection(_message.Message):
     """Name of the stream."""
     min_revision: _builtins.int
     """The answer waits until this log revision is visible. An ack carries the
-    revision to ask for in order to read one's own writes. OUT_OF_RANGE when
-    the log has not come so far.
+    revision to request in order to read one's own writes. OUT_OF_RANGE when
+    the log has not reached it.
     """
     last_cases: _builtins.int
-    """The newest panes that hold so many labelled cases together."""
+    """The newest panes that together hold this many labelled cases."""
     @_builtins.property
     def last(self) -> _duration_pb2.Duration:
-        """The time up to the server's clock."""
+        """The time before the server's clock."""
 
     @_builtins.property
     def between(self) -> Global___TimeRange:
-        """A span, widened to whole panes; the answer says to which."""
+        """A span, widened to whole panes; the answer contains the widened span."""
 
     @_builtins.property
     def half_life(self) -> _duration_pb2.Duration:
@@ -273,13 +273,13 @@ class Selection(_message.Message):
     @_builtins.property
     def segment(self) -> Global___Segment:
         """One slice; absent means the whole. A key that is not declared is refused; a
-        value that was never seen is no error: the answer is empty and warns.
+        value without cases is not an error: the answer is empty and warns.
         """
 
     @_builtins.property
     def mature_after(self) -> _duration_pb2.Duration:
         """Leaves out panes that end later than this before the server's clock: cases
-        whose labels have had so long to arrive. Not with all time.
+        whose labels have had this long to arrive. Not with all time.
         """
 
     def __init__(
@@ -344,7 +344,7 @@ Global___Curve: _TypeAlias = Curve  # noqa: Y015
 
 @_typing.final
 class Coverage(_message.Message):
-    """How much of the truth has been seen, in the pane of each prediction."""
+    """How many predictions are labelled, counted in the pane of each prediction."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -362,18 +362,18 @@ class Coverage(_message.Message):
     labelled: _builtins.int
     """Those whose label counts now."""
     pending: _builtins.int
-    """Those that still wait for it."""
+    """Those without a label yet."""
     expired: _builtins.int
-    """Those whose label did not come in time."""
+    """Those whose label did not arrive in time."""
     orphans: _builtins.int
-    """Labels whose prediction never came."""
+    """Labels whose prediction never arrived."""
     retracted: _builtins.int
-    """Predictions that were taken back."""
+    """Predictions that were retracted."""
     labelled_share: _builtins.float
     """Labelled predictions among those not retracted; absent without any."""
     @_builtins.property
     def delays(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayQuantile]:
-        """How long labels took to arrive."""
+        """Quantiles of the labels' delays."""
 
     @_builtins.property
     def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScoreBand]:
@@ -443,7 +443,7 @@ class ScoreBand(_message.Message):
     lower: _builtins.float
     """Lowest score of the band; -inf for the first."""
     upper: _builtins.float
-    """Where the next one begins; inf for the last."""
+    """Lower limit of the next band; inf for the last."""
     predictions: _builtins.int
     """Predictions in the band, those retracted left out."""
     labelled: _builtins.int
@@ -507,7 +507,7 @@ class Snapshot(_message.Message):
 
     @_builtins.property
     def window(self) -> Global___TimeRange:
-        """The time that is covered, in whole panes; absent for all time."""
+        """The time covered, in whole panes; absent for all time."""
 
     @_builtins.property
     def segment(self) -> Global___Segment:
@@ -519,7 +519,7 @@ class Snapshot(_message.Message):
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What to know before trusting the figures, for people."""
+        """Warnings about the figures, for people."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A browser, a server with streams in it, and pages that end a test if they complain."""
+"""A browser, a server with streams, and pages whose console errors fail the test."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def served() -> Iterator[Served]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Return a browser without a history."""
+    """Return a new browser context."""
     with browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="UTC") as context:
         context.set_default_timeout(20_000)
         yield context
@@ -68,7 +68,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """Return what a test's page may complain of, as parts of messages; none at first."""
+    """Return the parts of console messages that a test allows; empty at first."""
     return []
 
 
@@ -95,7 +95,7 @@ def scored(rng: np.random.Generator, rows: int, prevalence: float, shift: float 
 
 
 def fill(client: Client) -> None:
-    """Send what the tests look at: time, segments, labels that are late, and odd values."""
+    """Send the tests' data: event times, segments, late labels, unusual values."""
     rng = np.random.default_rng(SEED)
     rows = 2_400
     now = datetime.now(UTC)
@@ -113,7 +113,7 @@ def fill(client: Client) -> None:
             at=[now - timedelta(hours=age) for age in ages],
             segments={"country": countries.tolist()},
         )
-        # Of the last half hour few labels are there.
+        # Few labels of the last half hour have arrived.
         known = np.flatnonzero(rng.random(rows) < np.where(ages < 0.5, 0.3, 1.0))
         stream.label_cases(ids=[ids[index] for index in known], labels=labels[known])
     labels, scores = scored(rng, 400, 0.3, 1.0)

@@ -1,4 +1,4 @@
-"""The page's figures are the snapshot's, the curves have the hull's vertices, counts are exact."""
+"""The page's figures equal the snapshot's, curves have the hull's vertices, counts are exact."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_figures_are_the_snapshots(page: Page, served: Served, query: str, asked: dict) -> None:
-    """Whichever window and slice are chosen, every figure is what the client reads."""
+    """For every window and slice, each figure equals the client's."""
     page.goto(served.url(f"stream/{STREAM}{query}"))
     stream = served.client.stream(STREAM)
     while True:
@@ -55,7 +55,7 @@ def test_figures_are_the_snapshots(page: Page, served: Served, query: str, asked
         except AssertionError:
             if stream.snapshot(**asked).window == known.window:
                 raise
-            # A minute ended meanwhile, and the window moved on.
+            # A minute ended meanwhile, and the window moved.
         else:
             break
 
@@ -76,7 +76,7 @@ def expect_figures(page: Page, known: Snapshot) -> None:
 
 
 def test_the_list_has_the_worst_first(page: Page, served: Served) -> None:
-    """Rows are in order of AUC-PR, with what their snapshots say; those without one come last."""
+    """Rows are in order of AUC-PR, with their snapshots' figures; undefined ones come last."""
     page.goto(served.url())
     expect(page.locator("table.streams tbody tr")).to_have_count(9)
     names = page.locator("table.streams tbody th").all_inner_texts()
@@ -103,7 +103,7 @@ def test_the_list_has_the_worst_first(page: Page, served: Served) -> None:
 
 
 def test_search_and_order_of_the_list(page: Page, served: Served) -> None:
-    """A part of a name finds; another order is another order; both are in the URL."""
+    """Search by part of a name, and the order; both are in the URL."""
     page.goto(served.url())
     page.get_by_label("Search").fill("FRAUD")
     names = page.locator("table.streams tbody th")
@@ -177,7 +177,7 @@ class Axes:
 
 
 def is_within(points: np.ndarray, among: np.ndarray, pixels: float = 0.75) -> bool:
-    """Whether each point has one of the others beside it."""
+    """Whether each point is close to one of the others."""
     distance = np.hypot(*(points[:, None, :] - among[None, :, :]).transpose(2, 0, 1))
     return bool((distance.min(axis=1) <= pixels).all())
 
@@ -283,7 +283,7 @@ def threshold(page: Page) -> float:
 
 
 def test_the_sliders_counts_are_exact(page: Page, served: Served, evaluator: Evaluator) -> None:
-    """At every place of the slider the counts are those of the threshold, and so is the rest."""
+    """At every position of the slider the counts and figures are those of the threshold."""
     page.goto(served.url(f"stream/{STREAM}?window=all"))
     slider = page.get_by_role("slider")
     expect(page.locator("#tp")).not_to_be_empty()
@@ -298,7 +298,7 @@ def test_the_sliders_counts_are_exact(page: Page, served: Served, evaluator: Eva
         assert confusion(page) == {"tp": known.tp, "fp": known.fp, "fn": known.fn, "tn": known.tn}
         assert page.locator("#fact-recall").inner_text() == shown_share(known.recall)
         called = known.tp + known.fp
-        precision = known.precision if called else math.nan  # of nothing there is none to show
+        precision = known.precision if called else math.nan  # none is shown when there are no cases
         assert page.locator("#fact-precision").inner_text() == shown_share(precision)
         cost = 2 * known.fp + 7 * known.fn
         assert page.locator("#fact-cost").inner_text() == f"{cost:,}"
@@ -357,7 +357,7 @@ def test_the_hulls_advice(
 
 
 def test_the_slider_moves_by_keyboard(page: Page, served: Served) -> None:
-    """An arrow goes to the next operating point, and says in words what is there."""
+    """An arrow key goes to the next operating point, and announces its figures."""
     page.goto(served.url(f"stream/{STREAM}?window=all&at=0.5"))
     slider = page.get_by_role("slider")
     expect(page.locator("#tp")).not_to_be_empty()
@@ -387,7 +387,7 @@ def number(text: str) -> float:
 
 
 def test_histograms_count_every_case(page: Page, served: Served, evaluator: Evaluator) -> None:
-    """Bin for bin the counts of each class are those of the stream's own scores."""
+    """In each bin the counts of each class equal those of the stream's scores."""
     page.goto(served.url(f"stream/{STREAM}?window=all"))
     expect(page.locator("#histogram-plot svg path").first).to_be_attached()
     rows = table_of(page, "histogram")
@@ -402,10 +402,10 @@ def test_histograms_count_every_case(page: Page, served: Served, evaluator: Eval
 
 
 def test_time_has_its_intervals_and_marks_what_is_immature(page: Page, served: Served) -> None:
-    """Rows are the windows' snapshots; those of the last half hour, with labels due, are marked."""
+    """Rows are the windows' snapshots; those of the last half hour are marked immature."""
     page.goto(served.url(f"stream/{STREAM}"))
     expect(page.locator("#timeline-plot svg path").first).to_be_attached()
-    expect(page.locator("#timeline .keys")).to_contain_text("immature: labels still on their way")
+    expect(page.locator("#timeline .keys")).to_contain_text("immature: labels still arriving")
     rows = table_of(page, "timeline")
     stream = served.client.stream(STREAM)
     links = page.locator("#timeline details tbody a")
@@ -448,7 +448,7 @@ def test_segments_are_ranked(page: Page, served: Served) -> None:
         assert cells[0] == figure(each.value.estimate)
         assert cells[1] == signed(each.difference)
         assert cells[3] == f"{signed(each.lower)} to {signed(each.upper)}"
-        # Among many one interval in twenty misses: a colour is given by the adjusted p-value.
+        # Of many intervals one in twenty misses, so the colour follows the adjusted p-value.
         kind = ("worse" if each.difference < 0 else "better") if each.p_value < 0.05 else ""
         assert row.locator(".whisker").get_attribute("class") == f"whisker {kind}"
     assert known[0].segment == ("country", "BR")

@@ -1,4 +1,4 @@
-"""Updates arrive, no more often than they should, and come back after the server was away."""
+"""Updates arrive, at a limited rate, and resume after an outage of the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def fresh() -> str:
-    """Return the name of a stream that nobody has used."""
+    """Return an unused stream name."""
     return f"live/{next(_numbers)}"
 
 
@@ -46,7 +46,7 @@ def opened(page: Page, served: Served, name: str, **columns: Any) -> Stream:
 
 
 def press(page: Page, link: Locator, pointer: str) -> Callable[[], object]:
-    """Put the mouse's button or a finger down on a link; return what takes it up again."""
+    """Press the mouse button or a finger on a link; return a function that releases it."""
     if pointer == "mouse":
         link.hover()
         page.mouse.down()
@@ -66,7 +66,7 @@ def press(page: Page, link: Locator, pointer: str) -> Callable[[], object]:
 
 
 def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
-    """New cases move every part of the page that shows them, without a reload."""
+    """New cases update every part of the page that shows them, without a reload."""
     stream = opened(page, served, fresh)
     expect(page.locator("#connection")).to_have_text("Live")
     page.evaluate("window.notReloaded = true")
@@ -85,7 +85,7 @@ def test_updates_arrive(page: Page, served: Served, fresh: str) -> None:
 
 
 def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
-    """A stream that is made appears, its figures move, and one that is deleted goes."""
+    """A new stream appears, its figures change, and a deleted one disappears."""
     page.goto(served.url("?window=all"))
     expect(page.locator("#connection")).to_have_text("Live")
     stream = served.client.stream(fresh)
@@ -104,7 +104,7 @@ def test_the_list_moves_too(page: Page, served: Served, fresh: str) -> None:
 def test_a_row_that_is_pressed_stays_until_it_is_clicked(
     page: Page, served: Served, fresh: str, pointer: str
 ) -> None:
-    """Between press and click the row above goes and the others change places: it still counts."""
+    """Between press and click the rows are reordered: the click still counts."""
     above, other = f"{fresh}/above", f"{fresh}/other"
     for name, labels in ((above, [0, 0, 1]), (fresh, [0, 1, 1]), (other, [1, 0, 1])):
         served.client.stream(name).add_cases(labels=labels, scores=[0.9, 0.8, 0.7])
@@ -130,16 +130,16 @@ def test_a_row_that_is_pressed_stays_until_it_is_clicked(
 def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
     page: Page, served: Served, fresh: str, pointer: str
 ) -> None:
-    """The segments are ranked anew between the press and the click: the click still counts."""
+    """The segments are ranked again between press and click: the click still counts."""
     served.client.create_stream(fresh, segment_keys=["country"])
-    # Of one time: another minute would bring the timeline, which moves what is beneath it.
+    # All of one minute: another minute would add the timeline, which moves the cards below.
     more = {"segments": {"country": ["DE", "FR"] * 3}, "at": datetime.now(UTC)}
     stream = opened(page, served, fresh, **more)
     expect(page.locator("#histogram-plot svg path").first).to_be_attached()
     expect(page.locator("[aria-busy]:visible")).to_have_count(0)
     link = page.locator("#segments tbody a", has_text="DE")
     release = press(page, link, pointer)
-    # The second request is made once the first one's answer is drawn.
+    # The second request is sent once the first one's answer is drawn.
     for _ in range(2):
         with page.expect_request(lambda request: ":rank" in request.url):
             stream.add_cases(**CASES, **more)
@@ -151,7 +151,7 @@ def test_a_segment_that_is_pressed_stays_until_it_is_clicked(
 
 
 def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -> None:
-    """However often the stream moves; and the last update is the newest state."""
+    """However often the stream changes; the last update shows the newest state."""
     stream = opened(page, served, fresh)
     page.evaluate(
         """() => {
@@ -177,7 +177,7 @@ def test_at_most_five_updates_a_second(page: Page, served: Served, fresh: str) -
 def test_a_lost_connection_says_so_and_recovers(
     page: Page, complaints: list[str], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """The server stops: figures stay, with their time; it comes back, and they move again."""
+    """After a stop the figures stay, with their time; after a restart they change again."""
     complaints += ["net::ERR_", "503 (Service Unavailable)"]
     settings = Settings(
         listen="127.0.0.1:0", http=f"127.0.0.1:{free_port()}", data=tmp_path / "data"
@@ -206,7 +206,7 @@ def test_a_lost_connection_says_so_and_recovers(
 def test_charts_that_could_not_be_loaded_are_drawn_later(
     page: Page, complaints: list[str], served: Served, fresh: str
 ) -> None:
-    """The server goes while the charts' library is on its way: the next figures draw them."""
+    """The server stops while the charts' library loads: the next figures draw the charts."""
     complaints += ["net::ERR_"]
     stopped: list[str] = []
 
@@ -232,7 +232,7 @@ def test_charts_that_could_not_be_loaded_are_drawn_later(
 def test_the_list_recovers(
     page: Page, complaints: list[str], tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    """Rows stay while the server is away, and move when it is back."""
+    """Rows stay during an outage, and change after it."""
     complaints += ["net::ERR_", "503 (Service Unavailable)"]
     settings = Settings(
         listen="127.0.0.1:0", http=f"127.0.0.1:{free_port()}", data=tmp_path / "data"
@@ -257,7 +257,7 @@ def test_the_list_recovers(
 def test_a_server_that_is_away_from_the_start(
     page: Page, complaints: list[str], served: Served
 ) -> None:
-    """Nothing is known yet: the page says so, and goes on when there is an answer."""
+    """The page says that the server does not answer, and continues once it does."""
     complaints.append("net::ERR_")
     page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
     for fragment in ("", "stream/churn/weekly", "compare?a=churn/weekly&b=fraud/v3"):
@@ -272,13 +272,13 @@ def test_a_server_that_is_away_from_the_start(
 def test_a_connection_that_falls_silent_is_made_again(
     page: Page, complaints: list[str], served: Served
 ) -> None:
-    """Whatever stands between may swallow a connection: 25 s without a heartbeat end it."""
+    """A proxy may drop a connection silently: 25 s without a heartbeat end it."""
     complaints.append("net::ERR_")
     page.clock.install()
     page.goto(served.url("stream/churn/weekly?window=all"))
     expect(page.locator("#figure-counts")).to_have_text("400")
     with page.expect_request(lambda request: ":watch" in request.url):
-        page.clock.pause_at(time.time() + 3600)  # an hour passes at once, without a word
+        page.clock.pause_at(time.time() + 3600)  # an hour passes at once, without a heartbeat
         page.clock.resume()
     expect(page.locator("#connection")).to_have_text("Live")
     expect(page.locator("#banner")).to_be_hidden()

@@ -1,4 +1,4 @@
-"""No data, one class, no permission, an empty server: each says what is so and what to do."""
+"""No data, one class, no permission, an empty server: each state explains itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
-    """The five lines run as they stand, and the page notices what they sent."""
+    """The five lines run unchanged, and the page shows what they sent."""
     with running_service(IN_MEMORY) as addresses:
         page.goto(f"{addresses.http}/")
         code = page.locator("#empty-server pre").inner_text()
@@ -38,10 +38,10 @@ def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
 @pytest.mark.parametrize(
     ("fragment", "state", "words"),
     [
-        ("stream/new/empty?window=all", "#no-data", "nothing has been counted in it"),
+        ("stream/new/empty?window=all", "#no-data", "exists, but has no cases"),
         ("stream/new/empty", "#no-data", "No cases in this window (24 h)"),
         ("stream/old/data", "#no-data", "No cases in this window (24 h)"),
-        ("stream/wait/labels", "#no-data", "50 wait for their labels"),
+        ("stream/wait/labels", "#no-data", "50 have no label yet"),
         ("stream/one/negative", "#one-class", "All 240 labelled cases are negative"),
         ("stream/one/positive", "#one-class", "until a negative case arrives"),
     ],
@@ -49,7 +49,7 @@ def test_an_empty_servers_lines_send_a_first_prediction(page: Page) -> None:
 def test_streams_without_figures_say_why(
     page: Page, served: Served, fragment: str, state: str, words: str
 ) -> None:
-    """In words, and without empty charts."""
+    """In words, without empty charts."""
     page.goto(served.url(fragment))
     expect(page.locator(state)).to_contain_text(words)
     for card in ("#pr", "#roc", "#threshold"):
@@ -59,14 +59,14 @@ def test_streams_without_figures_say_why(
 
 
 def test_an_empty_window_leads_to_all_time(page: Page, served: Served) -> None:
-    """The way out is a link."""
+    """It has a link to all time."""
     page.goto(served.url("stream/old/data"))
     page.get_by_role("link", name="Show all time").click()
     expect(page.locator("#figure-counts")).to_have_text("4")
 
 
 def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: Served) -> None:
-    """It says so, and leads back."""
+    """The page says so, and links back."""
     complaints.append("404 (Not Found)")
     page.goto(served.url("stream/no/such"))
     expect(page.locator("#refused")).to_contain_text("There is no such stream")
@@ -79,7 +79,7 @@ def test_a_stream_that_there_is_not(page: Page, complaints: list[str], served: S
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    """Return tokens by what they are for."""
+    """Return tokens by scope."""
     path = tmp_path / "tokens.toml"
     return {
         "all": create_token(path, "all", ("query",)),
@@ -92,14 +92,14 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 def test_a_token_opens_the_page(
     page: Page, complaints: list[str], tmp_path: Path, tokens: dict[str, str]
 ) -> None:
-    """None, a wrong one, one for something else, the right one; it stays in this tab."""
+    """No token, a wrong one, one for another stream, the right one; it stays in this tab."""
     complaints += ["401 (Unauthorized)", "403 (Forbidden)"]
     settings = Settings(listen="127.0.0.1:0", memory=True, tokens=tmp_path / "tokens.toml")
     with running_service(settings) as addresses:
         with Client(addresses.grpc, token=tokens["sender"]) as client:
             client.stream("fraud/v1").add_cases(labels=[1, 0], scores=[0.9, 0.1])
         page.goto(f"{addresses.http}/#/stream/fraud/v1?window=all")
-        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        expect(page.locator("#denied")).to_contain_text("This server requires a token")
         expect(page.locator("#connection")).to_have_text("Not connected")
 
         def enter(token: str) -> None:
@@ -121,7 +121,7 @@ def test_a_token_opens_the_page(
         assert page.evaluate("Object.values(localStorage).join()") == ""
         assert tokens["all"] not in page.url
         page.get_by_role("button", name="Forget token").click()
-        expect(page.locator("#denied")).to_contain_text("This server asks for a token")
+        expect(page.locator("#denied")).to_contain_text("This server requires a token")
         assert page.evaluate("sessionStorage.length") == 0
         page.goto("about:blank")
 
@@ -130,7 +130,7 @@ def test_a_token_opens_the_page(
 
 
 def test_what_users_send_is_never_markup(page: Page, complaints: list[str], served: Served) -> None:
-    """Segment values, ids and whatever stands in the URL: shown as text, run by nobody."""
+    """Segment values, ids and parts of the URL are shown as text and never executed."""
     complaints += ["404 (Not Found)", "400 (Bad Request)"]
     page.goto(served.url(f"stream/{STREAM}?window=all"))
     link = page.locator("#segments tbody a", has_text="<img")
@@ -160,7 +160,7 @@ def test_what_users_send_is_never_markup(page: Page, complaints: list[str], serv
 
 
 def test_names_that_look_like_paths(page: Page, served: Served) -> None:
-    """A stream may be called what a URL or a file might mean."""
+    """A stream's name may look like a URL or a file."""
     names = ["...", "a/..b/c.d", "static/app.js", "v1/streams"]
     for name in names:
         served.client.stream(name).add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.1])
@@ -171,13 +171,13 @@ def test_names_that_look_like_paths(page: Page, served: Served) -> None:
         page.get_by_role("link", name=name, exact=True).click()
         expect(page.locator("#figure-counts")).to_have_text("3")
         expect(page.locator("h1")).to_have_text(name)
-    page.goto("about:blank")  # a page would say that its stream is gone
+    page.goto("about:blank")  # an open page would report that its stream was deleted
     for name in names:
         served.client.delete_stream(name)
 
 
 def test_no_request_leaves_the_server(page: Page, served: Served) -> None:
-    """Everything comes from the server itself, and nothing inline is allowed to run."""
+    """Everything is loaded from the server, and inline scripts are not allowed."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     answer = page.goto(served.url(f"stream/{STREAM}"))
@@ -189,7 +189,7 @@ def test_no_request_leaves_the_server(page: Page, served: Served) -> None:
 
 
 def test_the_vendored_library_is_what_it_says() -> None:
-    """Its sum is that of its README, and its licence is with it."""
+    """Its checksum is that in its README, and its licence is included."""
     vendor = resources.files("streameval_server._web") / "static" / "vendor" / "echarts"
     known = re.search(r"sha256 (\w{64})", (vendor / "README.md").read_text())
     assert known is not None

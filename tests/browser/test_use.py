@@ -1,4 +1,4 @@
-"""Usable by keyboard, by ear, in the dark, on a phone, and by people who see colours otherwise."""
+"""Accessibility: keyboard, screen reader, dark theme, phone, colour-blind users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIEWS = {
 
 
 def show(page: Page, served: Served, view: str) -> None:
-    """Open a view and wait for what it shows last."""
+    """Open a view and wait for its last part."""
     fragment, last = VIEWS[view]
     page.goto(served.url(fragment))
     expect(page.locator(last).first).to_be_visible()
@@ -56,7 +56,7 @@ def test_everything_has_a_name_and_a_place(page: Page, served: Served, view: str
 
 
 def test_the_keyboard_reaches_everything(page: Page, served: Served) -> None:
-    """From the skip link to the last table, each stop is visible; Enter follows and opens."""
+    """From the skip link to the last table, each focus is visible; Enter follows links."""
     show(page, served, "stream")
     page.keyboard.press("Tab")
     expect(page.locator("#skip")).to_be_focused()
@@ -86,7 +86,7 @@ def test_the_keyboard_reaches_everything(page: Page, served: Served) -> None:
 
 
 def test_focus_stays_while_figures_move(page: Page, served: Served) -> None:
-    """A row that moves in the list, or is drawn anew among the segments, keeps the focus."""
+    """A row that moves in the list, or is drawn again in the segments, keeps the focus."""
     show(page, served, "streams")
     link = page.get_by_role("link", name=OTHER)
     link.focus()
@@ -101,7 +101,7 @@ def test_focus_stays_while_figures_move(page: Page, served: Served) -> None:
 
 
 def test_a_view_is_announced(page: Page, served: Served) -> None:
-    """Following a link moves the focus to the new view's heading; the title says where one is."""
+    """A link moves the focus to the new view's heading; the title names the view."""
     show(page, served, "streams")
     page.get_by_role("link", name=STREAM).click()
     heading = page.get_by_role("heading", level=1)
@@ -146,7 +146,7 @@ COLOURS = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_can_be_read(browser: Browser, served: Served, scheme: str) -> None:
-    """Text has a contrast of 4.5 and lines one of 3, also for those who see fewer colours."""
+    """Text has a contrast of 4.5 and lines one of 3, also for colour-blind users."""
     with browser.new_context(color_scheme=scheme) as context:
         page = context.new_page()
         page.goto(served.url())
@@ -162,7 +162,7 @@ def test_colours_can_be_read(browser: Browser, served: Served, scheme: str) -> N
 
 
 def test_light_and_dark(browser: Browser, served: Served) -> None:
-    """As the system has it, until a button says otherwise; charts follow; the choice is kept."""
+    """The system's theme, until a button changes it; charts follow; the choice is stored."""
     with browser.new_context(color_scheme="dark") as context:
         page = context.new_page()
         page.goto(served.url(f"stream/{STREAM}"))
@@ -183,12 +183,12 @@ def test_light_and_dark(browser: Browser, served: Served) -> None:
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_phone_shows_everything(browser: Browser, served: Served, view: str) -> None:
-    """At 360 pixels nothing hangs over the edge and no text is tiny."""
+    """At 360 pixels nothing overflows and no text is tiny."""
     with browser.new_context(viewport={"width": 360, "height": 740}) as context:
         page = context.new_page()
         show(page, served, view)
         assert page.evaluate("document.scrollingElement.scrollWidth") == 360
-        # Nor inside the segments, whose intervals are what they are ranked by.
+        # Nor inside the segments, which are ranked by their intervals.
         within = "document.querySelector('#segments .scroll')"
         assert page.evaluate(f"{within} === null || {within}.scrollWidth <= {within}.clientWidth")
         small = page.evaluate(

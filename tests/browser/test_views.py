@@ -1,4 +1,4 @@
-"""Comparisons, links that show the same again, and windows of one's own."""
+"""Comparisons, links that restore a view, and custom windows."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ def test_comparisons_are_the_servers(
     elif limits.lower > 0:
         expect(verdict).to_have_text(f"A is better than B by {known.difference.value:.3f}")
     else:
-        expect(verdict).to_have_text("No difference can be told apart from chance")
+        expect(verdict).to_have_text("No significant difference")
     assert known.complement == ("without A" in page.locator("#result .note").inner_text())
     for card in ("pr", "roc"):
         expect(page.locator(f"#{card}-plot svg path").nth(5)).to_be_attached()
-        # Both curves of B are of all its cases, and only the figure leaves A out.
+        # Both curves of B have all its cases; only the figure excludes A.
         note = page.locator(f"#{card} .note").inner_text()
-        assert known.complement == ("B is drawn with A in it" in note), note
+        assert known.complement == ("B's curve includes A" in note), note
 
 
 def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: Served) -> None:
-    """The area under each PR curve that is drawn is the figure of its side."""
+    """The area under each drawn PR curve equals its side's figure."""
     page.goto(served.url(f"compare?a={STREAM}&b=churn/weekly"))
     known = compared(served, {"stream": STREAM}, {"stream": "churn/weekly"})
     expect(page.locator("#result-p")).to_be_visible()
@@ -96,7 +96,7 @@ def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: S
     expect(rows).to_have_count(11)
     texts = [row.locator("td").all_inner_texts() for row in rows.all()]
     cells = np.array(texts, dtype=float)
-    # Tenths of recall: a coarse sum, but a curve at another prevalence is far off.
+    # Tenths of recall: a coarse sum, but a curve at another prevalence differs by far more.
     for column, side in ((1, known.a), (2, known.b)):
         assert np.trapezoid(cells[:, column], cells[:, 0]) == pytest.approx(side.value, abs=0.03)
     own = served.client.stream("churn/weekly").snapshot().auc_pr
@@ -107,7 +107,7 @@ def test_curves_are_laid_over_each_other_at_one_prevalence(page: Page, served: S
 def test_what_cannot_be_compared_says_why(
     page: Page, complaints: list[str], served: Served
 ) -> None:
-    """The refusal's words are shown, and swapping mends this one."""
+    """The error's message is shown, and swapping the sides fixes this one."""
     complaints.append("400 (Bad Request)")
     page.goto(served.url(f"compare?a={STREAM}&a.window=all&b={STREAM}&b.window=24h"))
     expect(page.locator("#why-not")).to_contain_text("A contains b: swap them")
@@ -119,7 +119,7 @@ def test_what_cannot_be_compared_says_why(
 
 
 def test_a_comparison_is_made_by_hand(page: Page, served: Served) -> None:
-    """Fields make the URL, and the stream's own link to Compare fills them."""
+    """The fields set the URL, and a stream's link to Compare fills them."""
     page.goto(served.url(f"stream/{STREAM}?segment=country:BR"))
     expect(page.locator("#figure-auc_pr")).not_to_be_empty()
     page.get_by_role("link", name="Compare").last.click()
@@ -142,11 +142,11 @@ def test_a_comparison_is_made_by_hand(page: Page, served: Served) -> None:
 
 
 def test_links_restore_the_view(page: Page, context: BrowserContext, served: Served) -> None:
-    """Window, segment, threshold and costs that were chosen are there for whoever gets the link."""
+    """A link restores the chosen window, segment, threshold and costs."""
     page.goto(served.url(f"stream/{STREAM}"))
     page.get_by_role("navigation", name="Window").get_by_role("link", name="All time").click()
     expect(page.locator(".segmented [aria-current]")).to_have_text("All time")
-    for each in ("timeline", "segments"):  # which move what is beneath them, once they are drawn
+    for each in ("timeline", "segments"):  # which move the cards below, once they are drawn
         expect(page.locator(f"#{each}:not([aria-busy])")).to_be_visible()
     page.locator("#segments tbody a", has_text="DE").click()
     expect(page.locator(".chip")).to_contain_text("DE")
@@ -182,7 +182,7 @@ def test_a_comparisons_link_restores_it(page: Page, served: Served) -> None:
 
 
 def test_a_window_of_ones_own(page: Page, served: Served) -> None:
-    """Two times make a window, which the answer widens to whole panes and the URL keeps."""
+    """Two times make a window; the answer widens it to whole panes, the URL keeps it."""
     page.goto(served.url(f"stream/{STREAM}"))
     expect(page.locator("#figure-auc_pr")).not_to_be_empty()
     now = datetime.now(UTC).replace(second=0, microsecond=0)

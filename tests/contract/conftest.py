@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Wire:
-    """Raw stubs of one server, and what tests do with them again and again."""
+    """Raw stubs of one server, and helpers for calls that many tests make."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -45,7 +45,7 @@ class Wire:
     def sent(
         self, producer: str, batches: Sequence[ingest_pb2.Batch], *, epoch: int = 1
     ) -> list[ingest_pb2.IngestResponse]:
-        """Send batches on a stream of their own; return all answers but the first."""
+        """Send batches on a new Ingest stream; return all answers but the first."""
         opened = ingest_pb2.Open(producer=producer, epoch=epoch)
         requests = [ingest_pb2.IngestRequest(open=opened)]
         requests += [ingest_pb2.IngestRequest(batch=batch) for batch in batches]
@@ -65,7 +65,7 @@ def selection(
 
 
 def send(wire: Wire, stream: str, **rows: Message) -> int:
-    """Send a batch, and wait until answers include it."""
+    """Send a batch, and wait until it is visible."""
     revision = wire.one(ingest_pb2.Batch(stream=stream, **rows)).revision
     request = query_pb2.GetSnapshotRequest(
         selection=selection(stream, revision), metrics=["prevalence"]
@@ -75,7 +75,7 @@ def send(wire: Wire, stream: str, **rows: Message) -> int:
 
 
 class Failure:
-    """How a call failed, with its details."""
+    """The error of a call, with its details."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         self.code = error.code()
@@ -84,7 +84,7 @@ class Failure:
         self.details = [] if status is None else list(status.details)
 
     def detail(self, kind: type[Message]) -> Message:
-        """Return the detail of a kind; there is one."""
+        """Return the only detail of a kind."""
         (found,) = (box for box in self.details if box.Is(kind.DESCRIPTOR))
         message = kind()
         found.Unpack(message)
@@ -105,7 +105,7 @@ class Failure:
 
 
 def failure(call: Callable[[], object]) -> Failure:
-    """Return how a call fails."""
+    """Return the failure of a call."""
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return Failure(caught.value)
@@ -137,5 +137,5 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def fresh() -> str:
-    """Return a name for a stream or a producer that nobody has used."""
+    """Return an unused name for a stream or a producer."""
     return f"fresh/{next(_numbers)}"

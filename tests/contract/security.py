@@ -1,4 +1,4 @@
-"""Certificates, tokens and a secured server, as tests of who may do what need them."""
+"""Certificates, tokens and a secured server, for tests of access control."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Certificates:
-    """Files of an authority of the test's own."""
+    """The certificate files of a test authority."""
 
     directory: Path
     ca: trustme.CA
 
     @classmethod
     def made(cls, directory: Path) -> Certificates:
-        """Make an authority and a server's certificate for this machine."""
+        """Create an authority and a server certificate for this machine."""
         directory.mkdir(exist_ok=True)
         made = cls(directory, trustme.CA())
         made.ca.cert_pem.write_to_path(made.root)
@@ -81,7 +81,7 @@ def secured(certificates: Certificates, tokens: Path | None, **more: object) -> 
 
 
 def secure_channel(certificates: Certificates, address: str) -> grpc.Channel:
-    """Return a channel that trusts the test's authority; a connection of its own."""
+    """Return a channel that trusts the test authority, on a connection of its own."""
     credentials = grpc.ssl_channel_credentials(certificates.root.read_bytes())
     return grpc.secure_channel(address, credentials, (("grpc.use_local_subchannel_pool", 1),))
 
@@ -92,5 +92,5 @@ def bearer(token: str) -> tuple[tuple[str, str]]:
 
 
 def tokens_for(path: Path, **wanted: tuple[str, ...]) -> dict[str, str]:
-    """Make one token for each name, with its scopes."""
+    """Create one token for each name, with its scopes."""
     return {name: create_token(path, name, scopes) for name, scopes in wanted.items()}

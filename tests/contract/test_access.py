@@ -1,4 +1,4 @@
-"""Who is let in, to what: every scope against every method, streams, rotation."""
+"""Access control: every scope against every method, streams, rotation of tokens."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ NAMES = {
 
 
 def full_name(method: Any) -> str:
-    """Return a method's name as it is called."""
+    """Return a method's full name."""
     return f"{method.containing_service.full_name}/{method.name}"
 
 
 def outcome(channel: grpc.Channel, method: Any, metadata: Any) -> Failure | None:
-    """Call a method with an empty request; return how it failed; None when it did not."""
+    """Call a method with an empty request; return its error, or None."""
     kind = {
         (False, False): channel.unary_unary,
         (False, True): channel.unary_stream,
@@ -70,13 +70,13 @@ def outcome(channel: grpc.Channel, method: Any, metadata: Any) -> Failure | None
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Return files of an authority."""
+    """Return the files of a certificate authority."""
     return Certificates.made(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return tokens by the names of what they may do; `file` is their file."""
+    """Return tokens by the names of their scopes; `file` is the token file."""
     path = tmp_path_factory.mktemp("tokens") / "tokens.toml"
     made = tokens_for(path, **NAMES)
     made["fraud"] = create_token(path, "fraud", NAMES["all"], ["fraud", "spam/v1"])
@@ -103,7 +103,7 @@ def batch(stream: str, sequence: int = 0) -> ingest_pb2.Batch:
 
 
 def test_every_method_has_a_rule_of_its_own() -> None:
-    """Whoever adds a method says what it needs; until then it is closed to all but admins."""
+    """A new method needs a rule; without one it is open to admins only."""
     assert {full_name(method) for method in METHODS} <= RULES.keys()
 
 
@@ -111,7 +111,7 @@ def test_every_method_has_a_rule_of_its_own() -> None:
 def test_each_scope_opens_its_methods_and_no_others(
     channel: grpc.Channel, tokens: dict[str, str], method: Any
 ) -> None:
-    """A call gets past the gate if and only if its token has the method's scope."""
+    """A call passes the gate if and only if its token has the method's scope."""
     needed = RULES[full_name(method)].scope
     assert needed is not None
     for name, scopes in NAMES.items():
@@ -150,7 +150,7 @@ def test_without_a_token_nothing_is_answered(
 def test_health_is_open_and_reflection_wants_a_token(
     channel: grpc.Channel, tokens: dict[str, str]
 ) -> None:
-    """Whoever watches a server need not be trusted by it; who explores it must be known."""
+    """Health checks need no token; reflection needs one."""
     health = health_pb2_grpc.HealthStub(channel)
     answer = health.Check(health_pb2.HealthCheckRequest(), timeout=20)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -166,7 +166,7 @@ def test_health_is_open_and_reflection_wants_a_token(
 
 
 def test_a_refusal_names_the_call(channel: grpc.Channel) -> None:
-    """The error carries the id that the log has; a caller may give its own."""
+    """The error has the call id of the log; a caller may set the id."""
     call = channel.unary_unary("/streameval.v1.QueryService/GetSnapshot")
     mine = failure(lambda: call(b"", metadata=(("x-request-id", "job-7"),), timeout=20))
     assert mine.detail(error_details_pb2.RequestInfo).request_id == "job-7"
@@ -191,7 +191,7 @@ def test_tokens_on_loopback_need_no_tls(tmp_path: Path) -> None:
 
 
 def naming(stream: str) -> list[tuple[str, Any]]:
-    """Return each call that names a stream, in each place where it can."""
+    """Return a call for each field of a request that can name a stream."""
     chosen, mine, named = selection(stream), selection("fraud/v1"), stream_pb2.Stream(name=stream)
     return [
         ("query.GetSnapshot", query_pb2.GetSnapshotRequest(selection=chosen)),
@@ -219,7 +219,7 @@ def naming(stream: str) -> list[tuple[str, Any]]:
 
 
 def called(wire: Wire, name: str, request: Any, token: str) -> Any:
-    """Make a call; of a stream of answers return the list."""
+    """Make a call; return its response, or the list of streamed responses."""
     service, _, method = name.partition(".")
     call = getattr(getattr(wire, service), method)
     answer = call(request, metadata=bearer(token), timeout=20)
@@ -232,7 +232,7 @@ def called(wire: Wire, name: str, request: Any, token: str) -> Any:
 def test_requests_for_other_streams_are_refused(
     channel: grpc.Channel, tokens: dict[str, str], stream: str
 ) -> None:
-    """Nothing that names a stream gets past unless it is one of the token's, or below one."""
+    """A request passes only if its stream is one of the token's, or below one."""
     wire = Wire(channel)
     for name in ("fraud/v1", "spam/v2", "fraudulent"):
         request = ingest_pb2.IngestBatchRequest(batch=batch(name))
@@ -253,7 +253,7 @@ def test_requests_for_other_streams_are_refused(
 def test_what_is_about_the_whole_server_needs_a_token_for_all_streams(
     channel: grpc.Channel, tokens: dict[str, str]
 ) -> None:
-    """An admin of some streams learns nothing of the others: no copy, no hash, no numbers."""
+    """An admin of some streams gets no data of others: no copy, no hash, no numbers."""
     wire = Wire(channel)
     header = admin_pb2.ImportStreamHeader(name="fraud/mine", total_bytes=1)
     for name, request in (
@@ -280,7 +280,7 @@ def test_what_is_about_the_whole_server_needs_a_token_for_all_streams(
 
 
 def test_a_list_shows_what_the_token_is_for(channel: grpc.Channel, tokens: dict[str, str]) -> None:
-    """Pages leave out what belongs to others, whatever their size."""
+    """Pages of any size leave out the streams of others."""
     wire = Wire(channel)
     names = [f"{kind}/{number}" for kind in ("fraud", "list") for number in range(5)]
     for name in names:
@@ -309,7 +309,7 @@ def test_a_list_shows_what_the_token_is_for(channel: grpc.Channel, tokens: dict[
 def test_a_batch_for_another_stream_is_refused_and_the_stream_lives(
     channel: grpc.Channel, tokens: dict[str, str]
 ) -> None:
-    """Its sequence is consumed, the others count, and nothing of it is left anywhere."""
+    """Its sequence is consumed, the other batches count, and it leaves no trace."""
     wire = Wire(channel)
     names = ["fraud/mixed", "other/mixed", "fraud/mixed", "fraudulent", "spam/v1/x"]
     requests = [
@@ -333,7 +333,7 @@ def test_a_batch_for_another_stream_is_refused_and_the_stream_lives(
     gone = stream_pb2.GetStreamRequest(name="other/mixed")
     ended = failure(lambda: called(wire, "streams.GetStream", gone, tokens["all"]))
     assert ended.code == grpc.StatusCode.NOT_FOUND
-    # One call for one batch ends with the same words.
+    # A unary call ends with the same message.
     one = ingest_pb2.IngestBatchRequest(batch=batch("other/mixed"))
     ended = failure(lambda: called(wire, "ingest.IngestBatch", one, tokens["fraud"]))
     assert (ended.code, ended.message) == (grpc.StatusCode.PERMISSION_DENIED, text)
@@ -384,12 +384,12 @@ class Feed:
         return next(self._answers).ack.last_sequence
 
     def end(self) -> None:
-        """Let gRPC's thread, which waits for the next request, go."""
+        """Release gRPC's thread, which waits for the next request."""
         self._queue.put(None)
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
@@ -399,7 +399,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_tokens_change_without_a_restart(
     certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Old and new are valid together, what is taken away ends streams, errors change nothing."""
+    """Old and new tokens overlap, removal ends streams, a broken file changes nothing."""
     path = tmp_path / "tokens.toml"
     old = create_token(path, "web-1", ["ingest", "query"])
     with (
@@ -420,13 +420,13 @@ def test_tokens_change_without_a_restart(
         until(lambda: known(new))
         assert known(old)
 
-        # A file that somebody is in the middle of changing is as if it had not changed.
+        # A file in the middle of a change has no effect.
         good = path.read_text()
         path.write_text(good + "[[token]]\nid = ")
         until(lambda: "the tokens stay as they were" in caplog.text)
         assert (known(old), known(new)) == (True, True)
 
-        # The stream of a token that is taken away ends with its next batch.
+        # The stream of a removed token ends at its next batch.
         feed = Feed(wire, old)
         assert feed.send(1) == 1
         path.write_text(good[good.index("[[token]]", 1) :])
@@ -435,7 +435,7 @@ def test_tokens_change_without_a_restart(
         ended = failure(lambda: feed.send(2))
         feed.end()
         assert (ended.code, ended.reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN_REVOKED")
-        # Whoever comes after it goes on where it ended.
+        # The next stream of the producer continues where it ended.
         feed = Feed(wire, new)
         assert feed.last_sequence == 1
         assert feed.send(2) == 2

@@ -1,4 +1,4 @@
-"""AdminService on the wire: what an operator can learn, take away, bring and shorten."""
+"""AdminService over gRPC: status, backup, export, import and compaction."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from streameval._common.frame import Frame
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server import Limits, Settings
 from streameval_server._log.data_directory import LOG_NAME
-from streameval_server.maintenance.history import replay_until
-from streameval_server.maintenance.verify import verify
+from streameval_server.maintenance import replay_until, verify
 from streameval_server.testing import running_server
 
 from .conftest import Wire, failure, selection
@@ -118,7 +117,7 @@ def imported(wire: Wire, data: bytes, name: str = "") -> admin_pb2.ImportStreamR
 
 
 def answers(wire: Wire, stream: str, *, delays: bool = True) -> list[object]:
-    """Return what a stream answers, without names and revisions."""
+    """Return the answers of a stream, without names and revisions."""
     found: list[object] = []
     for key in (None, "US", "DE"):
         for last_s in (0, 3600):
@@ -172,7 +171,7 @@ def test_status_says_what_is_so(tmp_path: Path) -> None:
 
 
 def test_status_warns() -> None:
-    """Of limits that are nearly reached, and of a server that forgets."""
+    """Warnings of limits that are nearly reached, and of a server in memory."""
     with serving(max_streams=2, max_pending_total=50) as wire:
         filled(wire, "a")
         one = ingest_pb2.Batch(stream="b", misses=ingest_pb2.Misses(positives=1))
@@ -180,7 +179,7 @@ def test_status_warns() -> None:
         state_hash(wire, revision)
         status = wire.admin.GetServerStatus(admin_pb2.GetServerStatusRequest(), timeout=20)
         assert list(status.warnings) == [
-            "nothing is kept on disk: everything goes with the process (--memory)",
+            "nothing is kept on disk: all data is lost when the process ends (--memory)",
             "waiting ids: 50 of at most 50 (limits.max_pending_total)",
             "streams: 2 of at most 2 (limits.max_streams)",
         ]
@@ -189,7 +188,7 @@ def test_status_warns() -> None:
 
 
 def test_the_hash_is_that_of_the_log(tmp_path: Path) -> None:
-    """A server's, a replay's, and that of the server that goes on from its checkpoint."""
+    """The hash is equal for a server, a replay, and a server restarted from its checkpoint."""
     with serving(tmp_path) as wire:
         revision = filled(wire, "s")
         first = state_hash(wire, revision)
@@ -209,7 +208,7 @@ def test_the_hash_is_that_of_the_log(tmp_path: Path) -> None:
 
 
 def test_a_backup_is_whole_while_batches_come(tmp_path: Path) -> None:
-    """It is one revision of the log, to the last bit; commits go on meanwhile."""
+    """It is one revision of the log, bit for bit, while commits continue."""
     with serving(tmp_path / "data") as wire:
         filled(wire, "s")
         stop = threading.Event()
@@ -237,14 +236,14 @@ def test_a_backup_is_whole_while_batches_come(tmp_path: Path) -> None:
 
 
 def test_a_server_in_memory_has_nothing_to_back_up(wire: Wire) -> None:
-    """It says so; compacting its log is no error, for it has none."""
+    """The error says so; compaction is not an error, because there is no log."""
     ended = failure(lambda: list(wire.admin.Backup(admin_pb2.BackupRequest(), timeout=20)))
     assert ended.code == grpc.StatusCode.FAILED_PRECONDITION
     assert ended.message == "this server keeps nothing on disk: there is nothing to back up"
 
 
 def test_what_a_killed_backup_left_is_removed(tmp_path: Path) -> None:
-    """When the next server starts."""
+    """The next server removes it at its start."""
     left = tmp_path / "backup-killed"
     left.mkdir()
     (left / LOG_NAME).write_bytes(b"half")
@@ -253,14 +252,14 @@ def test_what_a_killed_backup_left_is_removed(tmp_path: Path) -> None:
 
 
 def until_free(wire: Wire) -> None:
-    """Wait until the server has noticed that nobody reads its backup."""
+    """Wait until the server has noticed that the caller is gone."""
     ends = time.monotonic() + 20
     while wire.admin.GetServerStatus(admin_pb2.GetServerStatusRequest(), timeout=20).open_calls > 1:
         assert time.monotonic() < ends
 
 
 def test_a_caller_that_goes_leaves_nothing(tmp_path: Path) -> None:
-    """The copy goes with the call, and the next backup can be made."""
+    """The copy is removed with the call, and the next backup works."""
     with serving(tmp_path / "data") as wire:
         filled(wire, "s")
         for seed in range(8):  # several pieces
@@ -282,7 +281,7 @@ def test_a_caller_that_goes_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_stream_moves_with_everything(tmp_path: Path) -> None:
-    """Its answers, slices, panes, waiting ids and settings; labels that come later find them."""
+    """Answers, slices, panes, waiting ids and settings move; later labels join them."""
     with serving() as origin, serving(tmp_path) as target:
         state_hash(origin, filled(origin, "s"))
         wire_answers = answers(origin, "s")
@@ -297,7 +296,7 @@ def test_a_stream_moves_with_everything(tmp_path: Path) -> None:
             wire.one(ingest_pb2.Batch(stream=stream, labels=labels))
             revision = wire.one(cases(stream, seed=3)).revision
             state_hash(wire, revision)
-        # The labels took a few milliseconds longer to one of the two.
+        # The labels reached one of the two streams a few milliseconds later.
         moved, stayed = (
             answers(wire, stream, delays=False)
             for wire, stream in ((target, "moved/s"), (origin, "s"))
@@ -312,7 +311,7 @@ def test_a_stream_moves_with_everything(tmp_path: Path) -> None:
 
 
 def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    """A name that is taken, bytes that were altered or cut, limits, and no stream to export."""
+    """An existing name, altered or truncated bytes, limits, and an unknown stream."""
     with serving() as origin, serving(tmp_path) as wire:
         filled(origin, "s")
         data = exported(origin, "s")
@@ -342,7 +341,7 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
             invalid,
             f"{len(data)} bytes are announced, got {len(data) - 9}: truncated?",
         )
-        assert refused(data, total=10)[1] == "the pieces have more than the 10 bytes announced"
+        assert refused(data, total=10)[1] == "the data has more than the 10 bytes announced"
         assert refused(b"")[1] == "0 bytes are too few for an exported stream: truncated?"
         assert refused(data, "a//b")[0] == invalid
         newer = Frame(b"SEVX", 2, "an exported stream").sealed(data[6:-4])
@@ -351,10 +350,10 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
         )
         ended = failure(lambda: wire.admin.ImportStream(iter([]), timeout=20))
         assert ended.message == "the first message must be header"
-        ended = failure(lambda: exported(wire, "nobody"))
+        ended = failure(lambda: exported(wire, "unknown"))
         assert (ended.code, ended.message) == (
             grpc.StatusCode.NOT_FOUND,
-            "there is no stream nobody",
+            "there is no stream unknown",
         )
         assert state_hash(wire) == before
     with serving(max_import_bytes=100) as small:
@@ -372,7 +371,7 @@ def test_an_import_that_cannot_be_is_refused_and_changes_nothing(tmp_path: Path)
 
 
 def test_a_compacted_log_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    """While batches come: nothing is lost, space is used again, and restarts find everything."""
+    """During ingest: no row is lost, space is reused, and restarts find everything."""
     with serving(tmp_path) as wire:
         filled(wire, "s")
         stop = threading.Event()
@@ -399,7 +398,7 @@ def test_a_compacted_log_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
             (first,) = log.execute("SELECT min(revision) FROM log").fetchone()
         assert first == starts[-1]
         assert replay_until(tmp_path, starts[-1]).revision == starts[-1]
-        with pytest.raises(streameval.StreamEvalError, match="is not there any more"):
+        with pytest.raises(streameval.StreamEvalError, match="from before the compaction"):
             replay_until(tmp_path, starts[-1] - 1)
     with serving(tmp_path) as wire:
         assert state_hash(wire) == last
@@ -412,7 +411,7 @@ def test_a_compacted_log_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
 
 
 def test_what_was_done_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Copies, imports and compactions are told, without what is in them."""
+    """Copies, imports and compactions are logged, without their content."""
     caplog.set_level("INFO")
     with serving(tmp_path / "data") as wire:
         filled(wire, "s")
@@ -422,8 +421,8 @@ def test_what_was_done_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFi
     told = [each.getMessage() for each in caplog.records if "admin_service" in each.name]
     assert told == [
         "moved was imported at revision 6",
-        "a backup of revision 6 was sent: all of the log",
-        "the log begins at revision 6 now, 5 rows are gone",
+        "a backup of the whole log, revision 6, was sent",
+        "the log begins at revision 6 now, 5 rows were dropped",
     ]
     assert "id-7" not in caplog.text
 

@@ -1,4 +1,4 @@
-"""The asyncio client against a real server: the same verbs, the same promises."""
+"""The asyncio client against a real server: the same verbs, the same guarantees."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 @pytest.mark.parametrize(("twin", "kind"), [(AsyncClient, Client), (AsyncStream, Stream)])
 def test_the_twins_have_the_same_verbs(twin: type, kind: type) -> None:
-    """Every public verb is there, takes the same, and awaits what asks or waits."""
+    """Both classes have the same public verbs and parameters; those with I/O are awaited."""
     names = {name for name in dir(kind) if not name.startswith("_")}
     assert names == {name for name in dir(twin) if not name.startswith("_")}
     for name in names - {"name"}:
@@ -82,7 +82,7 @@ def test_reads_its_own_writes(address: str) -> None:
 
 
 def test_every_verb(address: str) -> None:
-    """Adding by id and time, asking for everything that can be asked."""
+    """Rows by id and time, and every kind of query."""
 
     async def main() -> None:
         now = datetime.now(UTC)
@@ -130,7 +130,7 @@ def test_every_verb(address: str) -> None:
 
 
 def test_watching_sees_what_moves(address: str) -> None:
-    """A snapshot at once, then the newest when the stream moves; leaving ends it."""
+    """A snapshot at once, then the newest after each change; leaving the loop ends it."""
 
     async def main() -> None:
         async with AsyncClient(address) as client:
@@ -155,7 +155,7 @@ def test_watching_sees_what_moves(address: str) -> None:
 
 
 def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
-    """A restarted server gets what it does not have, and nothing twice."""
+    """A restarted server gets the rows that it lacks, and none twice."""
 
     async def main() -> None:
         async with AsyncClient(free_address) as client:
@@ -170,7 +170,7 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
                     stream.add_cases(labels=[1, 0] * 500, scores=np.arange(1000.0))
                     await stream.flush()
                     assert (await stream.snapshot()).num_cases == 2000 * round_ + 1003
-                    # On its way when the server stops, or in the buffer: nobody can tell.
+                    # In flight when the server stops, or still in the buffer: both can happen.
                     stream.add_cases(labels=[1, 0] * 500, scores=np.arange(1000.0))
             async with served(Settings(listen=free_address, data=tmp_path)):
                 await stream.flush()
@@ -182,7 +182,7 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
 
 
 class served:  # noqa: N801 - used like a function
-    """Run a server while the loop goes on: it starts and stops in a thread."""
+    """Run a server that starts and stops in a thread, so that the event loop keeps running."""
 
     def __init__(self, settings: Settings) -> None:
         self._running = running_server(settings)
@@ -195,7 +195,7 @@ class served:  # noqa: N801 - used like a function
 
 
 def test_what_is_refused_is_reported_once(address: str) -> None:
-    """Flush lists what was refused; the rest counts."""
+    """Flush lists a refused batch; the others count."""
 
     async def main() -> None:
         async with AsyncClient(address) as client:
@@ -213,7 +213,7 @@ def test_what_is_refused_is_reported_once(address: str) -> None:
 
 
 def test_many_batches_within_the_window() -> None:
-    """Rows far beyond what may be unacknowledged arrive, with small limits."""
+    """Many more rows than the window holds arrive, with small limits."""
     limits = Limits(max_batch_rows=7, max_batch_bytes=600, max_inflight_bytes=2000)
 
     async def main() -> None:
@@ -230,7 +230,7 @@ def test_many_batches_within_the_window() -> None:
 
 
 def test_a_newer_producer_fences(address: str) -> None:
-    """Who uses a producer's name again takes it over; the older one stops and says so."""
+    """A second user of a producer's name takes it over; the first stops with an error."""
 
     async def main() -> None:
         older = AsyncClient(address, producer="aio-fenced")
@@ -249,7 +249,7 @@ def test_a_newer_producer_fences(address: str) -> None:
 
 
 def test_a_closed_client_says_so(address: str) -> None:
-    """Nothing can be added or asked after closing; what waits hears of it."""
+    """Every verb raises ClosedError after close, also one that is waiting."""
 
     async def main() -> None:
         client = AsyncClient(address)
@@ -278,7 +278,7 @@ def test_a_closed_client_says_so(address: str) -> None:
 
 
 def test_cancelling_who_waits_changes_nothing(free_address: str) -> None:
-    """A flush, a question or a watcher that is cancelled ends; the rows stay."""
+    """A cancelled flush, query or watch ends; the rows stay."""
 
     async def main() -> None:
         client = AsyncClient(free_address)
@@ -304,7 +304,7 @@ def test_cancelling_who_waits_changes_nothing(free_address: str) -> None:
 
 
 def test_rows_may_come_before_the_loop_and_from_threads(address: str) -> None:
-    """What was added without a loop waits for one; threads may add once it runs."""
+    """Rows added without a loop wait for one; threads may add rows once it runs."""
     client = AsyncClient(address)
     stream = client.stream("aio/threads")
     stream.add_case(True, 1.0)
@@ -326,7 +326,7 @@ def test_rows_may_come_before_the_loop_and_from_threads(address: str) -> None:
         stream.add_case(True, 2.0)
         deadline = time.monotonic() + 20
         while client.statistics().pending and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)  # sent without anybody waiting for it
+            await asyncio.sleep(0.01)  # sent although no task waits for it
         assert client.statistics().acked == 4002
         await client.close()
 
@@ -334,7 +334,7 @@ def test_rows_may_come_before_the_loop_and_from_threads(address: str) -> None:
 
 
 def test_a_client_belongs_to_one_loop(address: str) -> None:
-    """Another loop is told so."""
+    """Use on another event loop raises ClientError."""
     client = AsyncClient(address)
     client.stream("aio/loops").add_case(True, 1.0)
     run(closing(client))
@@ -359,7 +359,7 @@ async def closing(client: AsyncClient) -> None:
 
 
 def test_an_error_inside_with_is_not_masked(free_address: str) -> None:
-    """What goes wrong inside comes out; bad arguments are the library's errors."""
+    """An error inside the block is raised; bad arguments raise the library's errors."""
 
     async def main() -> None:
         async with AsyncClient(free_address) as client:

@@ -1,4 +1,4 @@
-"""The client against a real server: what breaks between them is not lost and not counted twice."""
+"""The client against a real server: failures lose no row and count none twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def durable(address: str, data: Path) -> contextlib.AbstractContextManager[str]:
-    """Start a server at an address that keeps its log."""
+    """Start a server with a durable log at an address."""
     return running_server(Settings(listen=address, data=data))
 
 
@@ -49,7 +49,7 @@ def test_reads_its_own_writes(address: str) -> None:
 
 
 def test_waits_for_a_server(free_address: str) -> None:
-    """Rows wait for a server that is not there yet; a flush says why it failed."""
+    """Rows wait for a server that does not run yet; a failed flush names the cause."""
     with Client(free_address) as client:
         stream = client.stream("late/server")
         stream.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, 0.3])
@@ -64,7 +64,7 @@ def test_waits_for_a_server(free_address: str) -> None:
 
 
 def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
-    """A restarted server gets what it does not have, and nothing twice."""
+    """A restarted server gets the rows that it lacks, and none twice."""
     with Client(free_address) as client:
         stream = client.stream("re/started")
         for round_ in range(3):
@@ -72,7 +72,7 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
                 stream.add_cases(labels=[1, 0] * 500, scores=np.arange(1000.0))
                 stream.flush()
                 assert stream.snapshot().num_cases == 2000 * round_ + 1000
-                # On its way when the server stops, or in the buffer: nobody can tell.
+                # In flight when the server stops, or still in the buffer: both can happen.
                 stream.add_cases(labels=[1, 0] * 500, scores=np.arange(1000.0))
         with durable(free_address, tmp_path):
             # The last batch may have been acked in time: then only this one needs a connection.
@@ -85,7 +85,7 @@ def test_resumes_after_a_restart(free_address: str, tmp_path: Path) -> None:
 
 
 def test_goes_on_with_a_server_that_has_forgotten(free_address: str) -> None:
-    """A server that lost its memory gets what comes next, under a new epoch."""
+    """A server that lost its state gets the later rows, under a new epoch."""
     with Client(free_address) as client:
         stream = client.stream("for/gotten")
         for _ in range(2):
@@ -97,7 +97,7 @@ def test_goes_on_with_a_server_that_has_forgotten(free_address: str) -> None:
 
 
 def test_keeps_to_the_servers_limits() -> None:
-    """Columns are cut into batches that the server takes."""
+    """Columns are cut into batches within the server's limits."""
     limits = Limits(max_batch_rows=7, max_batch_bytes=600, max_inflight_bytes=2000)
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=limits)
     with running_server(settings) as address, Client(address) as client:
@@ -111,7 +111,7 @@ def test_keeps_to_the_servers_limits() -> None:
 
 
 def test_a_refused_batch_is_reported_once(address: str) -> None:
-    """Flush lists what was refused, once; the rest counts; nothing is sent again."""
+    """Flush lists a refused batch once; the others count; it is not sent again."""
     with Client(address) as client:
         good = client.stream("good/stream")
         good.add_case(True, 1.0)
@@ -136,12 +136,12 @@ def test_a_refused_batch_is_reported_once(address: str) -> None:
 
 
 def test_a_newer_producer_fences(address: str) -> None:
-    """Who uses a producer's name again takes it over; the older one stops and says so."""
+    """A second user of a producer's name takes it over; the first stops with an error."""
     with Client(address, producer="fenced") as newer:
         with Client(address, producer="fenced") as newest:
             newest.stream("fen/ced").add_case(True, 1.0)
             newest.flush()
-            newest.stream("fen/ced").snapshot()  # others can see it from now on
+            newest.stream("fen/ced").snapshot()  # visible to other clients from here on
         stream = newer.stream("fen/ced")
         stream.add_case(True, 2.0)
         with pytest.raises(FencedError):
@@ -158,7 +158,7 @@ def test_a_newer_producer_fences(address: str) -> None:
 
 
 def test_drops_the_newest_when_full(free_address: str) -> None:
-    """A full buffer drops what comes, counts it, and the next flush says so."""
+    """A full buffer drops and counts new rows, and the next flush reports them."""
     with Client(free_address, max_buffered_rows=10) as client:
         stream = client.stream("f/ull")
         for score in range(8):
@@ -177,7 +177,7 @@ def test_drops_the_newest_when_full(free_address: str) -> None:
 
 
 def test_blocks_when_full_if_asked(free_address: str) -> None:
-    """A caller that asked for it waits for room, in rows and in columns."""
+    """With when_full='block' a caller waits for room, with rows and with columns."""
     with Client(free_address, max_buffered_rows=10, when_full="block") as client:
         stream = client.stream("bl/ock")
 
@@ -200,7 +200,7 @@ def test_blocks_when_full_if_asked(free_address: str) -> None:
 
 
 def test_closing_frees_who_waits(free_address: str) -> None:
-    """Who waits for room in a client that is closed gets an error, not silence."""
+    """A caller that waits for room gets an error when the client is closed."""
     client = Client(free_address, max_buffered_rows=1, when_full="block")
     stream = client.stream("bl/ock")
     stream.add_case(True, 1.0)
@@ -222,7 +222,7 @@ def test_closing_frees_who_waits(free_address: str) -> None:
 
 
 def test_a_closed_client_says_so(address: str) -> None:
-    """Nothing can be added or asked after closing; closing again does nothing."""
+    """Every verb raises ClosedError after close; closing again does nothing."""
     client = Client(address)
     stream = client.stream("cl/osed")
     stream.add_case(True, 1.0)
@@ -241,7 +241,7 @@ def test_a_closed_client_says_so(address: str) -> None:
 
 
 def test_an_error_inside_with_is_not_masked(free_address: str) -> None:
-    """What goes wrong inside a with statement comes out, though rows could not be sent."""
+    """An error inside a with statement is raised, although rows could not be sent."""
 
     def use() -> None:
         with Client(free_address, exit_timeout_s=0.05) as client:
@@ -276,7 +276,7 @@ def test_many_threads_share_a_client(address: str) -> None:
 
 
 def test_manages_streams(address: str) -> None:
-    """Streams are made, described, listed and deleted, with errors by name."""
+    """Streams are created, described, listed and deleted, each with its own errors."""
     with Client(address) as client:
         made = client.create_stream("man/aged")
         assert made.name == "man/aged"
@@ -308,7 +308,7 @@ def test_manages_streams(address: str) -> None:
 
 
 def test_bad_rows_are_refused_at_the_call(address: str) -> None:
-    """Bad columns raise the library's own errors, and nothing of them is added."""
+    """Bad columns raise the library's own errors, and no row of them is added."""
     with Client(address) as client:
         stream = client.stream("bad/rows")
         with pytest.raises(InvalidInputError, match=r"^score must be finite, got nan$"):
@@ -333,7 +333,7 @@ def test_bad_rows_are_refused_at_the_call(address: str) -> None:
 
 
 def test_the_callers_columns_are_copied(free_address: str) -> None:
-    """A caller may reuse its arrays at once."""
+    """A caller may reuse its arrays after the call."""
     scores, labels = np.arange(4.0), np.array([True, False, True, False])
     with Client(free_address) as client:
         stream = client.stream("co/pied")
@@ -379,7 +379,7 @@ def test_the_callers_columns_are_copied(free_address: str) -> None:
 def test_settings_are_checked_when_a_client_is_made(
     arguments: dict[str, Any], field: str, text: str
 ) -> None:
-    """A slip says its name at once, not from a thread later."""
+    """A bad setting is refused by the constructor, with its name."""
     with pytest.raises(InvalidInputError) as caught:
         Client(**{"address": "localhost:1", **arguments})
     assert (str(caught.value), caught.value.field) == (text, field)

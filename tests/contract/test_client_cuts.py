@@ -1,4 +1,4 @@
-"""The client and connections that break at any byte: nothing is lost or counted twice."""
+"""Connections that break at any byte: no row is lost or counted twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Cutter:
-    """A TCP proxy that cuts each connection after some bytes; while `deaf` it loses answers."""
+    """A TCP proxy that cuts each connection after some bytes; while `deaf` it drops answers."""
 
     def __init__(self, target: str, next_cut: Callable[[], int]) -> None:
         self.deaf = False
@@ -72,13 +72,13 @@ class Cutter:
                 end.shutdown(socket.SHUT_RDWR)
 
     def cut(self) -> None:
-        """Cut all connections there are."""
+        """Cut all open connections."""
         for near in self._near:
             with contextlib.suppress(OSError):
                 near.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Accept nothing more, and wait for what there is to end."""
+        """Accept no more connections, and wait for the open ones to end."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
@@ -87,20 +87,20 @@ class Cutter:
 
 
 def test_connections_that_are_cut_lose_nothing() -> None:
-    """Whatever byte a connection breaks at, each row counts once."""
-    # Small batches: each connection gets some of them through, however busy the machine is.
+    """Each row counts once, at whichever byte connections break."""
+    # Small batches: each connection delivers some, even on a busy machine.
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=Limits(max_batch_rows=500))
     with running_server(settings) as address:
         _cut_again_and_again(address)
 
 
 def test_a_refusal_that_was_lost_with_its_connection_is_reported(address: str) -> None:
-    """What was refused is no less so when the connection broke before the answer."""
+    """A refusal is reported although the connection broke before the answer."""
     cutter = Cutter(address, lambda: 1 << 40)
     with Client(cutter.address) as client, Client(address) as direct:
         client.stream("lost/answer").add_case(True, 1.0)
         client.flush()
-        client.stream("lost/answer").snapshot()  # others can see it from now on
+        client.stream("lost/answer").snapshot()  # visible to other clients from here on
         cutter.deaf = True
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         client.stream("lost/refusal").add_cases(labels=[1, 0], scores=[1.0, 2.0], at=tomorrow)
@@ -138,7 +138,7 @@ def _cut_again_and_again(address: str) -> None:
     assert cutter.cuts > 5
     assert statistics.acked == 80_000
     with Client(address) as client:
-        client.list_streams()  # waits until others than who sent it can see all of it
+        client.list_streams()  # waits until all of it is visible to other clients
         points = client.stream("cut/off").operating_points()
         assert points.tp.tolist() == list(range(80_001))
         few = client.stream("cut/off").operating_points(max_points=500)

@@ -1,4 +1,4 @@
-"""The client when its process forks or ends: what was added is sent, and counts once."""
+"""The client when its process forks or ends: rows are sent and count once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_forked_child_is_a_producer_of_its_own(address: str, used: bool) -> No
 
 
 def test_what_is_left_is_sent_at_exit(address: str) -> None:
-    """A process that ends without closing its client sends what it had."""
+    """A process that ends without closing its client sends its pending rows."""
     code = """
     stream = Client(address).stream("at/exit")
     for i in range(2500):
@@ -71,7 +71,7 @@ def test_what_is_left_is_sent_at_exit(address: str) -> None:
 
 
 def test_exit_needs_no_new_threads(address: str) -> None:
-    """Rows are sent at exit where gRPC cannot start its threads, as in Python 3.12."""
+    """Rows are sent at exit although gRPC cannot start threads, as in Python 3.12."""
     code = """
     from grpc._cython import cygrpc
 
@@ -100,7 +100,7 @@ def test_exit_needs_no_new_threads(address: str) -> None:
 
 
 def test_exit_does_not_wait_for_ever(free_address: str) -> None:
-    """Without a server the end of a process is held up for a moment only, and says so."""
+    """Without a server the end of the process is delayed briefly, and a warning is logged."""
     code = """
     Client(address, exit_timeout_s=0.2).stream("at/exit").add_case(True, 1.0)
     """

@@ -64,7 +64,7 @@ def test_merged_states_count_once(client: Client) -> None:
 
 
 def test_a_merge_that_was_cut_off_is_repeated(free_address: str, tmp_path: Path) -> None:
-    """Whoever does not hear the end of a merge repeats it, and it counts once."""
+    """A merge with an unknown outcome is repeated, and counts once."""
     edge = Evaluator()
     edge.add_cases(labels=np.arange(1000) % 2, scores=np.arange(1000.0))
     settings = Settings(listen=free_address, data=tmp_path)

@@ -1,4 +1,4 @@
-"""The client and a server that wants to see something: TLS, certificates, tokens."""
+"""The client against servers with TLS, client certificates and tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .security import Certificates, secured
 
 @pytest.fixture
 def made(tmp_path: Path) -> Certificates:
-    """Return files of an authority."""
+    """Return the files of a certificate authority."""
     return Certificates.made(tmp_path / "tls")
 
 
@@ -43,7 +43,7 @@ def test_a_client_with_all_that_is_wanted_is_served(made: Certificates, tmp_path
                 stream.add_case(True, 0.5)
                 stream.flush()
                 assert stream.snapshot().num_positive_ref >= 1
-        # What gRPC can do besides.
+        # Any other channel credentials of gRPC.
         channel = grpc.ssl_channel_credentials(
             made.root.read_bytes(), key.read_bytes(), certificate.read_bytes()
         )
@@ -52,13 +52,13 @@ def test_a_client_with_all_that_is_wanted_is_served(made: Certificates, tmp_path
 
 
 def test_a_client_without_them_is_told(made: Certificates, tmp_path: Path) -> None:
-    """At once where waiting cannot help, with the server's words."""
+    """The error is the server's, without a wait, because waiting cannot help."""
     path = tmp_path / "tokens.toml"
     query = create_token(path, "query", ["query"])
     spam = create_token(path, "spam", ["ingest"], ["spam"])
     with secured(made, path) as address:
         for token, words in (
-            (None, "this server wants a token"),
+            (None, "this server requires a token"),
             ("sv1.x.y", "is not known to this server"),
             (query, "this needs the scope ingest; the token query has query"),
         ):
@@ -75,7 +75,7 @@ def test_a_client_without_them_is_told(made: Certificates, tmp_path: Path) -> No
             client.flush(timeout=20)
         assert client.statistics().acked == 1
         client.close()
-        # The system's authorities do not know the test's.
+        # The system's authorities did not sign the test's certificate.
         client = Client(address, token=query, tls=True, timeout_s=2.0)
         with pytest.raises(UnavailableError):
             client.list_streams()
@@ -83,7 +83,7 @@ def test_a_client_without_them_is_told(made: Certificates, tmp_path: Path) -> No
 
 
 def test_a_client_survives_the_renewal_of_what_it_shows(made: Certificates, tmp_path: Path) -> None:
-    """Its certificate and token are read again; half a change changes nothing."""
+    """Certificate and token are read again; a half-changed pair is ignored."""
     path, token = tmp_path / "tokens.toml", tmp_path / "token"
     token.write_text(create_token(path, "old", ["query"]) + "\n")
     made.client()
@@ -98,24 +98,24 @@ def test_a_client_survives_the_renewal_of_what_it_shows(made: Certificates, tmp_
         ) as client,
     ):
         client.list_streams()
-        first = client.stream("a/b")._core.transport.channel()
-        assert client.stream("a/b")._core.transport.channel() is first
+        first = client.stream("a/b")._connection.transport.channel()
+        assert client.stream("a/b")._connection.transport.channel() is first
         made.client()
         client.list_streams()
-        second = client.stream("a/b")._core.transport.channel()
+        second = client.stream("a/b")._connection.transport.channel()
         assert second is not first
-        # While the file is away, what was in it is used.
+        # While the file is missing, its previous content is used.
         (made.directory / "client.pem").unlink()
         client.list_streams()
-        # Calls on a channel that was replaced go on until the client is closed.
-        assert len(client.stream("a/b")._core.transport._replaced) == 2
-        token.write_text("sv1.nobody.x")
+        # Calls on a replaced channel continue until the client is closed.
+        assert len(client.stream("a/b")._connection.transport._replaced) == 2
+        token.write_text("sv1.unknown.x")
         with pytest.raises(AccessError, match="is not known"):
             client.list_streams()
 
 
 def test_a_token_never_travels_in_plain_text(tmp_path: Path) -> None:
-    """To this machine it may; to another the client does not even begin."""
+    """It may to this machine; for another one the constructor refuses."""
     for address in ("fraud.example.org:50051", "10.0.0.7:50051", "dns:///example.org"):
         with pytest.raises(InvalidInputError) as caught:
             Client(address, token="secret")
@@ -133,7 +133,7 @@ def test_a_token_never_travels_in_plain_text(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy on another machine would see what must not leave this one."""
+    """A proxy would send local traffic through another machine."""
     monkeypatch.setenv("http_proxy", "http://192.0.2.7:1")
     monkeypatch.delenv("no_proxy", raising=False)
     with running_server() as address, Client(address) as client:
@@ -166,7 +166,7 @@ def test_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_only_what_is_certainly_local_is(address: str, local: bool) -> None:
-    """Names are not looked up, and what is not understood is not local."""
+    """Names are not resolved, and an unknown form of address is not local."""
     assert is_local(address) is local
 
 
@@ -183,13 +183,13 @@ def test_only_what_is_certainly_local_is(address: str, local: bool) -> None:
     ],
 )
 def test_settings_that_cannot_be_are_said_at_once(wrong: dict[str, Any], words: str) -> None:
-    """Before anything is opened."""
+    """The constructor refuses them, before it opens anything."""
     with pytest.raises(InvalidInputError, match=words):
         Client("localhost:1", **wrong)
 
 
 def test_a_stranger_is_not_sent_a_token(made: Certificates, tmp_path: Path) -> None:
-    """A server that cannot prove its name gets nothing, whoever's token it is."""
+    """A server that cannot prove its name is sent no token."""
     stranger = trustme.CA()
     with secured(made, None) as address:
         root = tmp_path / "other.pem"

@@ -1,4 +1,4 @@
-"""A client of several servers: routing, reading across them, and what cannot be asked."""
+"""A client of several servers: routing, sums over servers, and refused queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = [f"model/v{i}" for i in range(24)]
 
 @pytest.fixture(scope="module")
 def addresses() -> Iterator[list[str]]:
-    """Three servers in memory."""
+    """Run three servers in memory; yield their addresses."""
     with ExitStack() as stack:
         yield [stack.enter_context(running_server()) for _ in range(3)]
 
@@ -41,7 +41,7 @@ def cases(seed: int, rows: int = 500) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counted(*columns: tuple[np.ndarray, np.ndarray]) -> Evaluator:
-    """Return the evaluator that has seen everything itself."""
+    """Return an evaluator with all cases."""
     ev = Evaluator()
     for labels, scores in columns:
         ev.add_cases(labels=labels, scores=scores)
@@ -49,7 +49,7 @@ def counted(*columns: tuple[np.ndarray, np.ndarray]) -> Evaluator:
 
 
 def test_each_stream_is_on_its_server(addresses: list[str]) -> None:
-    """What one client writes, one with the addresses in another order reads."""
+    """A client with the addresses in another order reads what the first one wrote."""
     with Client(addresses) as writer:
         for seed, name in enumerate(NAMES):
             labels, scores = cases(seed)
@@ -57,7 +57,7 @@ def test_each_stream_is_on_its_server(addresses: list[str]) -> None:
         writer.flush()
         assert writer.statistics().acked == 500 * len(NAMES)
         for name in NAMES:
-            writer.stream(name).snapshot()  # lists have it from now on
+            writer.stream(name).snapshot()  # listed from here on
         revisions = {address: Client(address) for address in addresses}
     with Client(addresses[::-1]) as reader:
         assert [info.name for info in reader.list_streams("model/")] == sorted(NAMES)
@@ -72,7 +72,7 @@ def test_each_stream_is_on_its_server(addresses: list[str]) -> None:
 
 
 def test_shards_of_one_stream_are_one_exact_answer(addresses: list[str]) -> None:
-    """Cases of one stream on three servers: every figure is that of one evaluator."""
+    """Cases of one stream on three servers: each figure equals that of one evaluator."""
     with Client(addresses) as client:
         for seed, shard in enumerate(client.shards("hot/v1")):
             labels, scores = cases(seed)
@@ -87,7 +87,7 @@ def test_shards_of_one_stream_are_one_exact_answer(addresses: list[str]) -> None
 
 
 def test_stream_that_moved_is_still_whole(addresses: list[str]) -> None:
-    """After a server was added the past stays where it was, and is added up."""
+    """Cases from before a server was added stay on their server and are added up."""
     name = next(n for n in (f"moved/{i}" for i in range(99)) if owner(n, addresses) == addresses[2])
     with Client(addresses[:2]) as before:
         labels, scores = cases(7)
@@ -101,7 +101,7 @@ def test_stream_that_moved_is_still_whole(addresses: list[str]) -> None:
 
 
 def test_management_goes_to_the_stream_s_server(addresses: list[str]) -> None:
-    """Streams are made, changed and deleted where they are."""
+    """Streams are created, changed and deleted on their own server."""
     with Client(addresses) as client:
         client.create_stream("made/v1", segment_keys=["country"])
         with pytest.raises(AlreadyExistsError):
@@ -128,13 +128,13 @@ def test_comparison_needs_one_server(addresses: list[str]) -> None:
 
 
 def test_number_of_cases_cannot_be_counted_back(addresses: list[str]) -> None:
-    """The last n cases of several servers are no selection."""
+    """A window of n cases is refused with several servers."""
     with Client(addresses) as client, pytest.raises(InvalidInputError, match="number of cases"):
         client.evaluator("hot/v1", window=100)
 
 
 def test_no_answer_without_one_of_them(addresses: list[str]) -> None:
-    """A server that is away makes the sum unknown; streams of the others answer."""
+    """Without one server there is no sum; streams of the other servers still answer."""
     gone = "127.0.0.1:1"
     servers = [*addresses, gone]
     names = (f"alive/{i}" for i in range(99))
@@ -149,7 +149,7 @@ def test_no_answer_without_one_of_them(addresses: list[str]) -> None:
 
 
 def test_asyncio_has_the_same(addresses: list[str]) -> None:
-    """The twin routes to the same servers and adds up the same parts."""
+    """AsyncClient routes to the same servers and adds up the same states."""
     labels, scores = cases(3)
 
     async def main() -> tuple[list[str], Evaluator, int]:
@@ -159,7 +159,7 @@ def test_asyncio_has_the_same(addresses: list[str]) -> None:
             client.stream("twin/v2").add_cases(labels=labels, scores=scores)
             await client.flush()
             for stream in (*client.shards("twin/v1"), client.stream("twin/v2")):
-                await stream.snapshot()  # lists have it from now on
+                await stream.snapshot()  # listed from here on
             names = [info.name for info in await client.list_streams("twin/")]
             return names, await client.evaluator("twin/v1"), client.statistics().acked
 
@@ -172,7 +172,7 @@ def test_asyncio_has_the_same(addresses: list[str]) -> None:
 
 
 def test_sum_is_exact_beyond_one_server_s_cap(addresses: list[str]) -> None:
-    """The cap on cells is each server's own: together they may keep more."""
+    """The cap on cells holds for each server: the sum may have more cells."""
     scores = np.random.default_rng(4).normal(size=600_000)
     labels = scores + np.random.default_rng(5).normal(size=600_000) > 1
     with Client(addresses) as client:

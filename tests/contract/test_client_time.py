@@ -51,7 +51,7 @@ def test_labels_join_their_predictions_in_either_order(client: Client) -> None:
 
 
 def test_one_id_is_heard_in_order(client: Client) -> None:
-    """Whatever is done to an id in a moment, its last word counts."""
+    """Of several operations on an id in quick succession, the last one counts."""
     stream = client.stream("in/order")
     for _ in range(50):
         stream.log("x", 0.5)
@@ -68,7 +68,7 @@ def test_one_id_is_heard_in_order(client: Client) -> None:
 
 
 def test_columns_can_be_taken_back(client: Client) -> None:
-    """A retraction takes labelled and unlabelled predictions out."""
+    """A retraction removes labelled and unlabelled predictions."""
     stream = client.stream("re/tracted")
     stream.log_cases(ids=list("abcd"), scores=[1, 2, 3, 4])
     stream.label_cases(ids=["a", "b"], labels=[True, False])
@@ -80,7 +80,7 @@ def test_columns_can_be_taken_back(client: Client) -> None:
 
 
 def test_a_label_that_knows_its_prediction_needs_none(client: Client) -> None:
-    """With score and time a label is a case by itself, in the pane of its prediction."""
+    """A label with score and time is a case, in the pane of that time."""
     stream = client.stream("full/labels")
     yesterday = datetime.now(UTC) - 24 * HOUR
     stream.label("a", True, at=yesterday, score=0.9)
@@ -165,7 +165,7 @@ def test_segments_choose_slices(client: Client) -> None:
 
 
 def test_figures_come_with_what_was_asked_for(client: Client) -> None:
-    """Metrics by name, levels, confidence sequences; intervals as the library has them."""
+    """Metrics by name, levels, confidence sequences; intervals equal the library's."""
     rng = np.random.default_rng(3)
     labels = rng.random(4000) < 0.1
     scores = labels + rng.normal(size=4000)
@@ -187,9 +187,9 @@ def test_figures_come_with_what_was_asked_for(client: Client) -> None:
         "auc_roc": local.auc_roc(),
     }
     assert math.isnan(chosen.auc_pr)
-    shown = f"Maximum f measure  {local.maximum_f_measure():.6f}"
+    shown = f"Maximum F measure  {local.maximum_f_measure():.6f}"
     assert str(chosen).splitlines()[1].strip() == shown
-    assert "Maximum f measure" in chosen._repr_html_()
+    assert "Maximum F measure" in chosen._repr_html_()
     assert chosen == stream.snapshot(metrics=["maximum_f_measure", "auc_roc"])
     with pytest.raises(InvalidRequestError, match="no figure is called 'auc'"):
         stream.snapshot(metrics=["auc"])
@@ -198,7 +198,7 @@ def test_figures_come_with_what_was_asked_for(client: Client) -> None:
 
 
 def test_a_time_series_comes_whole(client: Client) -> None:
-    """More steps than a page holds, each with its own window, empty ones too."""
+    """More steps than a page holds, each with its own window, also empty ones."""
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     stream = client.stream("ser/ies")
     for minutes in (5, 50, 95):
@@ -220,7 +220,7 @@ def test_a_time_series_comes_whole(client: Client) -> None:
 
 
 def test_sides_are_compared(client: Client) -> None:
-    """Streams, windows against the rest, segments; overlaps are refused in words."""
+    """Streams, windows against the rest, segments; overlaps are refused with an error."""
     client.create_stream("com/pare", segment_keys=["country"])
     stream = client.stream("com/pare")
     rng = np.random.default_rng(5)
@@ -270,10 +270,8 @@ def test_rows_that_waited_count_when_they_were_added(
     ahead_ns = [0]
     monkeypatch.setattr("streameval.client._buffer.clock.clock_ns", lambda: real() + ahead_ns[0])
     monkeypatch.setattr("streameval.client._buffer.buffer.clock_ns", lambda: real() + ahead_ns[0])
-    monkeypatch.setattr(
-        "streameval.client._delivery.delivery.clock_ns", lambda: real() + ahead_ns[0]
-    )
-    # A wall clock that is two days ahead: only the server's counts.
+    monkeypatch.setattr("streameval.client._buffer.runs.clock_ns", lambda: real() + ahead_ns[0])
+    # The client's wall clock is two days ahead: only the server's clock dates rows.
     wall = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: wall() + 172_800 * 10**9)
     with Client(free_address) as client:
@@ -294,14 +292,14 @@ def test_rows_that_waited_count_when_they_were_added(
 
 
 def test_labels_after_a_restart_find_their_predictions(free_address: str, tmp_path: Path) -> None:
-    """Predictions wait durably; what is sent twice counts once."""
+    """Predictions wait durably; rows that are sent twice count once."""
     settings = Settings(listen=free_address, data=tmp_path)
     with Client(free_address) as client:
         stream = client.stream("re/started")
         with running_server(settings):
             stream.log_cases(ids=[f"id-{i}" for i in range(3000)], scores=np.arange(3000.0))
             stream.flush()
-            # On its way when the server stops, or in the buffer: nobody can tell.
+            # In flight when the server stops, or still in the buffer: both can happen.
             stream.label_cases(ids=[f"id-{i}" for i in range(2000)], labels=[1, 0] * 1000)
         stream.retract_cases(ids=[f"id-{i}" for i in range(500)])
         with running_server(settings):
@@ -317,7 +315,7 @@ def test_bad_rows_are_refused_at_the_call(client: Client) -> None:
     """Ids, times and segments are checked with the server's words; nothing is added."""
     before = client.statistics().added
     stream = client.stream("bad/ids")
-    naive = datetime(2026, 1, 1)  # noqa: DTZ001 - what is refused
+    naive = datetime(2026, 1, 1)  # noqa: DTZ001 - must be refused
     calls = {
         "id must not be empty": lambda: stream.log("", 1.0),
         "id must be at most 128 bytes of UTF-8, got 130": lambda: stream.log("é" * 65, 1.0),

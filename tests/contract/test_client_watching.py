@@ -1,4 +1,4 @@
-"""A client that watches a stream: snapshots as it moves, until something ends."""
+"""A client that watches a stream: snapshots after each change, until an end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streameval_server.testing import running_server
 
 
 def test_watching_sees_what_moves(client: Client) -> None:
-    """A snapshot at once, then the newest when the stream moves; closing ends it."""
+    """A snapshot at once, then the newest after each change; closing ends it."""
     stream = client.stream("wat/ched")
     stream.add_case(True, 0.9)
     stream.flush()
@@ -32,7 +32,7 @@ def test_watching_sees_what_moves(client: Client) -> None:
 
 
 def test_watching_ends_with_the_server(free_address: str) -> None:
-    """Who watches hears that the server stopped."""
+    """A watcher gets UnavailableError when the server stops."""
     with Client(free_address) as client:
         with running_server(Settings(listen=free_address, memory=True)):
             stream = client.stream("wat/ched")
@@ -55,7 +55,7 @@ def test_watching_ends_with_the_server(free_address: str) -> None:
 
 
 def test_closing_ends_who_watches(address: str) -> None:
-    """Who waits for the next snapshot hears that the client was closed."""
+    """A watcher gets ClosedError when the client is closed."""
     client = Client(address)
     stream = client.stream("wat/closed")
     stream.add_case(True, 0.9)

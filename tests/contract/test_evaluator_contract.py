@@ -1,4 +1,4 @@
-"""One suite for whatever counts cases: in process, after a round trip of bytes, over gRPC."""
+"""One suite for all evaluators: in process, after a round trip of bytes, over gRPC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COUNTS = (
 
 
 class Subject(Protocol):
-    """What the contract is about: it counts, and it answers."""
+    """The interface under test: adds cases and answers queries."""
 
     def add_case(self, positive: bool, score: float) -> None: ...
     def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None: ...
@@ -109,7 +109,7 @@ class Served:
 
 
 class TestContract:
-    """What holds however the cases are counted."""
+    """Properties of every implementation."""
 
     @pytest.fixture(scope="class")
     @staticmethod
@@ -121,7 +121,7 @@ class TestContract:
     @pytest.fixture(params=["in process", "after a round trip", "over gRPC"])
     @staticmethod
     def subject(request: pytest.FixtureRequest, client: Client) -> Subject:
-        """Return something empty that counts."""
+        """Return an empty subject."""
         match request.param:
             case "in process":
                 return InProcess()
@@ -132,7 +132,7 @@ class TestContract:
         return Served(client.stream(name))
 
     def test_empty(self, subject: Subject) -> None:
-        """Without references every figure is undefined, and the reason is that."""
+        """Without references every figure is undefined, with the reason EMPTY."""
         snapshot = subject.snapshot()
         assert _counts(snapshot) == (0, 0, 0, 0, 0)
         assert all(math.isnan(getattr(snapshot, name)) for name in FIGURES)
@@ -142,7 +142,7 @@ class TestContract:
 
     @pytest.mark.parametrize("positive", [True, False])
     def test_one_class(self, subject: Subject, positive: bool) -> None:
-        """With one class only, what needs the other is undefined."""
+        """With one class only, figures that need the other are undefined."""
         subject.add_cases(labels=[positive, positive], scores=[0.5, 0.25])
         snapshot = subject.snapshot()
         defined = {name for name in FIGURES if not math.isnan(getattr(snapshot, name))}
@@ -190,7 +190,7 @@ class TestContract:
         assert snapshot.auc_pr_hull >= snapshot.auc_pr
 
     def test_order_does_not_matter(self, subject: Subject) -> None:
-        """Tied scores are one operating point: no figure depends on who came first."""
+        """Tied scores are one operating point: no figure depends on the order of rows."""
         rows = [(True, 0.5), (False, 0.5), (True, -0.0), (False, 0.0), (True, 2.0)]
         for permutation in itertools.islice(itertools.permutations(rows), 0, None, 17):
             for positive, score in permutation:
@@ -229,7 +229,7 @@ class TestContract:
         assert points.tp.tolist() == [0, 1, 2, 2**61 + 2, 2**61 + 2, 2**61 + 2]
 
     def test_empty_columns_do_nothing(self, subject: Subject) -> None:
-        """No rows are fine, and so are no misses."""
+        """Empty columns and zero misses are accepted."""
         subject.add_cases(labels=[], scores=[])
         subject.add_cases(labels=np.array([], bool), scores=np.array([]), counts=[])
         subject.add_misses(0)
@@ -301,7 +301,7 @@ class TestContract:
         field: str,
         index: int | None,
     ) -> None:
-        """A bad value anywhere in a batch is named, and nothing of the batch is counted."""
+        """The error names a bad value anywhere in a batch, and no row of it is counted."""
         subject.add_case(True, 1.0)
         good: dict[str, Any] = {"labels": [1, 0], "scores": [0.5, 0.25], "counts": [1, 1]}
         with pytest.raises(InvalidInputError) as caught:
@@ -325,7 +325,7 @@ class TestContract:
         ],
     )
     def test_bad_case(self, subject: Subject, positive: Any, score: Any, message: str) -> None:
-        """A bad case is refused by value, and not counted."""
+        """A bad case is refused with its value, and not counted."""
         with pytest.raises(InvalidInputError) as caught:
             subject.add_case(positive, score)
         assert str(caught.value) == message
@@ -333,7 +333,7 @@ class TestContract:
 
     @pytest.mark.parametrize("count", [-1, 0.5, NAN, "3", True])
     def test_bad_miss_count(self, subject: Subject, count: Any) -> None:
-        """Misses are counted in whole numbers."""
+        """Counts of misses must be whole numbers."""
         for add in (subject.add_misses, subject.add_negative_misses):
             with pytest.raises(
                 InvalidInputError, match=r"^count must be a non-negative integer, got"
@@ -343,7 +343,7 @@ class TestContract:
 
 
 def test_unknown_stream() -> None:
-    """What was never made cannot be asked."""
+    """Queries of an unknown stream fail."""
     with running_server() as address, Client(address) as client:
         stream = client.stream("no/such")
         with pytest.raises(NotFoundError, match="there is no stream no/such"):
@@ -354,7 +354,7 @@ _numbers = itertools.count()
 
 
 def _content(evaluator: Evaluator) -> tuple[Any, ...]:
-    """Return what was counted: a server's evaluator has a cap on its cells besides."""
+    """Return the counts without the cap on cells, which only a server's evaluator has."""
     points = evaluator.operating_points()
     columns = (points.thresholds, points.fp, points.tp)
     misses = (evaluator.num_misses, evaluator.num_negative_misses)

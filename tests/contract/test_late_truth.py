@@ -41,7 +41,7 @@ def counts(found: types_pb2.Snapshot) -> tuple[int, int]:
 
 
 def test_labels_meet_predictions_in_either_order(wire: Wire, fresh: str) -> None:
-    """In the pane of the prediction and in its slices; the coverage says what is missing."""
+    """They count in the pane and slices of the prediction; coverage counts missing labels."""
     created(wire, fresh, segment_keys=["country"])
     then = time.time_ns() // 1000 - 2 * 3_600_000_000
     country = pb.SegmentColumn(key="country", values=["US", "DE"], codes=[0, 1, 0])
@@ -76,7 +76,7 @@ def test_labels_meet_predictions_in_either_order(wire: Wire, fresh: str) -> None
     relabelled = pb.Batch(stream=fresh, labels=pb.Labels(ids=["a"], positives=[False]))
     revision = wire.one(relabelled).revision
     assert counts(snapshot(wire, revision, stream=fresh)) == (1, 2)
-    retracted = pb.Batch(stream=fresh, retractions=pb.Retractions(ids=["a", "nobody"]))
+    retracted = pb.Batch(stream=fresh, retractions=pb.Retractions(ids=["a", "unknown"]))
     revision = wire.one(retracted).revision
     after = snapshot(wire, revision, stream=fresh)
     assert counts(after) == (1, 1)
@@ -86,7 +86,7 @@ def test_labels_meet_predictions_in_either_order(wire: Wire, fresh: str) -> None
 
 
 def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) -> None:
-    """What was not said has its default; what cannot change says why."""
+    """Settings that were not given have their defaults; others change by the mask."""
     made = created(wire, fresh, retention={"seconds": 86_400})
     assert made.settings.retention.seconds == 86_400
     assert made.settings.label_ttl.seconds == 86_400
@@ -106,7 +106,7 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
     refused = failure(lambda: wire.streams.UpdateStream(request))
     assert refused.code == Code.FAILED_PRECONDITION
     assert refused.fields == [
-        ("stream.settings.pane", "pane cannot change: panes cannot be cut anew")
+        ("stream.settings.pane", "pane cannot change: panes cannot be divided")
     ]
     request.stream.name = f"{fresh}/absent"
     assert failure(lambda: wire.streams.UpdateStream(request)).code == Code.NOT_FOUND
@@ -121,16 +121,20 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
 @pytest.mark.parametrize(
     ("path", "settings", "text"),
     [
-        ("pane", {"pane": {"seconds": 3600}}, "pane cannot change: panes cannot be cut anew"),
+        (
+            "pane",
+            {"pane": {"seconds": 3600}},
+            "pane cannot change: panes cannot be divided",
+        ),
         (
             "resolution",
             {"resolution": 8},
-            "resolution cannot change: panes have forgotten the other bits",
+            "resolution cannot change: panes have dropped the other bits",
         ),
         (
             "scale",
             {"scale": stream_pb2.SCALE_PROBABILITY},
-            "scale cannot change: panes have forgotten the scores",
+            "scale cannot change: panes have dropped the scores",
         ),
         (
             "segment_keys",
@@ -142,7 +146,7 @@ def test_settings_are_shown_complete_and_change_by_mask(wire: Wire, fresh: str) 
 def test_what_cannot_change_says_why(
     wire: Wire, fresh: str, path: str, settings: dict[str, object], text: str
 ) -> None:
-    """And nothing of such a request does, also not what could."""
+    """The error gives the reason, and no setting of the request changes."""
     created(wire, fresh, segment_keys=["country"])
     request = stream_pb2.UpdateStreamRequest(
         stream=stream_pb2.Stream(
@@ -161,7 +165,7 @@ def test_what_cannot_change_says_why(
 
 @pytest.mark.parametrize("paths", [[], ["settings.color"], ["name"]])
 def test_masks_name_settings(wire: Wire, fresh: str, paths: list[str]) -> None:
-    """An empty mask does not mean all of them, and a slip is no setting."""
+    """An empty mask does not mean all settings, and unknown names are refused."""
     created(wire, fresh)
     request = stream_pb2.UpdateStreamRequest(stream=stream_pb2.Stream(name=fresh))
     request.update_mask.paths.extend(paths)
@@ -187,14 +191,14 @@ def merge_requests(
 
 @pytest.fixture
 def counted() -> Evaluator:
-    """Return an evaluator with something in it."""
+    """Return an evaluator with a few cases."""
     evaluator = Evaluator()
     evaluator.add_cases(labels=[1, 0, 0], scores=[0.9, 0.5, 0.1])
     return evaluator
 
 
 def test_merges_count_once(wire: Wire, fresh: str, counted: Evaluator) -> None:
-    """An epoch that is not above the last is a duplicate; the answer is visible."""
+    """An epoch that is not above the last is a duplicate; the counts are visible."""
     first = wire.ingest.Merge(merge_requests(fresh, 1, counted))
     assert (first.duplicate, first.revision > 0) == (False, True)
     assert counts(snapshot(wire, 0, stream=fresh)) == (1, 2)
@@ -209,7 +213,7 @@ def test_merges_count_once(wire: Wire, fresh: str, counted: Evaluator) -> None:
 def test_a_merge_that_breaks_off_changes_nothing(
     wire: Wire, fresh: str, counted: Evaluator
 ) -> None:
-    """Neither when it ends too soon nor when its bytes are not those announced."""
+    """Neither when it ends early nor when its bytes differ from the header."""
     requests = list(merge_requests(fresh, 1, counted))
     torn = failure(lambda: wire.ingest.Merge(iter(requests[:-1])))
     assert (torn.code, torn.fields[0][0]) == (Code.INVALID_ARGUMENT, "data")
@@ -235,7 +239,7 @@ def test_a_merge_that_breaks_off_changes_nothing(
 
 
 def test_merges_go_with_the_streams_settings(wire: Wire, fresh: str, counted: Evaluator) -> None:
-    """States name declared keys and times that are kept; else none of them counts."""
+    """States with undeclared keys or times beyond retention are refused, all or none."""
     created(wire, fresh, segment_keys=["country"])
     good = pb.PaneState(evaluator=counted.to_bytes())
     country = types_pb2.Segment(key="country", value="US")
@@ -257,7 +261,7 @@ def test_merges_go_with_the_streams_settings(wire: Wire, fresh: str, counted: Ev
 
 
 def test_a_state_that_was_read_can_be_merged(wire: Wire, fresh: str, counted: Evaluator) -> None:
-    """GetState and Merge are mirrors."""
+    """GetState and Merge are inverse."""
     wire.ingest.Merge(merge_requests(fresh, 1, counted))
     request = query_pb2.GetStateRequest(selection=types_pb2.Selection(stream=fresh))
     data = b"".join(piece.data for piece in wire.query.GetState(request))

@@ -1,4 +1,4 @@
-"""Queries over gRPC against a list of what was sent, counted anew by a plain evaluator."""
+"""Queries over gRPC against the sent rows, counted by a plain evaluator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 @dataclass(frozen=True)
 class Sent:
-    """One prediction and what became of it."""
+    """One prediction and its label, if any."""
 
     id: str
     score: float
@@ -73,7 +73,7 @@ def label(wire: Wire, name: str, labels: dict[str, bool]) -> int:
 
 
 def filled(wire: Wire, name: str, size: int = 400, seed: int = 0) -> list[Sent]:
-    """Send predictions of ten days; label, relabel and retract some; return what is so then."""
+    """Send predictions of ten days; label, relabel and retract some; return the result."""
     made(wire, name)
     chance = random.Random(seed)
     now = time.time_ns() // 1000
@@ -102,7 +102,7 @@ def filled(wire: Wire, name: str, size: int = 400, seed: int = 0) -> list[Sent]:
 
 
 def counted(rows: list[Sent], resolution: int | None = 12) -> Evaluator:
-    """Return the labelled ones in a plain evaluator."""
+    """Return the labelled predictions in a plain evaluator."""
     evaluator = Evaluator(resolution=resolution, max_cells=16_384 if resolution else 262_144)
     known = [row for row in rows if row.label is not None and not row.is_retracted]
     if known:
@@ -127,7 +127,7 @@ def ago(first_s: float, last_s: float = 0) -> types_pb2.TimeRange:
 
 @pytest.fixture(scope="module")
 def history(wire: Wire) -> tuple[str, list[Sent]]:
-    """Return a stream with all that can happen to predictions, and what is so then."""
+    """Return a stream with every kind of change to predictions, and the result."""
     return "queries/history", filled(wire, "queries/history")
 
 
@@ -222,7 +222,7 @@ def series(wire: Wire, name: str, span: types_pb2.TimeRange, step_s: int, **fiel
 
 
 def test_a_series_is_its_windows(wire: Wire, history: tuple) -> None:
-    """Every row counts what lies in it, page by page, and the rows cover the span."""
+    """Each row counts the cases of its window, page by page, and the rows cover the span."""
     name, rows = history
     found = list(series(wire, name, ago(5 * DAY), 2 * HOUR, page_size=7))
     assert len(found) > 55
@@ -239,11 +239,11 @@ def test_a_series_is_its_windows(wire: Wire, history: tuple) -> None:
 
 
 def test_many_streams_at_a_glance(wire: Wire, history: tuple, fresh: str) -> None:
-    """Each stream's figures are its snapshot's, its series that of its windows."""
+    """Each stream's figures equal its snapshot's, and its series equals that of its windows."""
     name, rows = history
     made(wire, fresh)
     request = query_pb2.BatchGetSnapshotsRequest(
-        streams=[fresh, "queries/nobody", name], last=Duration(seconds=5 * DAY), steps=24
+        streams=[fresh, "queries/unknown", name], last=Duration(seconds=5 * DAY), steps=24
     )
     empty, full = wire.query.BatchGetSnapshots(request, timeout=20).snapshots
     assert [empty.snapshot.stream, full.snapshot.stream] == [fresh, name]
@@ -276,12 +276,12 @@ def test_many_streams_at_a_glance(wire: Wire, history: tuple, fresh: str) -> Non
         ({"streams": ["a", "b c"]}, "b c"),
         ({"last": Duration(seconds=-1)}, "last must be positive, got -1 s"),
         ({"last": Duration(seconds=60), "steps": 101}, "steps must be at most 100, got 101"),
-        ({"steps": 10}, "a series is: set last"),
+        ({"steps": 10}, "all time does not: set last"),
         ({"metrics": ["auc"]}, "no figure is called 'auc'"),
     ],
 )
 def test_bad_overviews_are_refused(wire: Wire, fields: dict, message: str) -> None:
-    """Each with the field at fault."""
+    """Each error names the invalid field."""
     request = query_pb2.BatchGetSnapshotsRequest(**fields)
     failed = failure(lambda: wire.query.BatchGetSnapshots(request, timeout=20))
     assert failed.code == Code.INVALID_ARGUMENT
@@ -316,7 +316,7 @@ def test_comparisons_take_the_complement(wire: Wire, history: tuple) -> None:
 
 
 def test_slices_are_ranked(wire: Wire, history: tuple) -> None:
-    """All values of all keys, each against the rest."""
+    """All values of all keys are compared with the rest."""
     name, rows = history
     request = query_pb2.RankSegmentsRequest(
         selection=selection(name, last=Duration(seconds=9 * DAY)), metric="auc_roc"
@@ -340,7 +340,7 @@ def test_slices_are_ranked(wire: Wire, history: tuple) -> None:
 
 
 def test_a_label_three_weeks_late_restates_its_pane(wire: Wire, fresh: str) -> None:
-    """The time series shows it where the prediction was, at the revision that brought it."""
+    """The time series counts it in the prediction's pane, from the label's revision on."""
     made(wire, fresh)
     now = time.time_ns() // 1000
     then = now - 21 * DAY * 10**6
@@ -359,7 +359,7 @@ def test_a_label_three_weeks_late_restates_its_pane(wire: Wire, fresh: str) -> N
     changed = []
     for old, new in zip(first, second):
         new.revision = old.revision
-        # That labels may take three weeks is a reason to warn of all of them.
+        # Labels that may take three weeks are a reason to warn in each answer.
         del old.warnings[:], new.warnings[:]
         if old != new:
             changed.append((old, new))
@@ -388,7 +388,7 @@ def test_answers_warn(wire: Wire, fresh: str) -> None:
 
 
 def test_misses_have_their_pane(wire: Wire, fresh: str) -> None:
-    """References that were never scored count when they happened."""
+    """References that were never scored count in the pane of their time."""
     made(wire, fresh)
     then = time.time_ns() // 1000 - 2 * HOUR * 10**6
     misses = ingest_pb2.Misses(positives=3, negatives=2, event_time_us=then)
@@ -419,7 +419,7 @@ BAD = {
 
 @pytest.mark.parametrize("field", list(BAD))
 def test_bad_selections_are_refused_everywhere(wire: Wire, history: tuple, field: str) -> None:
-    """INVALID_ARGUMENT with the field's path and the same text, whatever is asked."""
+    """INVALID_ARGUMENT with the field's path and the same text, from every query."""
     fields, text = BAD[field]
     chosen = selection(history[0], **fields)
     query = wire.query
@@ -442,28 +442,28 @@ def test_bad_selections_are_refused_everywhere(wire: Wire, history: tuple, field
 
 
 def test_unknown_streams_are_not_found(wire: Wire) -> None:
-    """By every question, before anything is computed."""
-    nobody = selection("queries/nobody", last=Duration(seconds=5))
+    """Every query fails so, before it computes anything."""
+    unknown = selection("queries/unknown", last=Duration(seconds=5))
     query = wire.query
     for call in (
-        lambda: query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=nobody), timeout=20),
-        lambda: list(query.Watch(query_pb2.WatchRequest(selection=nobody), timeout=20)),
-        lambda: query.RankSegments(query_pb2.RankSegmentsRequest(selection=nobody), timeout=20),
+        lambda: query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=unknown), timeout=20),
+        lambda: list(query.Watch(query_pb2.WatchRequest(selection=unknown), timeout=20)),
+        lambda: query.RankSegments(query_pb2.RankSegmentsRequest(selection=unknown), timeout=20),
         lambda: query.ListWindows(
             query_pb2.ListWindowsRequest(
-                selection=selection("queries/nobody", between=ago(60)), step=Duration(seconds=60)
+                selection=selection("queries/unknown", between=ago(60)), step=Duration(seconds=60)
             ),
             timeout=20,
         ),
         lambda: query.CompareStreams(
-            query_pb2.CompareStreamsRequest(a=nobody, b=nobody), timeout=20
+            query_pb2.CompareStreamsRequest(a=unknown, b=unknown), timeout=20
         ),
     ):
         assert failure(call).code == Code.NOT_FOUND
 
 
 def test_overlaps_end_with_failed_precondition(wire: Wire, history: tuple) -> None:
-    """A total that contains its part on the wrong side is one of them."""
+    """So does a total on the side where only its part may be."""
     name, _ = history
     request = query_pb2.CompareStreamsRequest(
         a=selection(name), b=selection(name, last=Duration(seconds=60))
@@ -474,7 +474,7 @@ def test_overlaps_end_with_failed_precondition(wire: Wire, history: tuple) -> No
 
 
 def test_keys_that_are_added_later_have_slices(wire: Wire, fresh: str) -> None:
-    """Rows from before have no value of it."""
+    """Earlier rows have no value of the key."""
     made(wire, fresh, segment_keys=["country"])
     now = time.time_ns() // 1000
     rows = ingest_pb2.Cases(scores=[0.9, 0.1], positives=[True, False], event_times_us=[now])

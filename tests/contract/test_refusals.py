@@ -1,4 +1,4 @@
-"""Bad input over gRPC: the library's own words, the right status, the field and the row."""
+"""Bad input over gRPC: the library's messages, the right status, the field and the row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def packed(*scores: float) -> bytes:
 
 
 def python_error(**columns: Any) -> str:
-    """Return what the library says about columns."""
+    """Return the library's error message for columns."""
     with pytest.raises(InvalidInputError) as caught:
         Evaluator().add_cases(**columns)
     return str(caught.value)
@@ -43,8 +43,8 @@ def two(**columns: Any) -> dict[str, Any]:
     return {"cases": Cases(**(good | columns))}
 
 
-# What is sent, the status, the field, and the text (None: what the library says about the
-# same columns).
+# The batch, the status, the field, and the text (None: the library's message for the same
+# columns).
 BAD = {
     "NaN": (
         two(scores=[1, math.nan]),
@@ -141,7 +141,7 @@ BAD = {
 
 
 def expected(text: str | dict[str, Any]) -> str:
-    """Return the text, asking the library where it is the library's."""
+    """Return the expected text; for None, the library's message."""
     if isinstance(text, str):
         return text
     return python_error(**({"labels": [1, 0], "scores": [0.5, 0.25]} | text))
@@ -149,7 +149,7 @@ def expected(text: str | dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_batch_ends_a_unary_call(wire: Wire, fresh: str, name: str) -> None:
-    """IngestBatch answers with a status that says what was wrong, and counts nothing."""
+    """IngestBatch fails with a status that names the error, and counts nothing."""
     rows, code, field, text = BAD[name]
     found = failure(lambda: wire.one(ingest_pb2.Batch(stream=fresh, **rows)))
     message = expected(text)
@@ -181,14 +181,14 @@ def test_a_bad_batch_does_not_end_a_stream(wire: Wire, fresh: str, name: str) ->
         query_pb2.GetSnapshotRequest(selection=selection(fresh, last.revision))
     ).snapshot
     assert (snapshot.num_positive_ref, snapshot.num_negative_ref) == (1, 1)
-    # Sent again, it is answered as before; nothing of it is counted.
+    # Sent again, it gets the same answer; none of it is counted.
     again = wire.sent(fresh, [bad, good])
     assert [answer.refused for answer in again if answer.HasField("refused")] == [refused]
     assert again[-1].ack.last_sequence == 2
 
 
 def nothing_there(wire: Wire, stream: str) -> None:
-    """Check that a stream was not made."""
+    """Check that a stream was not created."""
     found = failure(lambda: wire.streams.GetStream(stream_pb2.GetStreamRequest(name=stream)))
     assert (found.code, found.message) == (Code.NOT_FOUND, f"there is no stream {stream}")
 
@@ -204,7 +204,7 @@ def nothing_there(wire: Wire, stream: str) -> None:
     ],
 )
 def test_bad_stream_names(wire: Wire, name: str, text: str) -> None:
-    """Batches and CreateStream refuse a name in the same words."""
+    """Batches and CreateStream refuse a name with the same message."""
     found = failure(lambda: wire.one(ingest_pb2.Batch(stream=name, **two())))
     assert (found.code, found.message) == (Code.INVALID_ARGUMENT, text)
     assert found.fields == [("stream", text)]
@@ -215,7 +215,7 @@ def test_bad_stream_names(wire: Wire, name: str, text: str) -> None:
 
 
 def test_a_batch_over_the_size_limit_is_refused(wire: Wire, fresh: str) -> None:
-    """It is refused by name up to twice the limit, and by the transport above that."""
+    """The server refuses it up to twice the limit, the transport above that."""
     name = "a" * (4 << 20)
     found = failure(lambda: wire.one(ingest_pb2.Batch(stream=name)))
     assert found.code == Code.RESOURCE_EXHAUSTED
@@ -228,7 +228,7 @@ def test_a_batch_over_the_size_limit_is_refused(wire: Wire, fresh: str) -> None:
 
 
 def test_an_empty_batch_does_nothing(wire: Wire, fresh: str) -> None:
-    """It is accepted, on a stream and alone, and makes no stream."""
+    """It is accepted, on an Ingest stream and by a unary call, and creates no stream."""
     for rows in ({}, {"cases": Cases()}, {"misses": ingest_pb2.Misses()}, two(counts=[0, 0])):
         assert wire.one(ingest_pb2.Batch(stream=fresh, **rows)).revision > 0
     (answer,) = wire.sent(fresh, [ingest_pb2.Batch(sequence=1, stream=fresh)])
@@ -237,7 +237,7 @@ def test_an_empty_batch_does_nothing(wire: Wire, fresh: str) -> None:
 
 
 def test_a_gap_names_the_expected_sequence(wire: Wire, fresh: str) -> None:
-    """OUT_OF_RANGE, on a stream and alone; what came before the gap counts."""
+    """OUT_OF_RANGE, on a stream and in a unary call; batches before the gap count."""
     good = [ingest_pb2.Batch(sequence=i, stream=fresh, **two()) for i in (1, 3)]
     found = failure(lambda: wire.sent(fresh, good))
     assert (found.code, found.message) == (
@@ -260,10 +260,10 @@ def test_a_gap_names_the_expected_sequence(wire: Wire, fresh: str) -> None:
 
 
 def test_a_lower_epoch_is_fenced(wire: Wire, fresh: str) -> None:
-    """FAILED_PRECONDITION for the old one; the new one begins at 1."""
+    """FAILED_PRECONDITION for the old epoch; the new one starts at 1."""
     batch = ingest_pb2.Batch(sequence=1, stream=fresh, **two())
     wire.sent(fresh, [batch], epoch=7)
-    text = f"producer {fresh} has epoch 7 by now, and 6 may send no more"
+    text = f"producer {fresh} has epoch 7 by now: epoch 6 cannot send any more"
     for call in (
         lambda: wire.sent(fresh, [batch], epoch=6),
         lambda: wire.ingest.IngestBatch(
@@ -278,7 +278,7 @@ def test_a_lower_epoch_is_fenced(wire: Wire, fresh: str) -> None:
 
 
 def test_a_repeated_sequence_counts_once(wire: Wire, fresh: str) -> None:
-    """Resume says where to go on; what is sent again is acknowledged and changes nothing."""
+    """Resume has the last sequence; a repeated batch is acknowledged and changes nothing."""
     batches = [ingest_pb2.Batch(sequence=i, stream=fresh, **two()) for i in (1, 2, 3)]
     wire.sent(fresh, batches[:2])
     opened = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer=fresh, epoch=1))
@@ -296,13 +296,13 @@ def test_a_repeated_sequence_counts_once(wire: Wire, fresh: str) -> None:
 
 
 def ends(wire: Wire, *frames: bytes) -> Failure:
-    """Return how an Ingest stream of raw frames ends."""
+    """Return the error of an Ingest stream of raw frames."""
     call = wire.channel.stream_stream("/streameval.v1.IngestService/Ingest")
     return failure(lambda: list(call(iter(frames), timeout=20)))
 
 
 def test_streams_that_break_the_protocol(wire: Wire, fresh: str) -> None:
-    """Each way to begin or go on wrongly has an error of its own."""
+    """Each violation, in the first or a later message, has its own error."""
     opened = ingest_pb2.IngestRequest(
         open=ingest_pb2.Open(producer=fresh, epoch=1)
     ).SerializeToString()
@@ -322,7 +322,7 @@ def test_streams_that_break_the_protocol(wire: Wire, fresh: str) -> None:
 
 
 def asks(wire: Wire) -> list[Callable[[str, int], object]]:
-    """Return every way to ask about a stream at a revision."""
+    """Return every query of a stream at a revision."""
     query = wire.query
 
     def snapshot(stream: str, revision: int) -> object:
@@ -343,7 +343,7 @@ def asks(wire: Wire) -> list[Callable[[str, int], object]]:
 
 
 def test_unknown_streams_are_not_found(wire: Wire, fresh: str) -> None:
-    """Every question about a stream that is not there has the same answer."""
+    """Every query of an unknown stream fails with the same error."""
     questions = [lambda ask=ask: ask(fresh, 0) for ask in asks(wire)]
     questions += [
         lambda: wire.streams.GetStream(stream_pb2.GetStreamRequest(name=fresh)),
@@ -363,7 +363,7 @@ def test_unknown_streams_are_not_found(wire: Wire, fresh: str) -> None:
     ],
 )
 def test_a_question_about_no_name_says_so(wire: Wire, name: str, text: str) -> None:
-    """What cannot name a stream is refused by questions as it is by what makes streams."""
+    """Queries refuse an invalid stream name with the same error as CreateStream."""
     stream = stream_pb2.Stream(name=name)
     questions: list[tuple[str, Callable[[], object]]] = [
         ("selection.stream", lambda ask=ask: ask(name, 0)) for ask in asks(wire)
@@ -389,7 +389,7 @@ def test_a_question_about_no_name_says_so(wire: Wire, name: str, text: str) -> N
 
 
 def test_a_revision_from_the_future_is_out_of_range(wire: Wire, fresh: str) -> None:
-    """A question does not wait for what may never come."""
+    """A query does not wait for a revision far beyond the log."""
     last = wire.one(ingest_pb2.Batch(stream=fresh, **two())).revision
     for ask in asks(wire):
         found = failure(lambda ask=ask: ask(fresh, last + 10**6))
@@ -401,7 +401,7 @@ def test_a_revision_from_the_future_is_out_of_range(wire: Wire, fresh: str) -> N
 
 
 def test_other_bad_requests(wire: Wire, fresh: str) -> None:
-    """A curve of no kind, a page of no size, a token that nobody gave."""
+    """A curve without a kind, a page without a size, an invalid page token."""
     wire.one(ingest_pb2.Batch(stream=fresh, **two()))
     found = failure(
         lambda: wire.query.GetCurve(query_pb2.GetCurveRequest(selection=selection(fresh)))

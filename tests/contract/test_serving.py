@@ -1,4 +1,4 @@
-"""What a server does besides counting: revisions, pages, curves, states, health, reflection."""
+"""Revisions, pages, curves, states, health, reflection of a server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cases(stream: str, labels: np.ndarray, scores: np.ndarray) -> ingest_pb2.Bat
 
 
 def loaded(wire: Wire, stream: str, size: int) -> tuple[Evaluator, int]:
-    """Put random cases into a stream; return the same in process, and the revision."""
+    """Send random cases to a stream; return an evaluator with them, and the revision."""
     rng = np.random.default_rng(size)
     expected = Evaluator()
     revision = 0
@@ -51,7 +51,7 @@ def loaded(wire: Wire, stream: str, size: int) -> tuple[Evaluator, int]:
 
 
 def test_answers_name_their_revision_and_include_it(wire: Wire, fresh: str) -> None:
-    """An ack's revision, asked for, shows what was acknowledged; answers say how new they are."""
+    """A query with an ack's revision includes its rows; answers have their revision."""
     for size in range(1, 30):
         revision = wire.one(cases(fresh, np.array([size % 2 == 0]), np.array([0.5]))).revision
         chosen = selection(fresh, revision)
@@ -66,7 +66,7 @@ def test_answers_name_their_revision_and_include_it(wire: Wire, fresh: str) -> N
 
 
 def test_undefined_figures_are_absent_with_a_reason(wire: Wire, fresh: str) -> None:
-    """Nothing is ever NaN on the wire."""
+    """No message contains NaN."""
     wire.streams.CreateStream(stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=fresh)))
     for labels, reasons in (
         ([], dict.fromkeys(("auc_roc", "auc_pr", "prevalence"), Reason.UNDEFINED_REASON_EMPTY)),
@@ -86,7 +86,7 @@ def test_undefined_figures_are_absent_with_a_reason(wire: Wire, fresh: str) -> N
 
 
 def test_the_state_arrives_in_pieces(wire: Wire, fresh: str) -> None:
-    """The pieces, joined, are an evaluator with every metric; each says the whole's length."""
+    """The pieces join to an evaluator with every metric; each has the total length."""
     expected, revision = loaded(wire, fresh, 200_000)
     request = query_pb2.GetStateRequest(selection=selection(fresh, revision))
     pieces = list(wire.query.GetState(request))
@@ -102,7 +102,7 @@ def test_the_state_arrives_in_pieces(wire: Wire, fresh: str) -> None:
 
 
 def test_curves_are_thinned_around_the_hull(wire: Wire, fresh: str) -> None:
-    """Every vertex of the hull stays; all points are operating points; ends are ends."""
+    """The hull's vertices and both ends stay; all points are operating points."""
     expected, revision = loaded(wire, fresh, 50_000)
     hull, points = expected.roc_hull(), expected.operating_points()
     everywhere = set(zip(points.fp.tolist(), points.tp.tolist(), points.thresholds.tolist()))
@@ -120,7 +120,7 @@ def test_curves_are_thinned_around_the_hull(wire: Wire, fresh: str) -> None:
         assert {row[:2] for row in rows} >= set(zip(hull.fp.tolist(), hull.tp.tolist()))
         assert rows[0] == (0, 0, np.inf)
         assert rows[-1][:2] == (answer.num_negative_ref, answer.num_positive_ref)
-        if most > 1000:  # Even steps: what is drawn differs by less than a pixel or two.
+        if most > 1000:  # Even steps: the drawn curve differs by less than a pixel or two.
             x = np.array(curve.fp) / answer.num_negative_ref
             y = np.array(curve.tp) / answer.num_positive_ref
             assert np.max(np.diff(x) + np.diff(y)) < 4 * 2 / most
@@ -163,7 +163,7 @@ def pages(wire: Wire, **request: object) -> Iterator[list[str]]:
 
 
 def test_streams_are_made_listed_and_deleted(wire: Wire) -> None:
-    """Each answer is visible to whoever asks afterwards; pages follow names."""
+    """Each change is visible to the next query; pages are in order of names."""
     names = [f"paged/{kind}{i:03}" for kind in ("a", "b") for i in range(12)]
     for name in reversed(names):
         request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
@@ -191,7 +191,7 @@ def test_streams_are_made_listed_and_deleted(wire: Wire) -> None:
             lambda name=name: wire.streams.GetStream(stream_pb2.GetStreamRequest(name=name))
         )
         assert gone.code == grpc.StatusCode.NOT_FOUND
-    # A name may be used again, and begins empty.
+    # A name may be reused, and the stream starts empty.
     revision = wire.one(cases(names[0], np.array([True]), np.array([0.5]))).revision
     request = query_pb2.GetSnapshotRequest(selection=selection(names[0], revision))
     assert wire.query.GetSnapshot(request).snapshot.num_positive_ref == 1
@@ -225,7 +225,7 @@ def test_many_producers_at_once(wire: Wire, fresh: str) -> None:
 
 
 def test_a_full_window_stops_the_reading_and_not_the_stream() -> None:
-    """With less room in flight than one batch takes, everything is still acknowledged."""
+    """With less room in flight than one batch needs, all batches are still acknowledged."""
     limits = Limits(max_inflight_bytes=100, apply_rows=10, max_lag_rows=10)
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=limits)
     with running_server(settings) as address, grpc.insecure_channel(address) as channel:
@@ -243,7 +243,7 @@ def test_a_full_window_stops_the_reading_and_not_the_stream() -> None:
 
 
 def test_a_full_queue_says_when_to_come_again() -> None:
-    """RESOURCE_EXHAUSTED with RetryInfo; what was acknowledged before counts."""
+    """RESOURCE_EXHAUSTED with RetryInfo; rows acknowledged before count."""
     limits = Limits(max_state_bytes=1)
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=limits)
     with running_server(settings) as address, grpc.insecure_channel(address) as channel:
@@ -258,7 +258,7 @@ def test_a_full_queue_says_when_to_come_again() -> None:
 
 
 def test_health_and_reflection(wire: Wire) -> None:
-    """Each service has a health of its own, and the contract can be read from the server."""
+    """Each service has its own health, and reflection serves the contract."""
     health = health_pb2_grpc.HealthStub(wire.channel)
     for name in ("", *SERVICES):
         answer = health.Check(health_pb2.HealthCheckRequest(service=name))

@@ -1,4 +1,4 @@
-"""TLS and mTLS: who talks to whom, and certificates that change under a running server."""
+"""TLS and mTLS: which connections succeed, and certificates that change at run time."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def mutual(root: bytes, address: str, pair: tuple[Path, Path]) -> grpc.Channel:
 
 
 def shown(address: str) -> str:
-    """Return the certificate that a server shows."""
+    """Return the certificate that a server presents."""
     host, _, port = address.rpartition(":")
     return ssl.get_server_certificate((host, int(port)), timeout=20).strip()
 
 
 def test_clients_without_the_right_certificate_are_not_talked_to(tmp_path: Path) -> None:
-    """mTLS: a certificate of the authority is accepted; none, or another's, is not."""
+    """mTLS: a certificate of the authority is accepted; none, or one of another, is not."""
     made = Certificates.made(tmp_path / "tls")
     root = made.root.read_bytes()
     with secured(made, None, tls_client_ca=made.root) as address:
@@ -54,7 +54,7 @@ def test_clients_without_the_right_certificate_are_not_talked_to(tmp_path: Path)
 
 
 def test_a_server_that_cannot_prove_its_name_is_left(tmp_path: Path) -> None:
-    """TLS: clients that trust another authority do not talk, nor do those in plain text."""
+    """TLS: clients that trust another authority, or use plain text, get no answer."""
     ours, other = Certificates.made(tmp_path / "a"), Certificates.made(tmp_path / "b")
     with secured(ours, None) as address:
         assert works(secure_channel(ours, address))
@@ -65,7 +65,7 @@ def test_a_server_that_cannot_prove_its_name_is_left(tmp_path: Path) -> None:
 def test_certificates_change_without_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """New connections get the new certificate, open ones go on; half a change changes nothing."""
+    """New connections get the new certificate, open ones stay; a half-changed pair is ignored."""
     made = Certificates.made(tmp_path / "tls")
     with (
         secured(made, None) as address,
@@ -90,7 +90,7 @@ def test_certificates_change_without_a_restart(
 
 
 def test_the_authority_for_clients_changes_without_a_restart(tmp_path: Path) -> None:
-    """The old one's clients are strangers from then on."""
+    """Clients with certificates of the old authority are refused from then on."""
     made = Certificates.made(tmp_path / "tls")
     root = made.root.read_bytes()
     other = trustme.CA()
@@ -130,7 +130,7 @@ def locked(path: Path) -> None:
 def test_a_server_does_not_start_with_certificates_that_cannot_work(
     tmp_path: Path, name: str, spoil: object, problem: str
 ) -> None:
-    """It says which file, before it listens."""
+    """The error names the file, and the server does not listen."""
     made = Certificates.made(tmp_path / "tls")
     spoil(getattr(made, name))
     settings = Settings(

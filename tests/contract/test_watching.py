@@ -1,4 +1,4 @@
-"""Watch on the wire: what moved, until the watcher, the stream or the server ends it."""
+"""Watch over gRPC: changes, until the watcher, the stream or the server ends it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def case(wire: Wire, name: str, score: float) -> int:
 
 
 def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
-    """The first at once, later ones with what was counted meanwhile, until it is cancelled."""
+    """A snapshot at once, later ones with the rows counted since, until it is cancelled."""
     first = case(wire, fresh, 0.5)
     request = query_pb2.WatchRequest(
         selection=selection(fresh, last=Duration(seconds=HOUR), min_revision=first),
@@ -41,7 +41,7 @@ def test_watching_tells_what_moved(wire: Wire, fresh: str) -> None:
 
 
 def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
-    """NOT_FOUND, once it is deleted."""
+    """NOT_FOUND after the stream is deleted."""
     chosen = selection(fresh, min_revision=case(wire, fresh, 0.5))
     call = wire.query.Watch(query_pb2.WatchRequest(selection=chosen), timeout=60)
     next(call)
@@ -50,7 +50,7 @@ def test_watching_ends_with_the_stream(wire: Wire, fresh: str) -> None:
 
 
 def test_watchers_do_not_hold_up_a_stop() -> None:
-    """They are told UNAVAILABLE, and the server is gone at once."""
+    """They get UNAVAILABLE, and the server stops at once."""
     with contextlib.ExitStack() as channels:
         with running_server() as address:
             wire = Wire(channels.enter_context(grpc.insecure_channel(address)))
@@ -67,7 +67,7 @@ def test_watchers_do_not_hold_up_a_stop() -> None:
 
 
 def test_a_reader_that_stands_still_is_not_queued_for() -> None:
-    """However long it does not read, what it gets then soon is the newest."""
+    """After a long pause, a reader soon gets the newest snapshot."""
     with running_server() as address, grpc.insecure_channel(address) as channel:
         wire = Wire(channel)
         # Every score is a vertex of the hull, so that a snapshot is 800 KB.
@@ -87,6 +87,6 @@ def test_a_reader_that_stands_still_is_not_queued_for() -> None:
         behind = 0
         while next(call).snapshot.revision < newest:
             behind += 1
-        # No more than what the transport buffers, however long it takes.
+        # No more than the transport buffers, after any time.
         assert behind < 15
         call.cancel()

@@ -1,4 +1,4 @@
-"""Server processes that tests may kill."""
+"""Server processes that tests can kill."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Process:
         self.address = line.split()[-1] if line else ""
 
     def kill(self) -> None:
-        """End it as a power cut would end a process: at once, wherever it is."""
+        """Kill it with SIGKILL, as abruptly as a power cut."""
         self.popen.kill()
         self.popen.communicate(timeout=30)
 
     def terminate(self) -> tuple[int, str]:
-        """Ask it to stop; return its exit code and what it said to stderr."""
+        """Stop it with a signal; return its exit code and its stderr."""
         self.popen.send_signal(signal.SIGTERM)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for its end; return its exit code and what it said to stderr."""
+        """Wait for its end; return its exit code and its stderr."""
         _, errors = self.popen.communicate(timeout=30)
         return self.popen.returncode, errors
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Process]]:
-    """Return what starts ``python`` with arguments; whatever still runs is killed at the end."""
+    """Return a function that starts ``python``; processes that still run are killed."""
     processes: list[Process] = []
 
     def started(*command: str) -> Process:
@@ -61,5 +61,5 @@ def start() -> Iterator[Callable[..., Process]]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
-    """Return a directory for data that does not exist yet."""
+    """Return the path of a data directory that does not exist yet."""
     return tmp_path / "data"

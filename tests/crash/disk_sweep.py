@@ -1,12 +1,12 @@
-"""Let each write and sync of a working log fail, or end the process there, by strace.
+"""Fail each write and sync of a working log with strace, or kill the process there.
 
     python tests/crash/disk_sweep.py                # two of the calls of each kind
     python tests/crash/disk_sweep.py --times 9999   # each call
 
-As `sweep.py`, with faults where no code of ours runs: inside SQLite, in its
-write-ahead log, its checkpoints and its files' ends. A process that lives meets
-one failed call, opens the log again and goes on; one that was killed left a log
-that the next life goes on from. Each fault is looked up in strace's own log.
+Like `sweep.py`, with faults inside SQLite: in its write-ahead log, its checkpoints and when
+it closes its files. A process that survives sees one failed call, opens the log again and
+continues; after a kill the next process continues with the log that is left. Each fault is
+verified in strace's own output.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FAULTS = {
     "ftruncate": ("error=EIO", "signal=KILL"),
     "unlink": ("error=EIO", "signal=KILL"),
 }
-"""What SQLite asks of the disk, and what may come of it."""
+"""The system calls that SQLite makes, and the faults to inject into them."""
 
 
 class FaultyCase(Case):
-    """A log whose first life meets a fault."""
+    """A log whose first process meets a fault."""
 
     def meet(self, call: str, what: str = "", when: int = 1) -> int:
-        """Live with a fault, check what is left; return how many calls there were."""
+        """Run with a fault and check the log that is left; return the number of calls."""
         reading, writing = os.pipe()
         starting, start = os.pipe()
         child = os.fork()
@@ -65,7 +65,7 @@ class FaultyCase(Case):
         return fault.calls
 
     def _bear(self, acks: int) -> None:
-        """Be the child: work to the end, starting and recovering until the disk works."""
+        """Work to the end in the child process, starting and recovering until the disk works."""
         code = 1
         try:
             storage = SqliteStorage(self._path)
@@ -87,7 +87,7 @@ class FaultyCase(Case):
 
 
 def main() -> int:
-    """Run what was asked for; print how many faults of each kind were met."""
+    """Run the sweep; print how many faults of each kind were met."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""System calls of a running process that fail, or end it, through strace."""
+"""Faults in the system calls of a running process, injected by strace."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ DEADLINE_S = 20.0
 
 
 class Fault:
-    """Injects something into a system call of a process and all its threads, until `end`.
+    """Injects faults into a system call of a process and all its threads, until `end`.
 
     Parameters
     ----------
     pid
-        The process, which runs already.
+        The running process.
     call : str
         For instance ``fdatasync``.
     what : str
-        ``error=EIO``, ``signal=KILL``; empty to look only.
+        ``error=EIO``, ``signal=KILL``; empty to count the calls only.
     log : Path
-        What strace writes; a call that was tampered with says INJECTED.
+        Strace's output; it marks a faulty call with INJECTED.
     when : str
-        Which of the calls from now on: ``3``, ``3+``, ``3..5``.
+        Which calls, counted from now on: ``3``, ``3+``, ``3..5``.
     """
 
     def __init__(self, pid: int, call: str, what: str, log: Path, when: str = "1+") -> None:
@@ -46,22 +46,22 @@ class Fault:
             time.sleep(0.002)
 
     def end(self) -> None:
-        """Let the process go on without faults; harmless when it has ended."""
+        """Stop injecting faults; has no effect when the process has ended."""
         self._popen.terminate()
         self._popen.communicate(timeout=DEADLINE_S)
 
     @property
     def hits(self) -> int:
-        """How many calls were tampered with; to be asked after `end`."""
+        """The number of faulty calls; valid after `end`."""
         return self._log.read_text().count("(INJECTED)")
 
     @property
     def calls(self) -> int:
-        """How many calls there were in all."""
+        """The number of all calls."""
         return len(re.findall(r"^\d+ +\w+\(", self._log.read_text(), re.MULTILINE))
 
 
 def traced(pid: int) -> bool:
-    """Whether somebody traces all threads of a process."""
+    """Whether all threads of a process are traced."""
     statuses = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/status")]
     return bool(statuses) and not any("\nTracerPid:\t0\n" in each for each in statuses)

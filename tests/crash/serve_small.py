@@ -1,4 +1,4 @@
-"""Run a server whose checkpoints and transactions have many steps, so that kills land in them."""
+"""Run a server whose checkpoints and transactions have many steps, so kills hit between them."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from streameval_server import Limits, Settings, run
 from streameval_server._log import sqlite as sqlite_log
 
-sqlite_log._INSERTED_AT_ONCE = 2
+sqlite_log._MAX_INSERT_ROWS = 2
 
 run(
     Settings(

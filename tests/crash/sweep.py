@@ -1,17 +1,17 @@
-"""Kill a core at every failpoint, let the disk fail at each, kill it at random moments.
+"""Kill a core at every failpoint and at random moments, and fail the disk at each failpoint.
 
-    python tests/crash/sweep.py                 # each failpoint, at one of the times it is reached
-    python tests/crash/sweep.py --times 9999    # at all of these times
-    python tests/crash/sweep.py --random 1000   # and at so many random moments
+    python tests/crash/sweep.py                 # each failpoint, at one of its hits
+    python tests/crash/sweep.py --times 9999    # at all hits
+    python tests/crash/sweep.py --random 1000   # and at this number of random moments
     python tests/crash/sweep.py --case "checkpoint.part.after=kill@3 | disk.prune.delete=kill"
 
-A case is the lives of one log, each a process of its own that works through
-`workload` until it is killed where the case says. The next life finds what it left:
-every acked revision, at most the one commit after it that was not acked, and
-exactly what those rounds count. The last life repeats what was durable, does all
-that is left, stops, and must leave the same bytes as a life without deaths.
+A case is one log and the lives of a core on it, each a process of its own that works through
+`workload` until it is killed at the failpoint that the case gives. The next life must find
+every acknowledged revision, at most the one commit after it that was not acknowledged, and
+exactly the counts of those rounds. The last life repeats the durable rounds, does the
+remaining ones, stops, and must leave the same bytes as a life without kills.
 
-Prints how many of each were tried. What fails names its case, and the exit code is 1.
+Prints how many kills and errors were tried. A failure names its case, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from pathlib import Path
 from workload import LIMITS, Run, Workload, reopened
 
 from streameval_server._core.committer import State
-from streameval_server._core.compaction import read_base
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._log import failpoints
 from streameval_server._log import sqlite as sqlite_log
+from streameval_server._log.checkpoint import read_base
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import MemoryStorage, PartRow, Storage
 from streameval_server._model.errors import StorageError
 
-sqlite_log._INSERTED_AT_ONCE = 2  # most transactions take more than one statement
+sqlite_log._MAX_INSERT_ROWS = 2  # most transactions take more than one statement
 
 ABANDONED = "checkpoint.part.after=kill@9"
 SICK = (
@@ -45,13 +45,13 @@ SICK = (
     "disk.manifest.delete=error@3"
 )
 SCENES: tuple[tuple[tuple[str, ...], str], ...] = (((), ""), ((ABANDONED,), ""), ((), SICK))
-"""Lives before, and errors besides: what some failpoints take to be reached."""
+"""Earlier lives and disk errors that some failpoints need to be reached."""
 
 COUNT = "close.before=count"
-"""Only counts; what is armed makes all failpoints count."""
+"""An action without effect: while anything is armed, the hits of all failpoints are counted."""
 
-MOST_CPU_S = 0.06
-"""A life takes about this much time of a processor."""
+MAX_CPU_S = 0.06
+"""About the processor time of a life, in seconds."""
 
 REVISION_BYTES = 8
 
@@ -62,7 +62,7 @@ class Case:
     Parameters
     ----------
     specs
-        What is armed in each life; each is killed by it.
+        The failpoints armed in each life, which is killed by them.
     """
 
     def __init__(self, workload: Workload, directory: Path, *specs: str) -> None:
@@ -74,7 +74,7 @@ class Case:
             each.unlink()
 
     def run(self) -> None:
-        """Live, die, check; then live to the end, and check that."""
+        """Run each life until it is killed and check its log; then run to the end and check."""
         for spec in self._specs:
             ended = self.life(spec)
             assert os.WIFSIGNALED(ended), f"{spec} was not reached"
@@ -82,7 +82,7 @@ class Case:
         self.check()
 
     def run_with_errors(self, spec: str) -> int:
-        """Live to the end although the disk fails; return how many errors were borne."""
+        """Run to the end although the disk fails; return how many errors were survived."""
         failpoints.arm(spec)
         storage = SqliteStorage(self._path)
         try:
@@ -97,13 +97,13 @@ class Case:
         return errors + run.failures + (core.committer.state is State.FAILED)
 
     def run_killed_after(self, cpu_s: float) -> bool:
-        """Kill it after so much work; return whether it had not ended by then."""
+        """Kill it after some processor time; return whether it was still running."""
         ended = self.life("", cpu_s)
         self.check()
         return os.WIFSIGNALED(ended)
 
     def counts(self, spec: str) -> dict[str, int]:
-        """Return how often each failpoint is reached in a life that lasts."""
+        """Return the hits of each failpoint in a life that is not killed."""
         failpoints.arm(spec)
         core = open_core(SqliteStorage(self._path), LIMITS)
         run = Run(core, self._workload)
@@ -117,12 +117,12 @@ class Case:
         self._acked = max(self._acked, revision)
 
     def life(self, spec: str, cpu_s: float = 0.0) -> int:
-        """Work in a process of its own; return how it ended, having noted its acks."""
+        """Work in a child process; return its exit status. Its acks are recorded."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
             os.close(reading)
-            # The kernel ends it then, wherever it is: nobody handles SIGPROF.
+            # The kernel kills it at an arbitrary place: it has no handler for SIGPROF.
             signal.setitimer(signal.ITIMER_PROF, cpu_s)
             self._live(spec, writing)
         os.close(writing)
@@ -132,7 +132,7 @@ class Case:
         return os.waitpid(child, 0)[1]
 
     def _live(self, spec: str, acks: int) -> None:
-        """Be the child: work to the end, and end without tidying up after the parent."""
+        """Work to the end in the child process, and exit without the parent's cleanup."""
         code = 1
         try:
             failpoints.arm(spec)
@@ -148,17 +148,18 @@ class Case:
             os._exit(code)
 
     def check(self) -> None:
-        """Check what is left of the log, and what becomes of it."""
+        """Check the log that is left and the state that is restored from it."""
         core = reopened(SqliteStorage(self._path))
         self._workload.check(core)
         revision, workload = core.committer.revision, self._workload
         assert revision >= self._acked, f"revision {self._acked} was acked and is lost"
         first, last = workload.next_round(self._acked), workload.next_round(revision)
-        more = sum(map(bool, workload.rounds[first:last]))  # an empty round is a tick, unasked
+        # An empty round is a tick, which is not submitted.
+        more = sum(map(bool, workload.rounds[first:last]))
         assert more <= 1, f"{more} commits that were not acked"
         self._end(core, Run(core, workload, self._ack))
 
-    def _end(self, core: Core, run: Run) -> None:
+    def _end(self, core: ServerCore, run: Run) -> None:
         """Work to the end and stop; start from the checkpoint, and from the log alone."""
         workload = self._workload
         run.to_the_end()
@@ -171,12 +172,12 @@ class Case:
         for each in (again, reopened(alone)):
             assert each.committer.revision == workload.ends[-1]
             assert each.engine.state_hash() == workload.hashes[workload.ends[-1]]
-        # Where the disk failed in the middle of the stop, there is no last checkpoint.
+        # If the disk failed during the stop, there is no last checkpoint.
         assert again.recovery.replayed == 0 or core.committer.state is State.FAILED
 
 
 def log_alone(storage: Storage) -> Storage:
-    """Return a log without its checkpoint: where it begins, and the rows from there on."""
+    """Return a copy of a log without its checkpoint: its base and the rows from there on."""
     log = MemoryStorage()
     base = read_base(storage)
     if base is not None:
@@ -185,19 +186,19 @@ def log_alone(storage: Storage) -> Storage:
                 [PartRow(name, part.revision, 0, storage.read_part(name, part.revision))]
             )
         log.write_base(base.to_bytes(), ())
-        # Of the row at which it begins only the number is looked at.
+        # Of the row at the base only the revision is read.
         log.rows.append(next(storage.read(base.revision - 1)))
     log.append(list(storage.read(0 if base is None else base.revision)))
     return log
 
 
 def chosen(hits: int, times: int, rng: random.Random) -> list[int]:
-    """Return at which of so many hits to act."""
+    """Return at which of a number of hits to act."""
     return sorted(rng.sample(range(1, hits + 1), min(hits, times)))
 
 
 class Sweep:
-    """Cases of every kind, and how many there were of each."""
+    """Runs cases of every kind and counts them."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._workload = Workload()
@@ -211,7 +212,7 @@ class Sweep:
         return Case(self._workload, self._directory, *specs)
 
     def try_case(self, *specs: str) -> None:
-        """Run a case of kills; the failpoints of its last life were reached."""
+        """Run a case of kills; record the failpoints of its last life as reached."""
         try:
             self.case(*specs).run()
         except BaseException:
@@ -220,7 +221,7 @@ class Sweep:
         self.killed += 1
 
     def kill_everywhere(self, times: int) -> None:
-        """Kill at each failpoint, in each scene that reaches it."""
+        """Kill at each failpoint, in each scenario that reaches it."""
         for lives, errors in SCENES:
             first = self.case(*lives)
             for spec in lives:
@@ -234,7 +235,7 @@ class Sweep:
                 self.names.add(name)
 
     def fail_everywhere(self, times: int) -> None:
-        """Let the disk fail at each of its failpoints, instead of a kill."""
+        """Fail the disk at each of its failpoints, instead of a kill."""
         for name, hits in sorted(self.case().counts(COUNT).items()):
             if not name.startswith("disk."):
                 continue
@@ -244,13 +245,13 @@ class Sweep:
                 self.failed += 1
 
     def kill_at_random(self, times: int) -> None:
-        """Kill at so many random moments, as measured by the work that was done."""
+        """Kill at `times` random moments, measured in processor time."""
         for _ in range(times):
-            self.at_random += self.case().run_killed_after(self._rng.uniform(0.002, MOST_CPU_S))
+            self.at_random += self.case().run_killed_after(self._rng.uniform(0.002, MAX_CPU_S))
 
 
 def scratch() -> Iterator[Path]:
-    """Yield a directory: in memory where that can be had, for a kill loses no writes."""
+    """Yield a directory, in memory if possible: a kill loses no writes there either."""
     memory = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
     try:
@@ -260,7 +261,7 @@ def scratch() -> Iterator[Path]:
 
 
 def main() -> int:
-    """Run what was asked for."""
+    """Run the sweep that the arguments select."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,7 @@
-"""Writes and syncs that fail, and a disk that fills: nothing acked is lost, and health says so.
+"""Writes and syncs that fail, and a full disk: no acked row is lost, and health reports it.
 
-The faults come from strace, so they meet SQLite's own calls, and each test looks up
-in strace's log that they did.
+The faults come from strace, so they hit SQLite's own calls; each test verifies in strace's
+output that they did.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.fixture
 def strace(require_command):
-    """Say that strace is needed, and that it may look at what this process starts."""
+    """Skip without strace; allow it to trace the processes that this one starts."""
     require_command("strace")
     done = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
     if done.returncode:
@@ -62,7 +62,7 @@ def swept(*options: str) -> dict[tuple[str, str], int]:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("strace")
 def test_one_call_of_each_kind_fails():
-    """Once is borne: the log is opened again, and holds what was acked and nothing twice."""
+    """After one failure the log is opened again; it holds each acked row once."""
     found = swept("--times", "1")
     assert len(found) == 10
     assert set(found.values()) == {1}
@@ -72,7 +72,7 @@ def test_one_call_of_each_kind_fails():
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("strace")
 def test_many_calls_of_each_kind_fail():
-    """The same at many moments of that life."""
+    """The same at many more calls."""
     found = swept("--times", "15", "--seed", "2")
     assert len(found) == 10
     assert all(
@@ -80,18 +80,18 @@ def test_many_calls_of_each_kind_fail():
     )
 
 
-# --- A server whose disk goes on failing -----------------------------------------------------
+# --- A server whose disk keeps failing -------------------------------------------------------
 
 
 def health(address: str) -> int:
-    """Ask a server how it is."""
+    """Return a server's health."""
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         return stub.Check(health_pb2.HealthCheckRequest(), timeout=5).status
 
 
 def wait_for(condition, what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, what
@@ -99,7 +99,7 @@ def wait_for(condition, what: str) -> None:
 
 
 def work(load: Load, server, batches: int = 50) -> None:
-    """Send until so many more batches were acked."""
+    """Send until a number of further batches were acked."""
     target = sum(load.acked) + batches
     load.run(
         server.address,
@@ -110,7 +110,7 @@ def work(load: Load, server, batches: int = 50) -> None:
 
 
 def work_until_not_serving(load: Load, server) -> None:
-    """Send until the disk refuses, and health says so."""
+    """Send until writes fail and health reports it."""
     load.run(
         server.address,
         1,
@@ -122,7 +122,7 @@ def work_until_not_serving(load: Load, server) -> None:
 
 
 def ask(address: str, load: Load) -> None:
-    """Query while nothing can be written: all that was acked is in the answers."""
+    """Query while nothing can be written: the answers include all acked batches."""
     with grpc.insecure_channel(address) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         for stream in range(STREAMS):
@@ -133,7 +133,7 @@ def ask(address: str, load: Load) -> None:
 
 @contextlib.contextmanager
 def sick(server, disk: Path, call: str, what: str):
-    """Let all calls of a kind fail meanwhile."""
+    """Fail all calls of a kind within the block."""
     fault = Fault(server.popen.pid, call, what, disk.with_name("strace.txt"))
     try:
         yield
@@ -143,7 +143,7 @@ def sick(server, disk: Path, call: str, what: str):
 
 
 def ill_for_a_while(start, disk: Path, call: str, what: str) -> None:
-    """Work, fail, and work again."""
+    """Serve, fail, and serve again."""
     load = Load()
     server = start(*MODULE, str(disk))
     work(load, server)
@@ -163,7 +163,7 @@ def ill_for_a_while(start, disk: Path, call: str, what: str) -> None:
 
 @pytest.mark.usefixtures("strace")
 def test_syncs_fail_for_a_while(start, disk):
-    """NOT_SERVING until a sync works; queries go on; producers go on from where it says."""
+    """NOT_SERVING until a sync works; queries are answered; producers resume after the last ack."""
     ill_for_a_while(start, disk, "fdatasync", "error=EIO")
 
 
@@ -178,7 +178,7 @@ def test_writes_and_syncs_fail_for_a_while(start, disk, call, error):
 
 @pytest.mark.usefixtures("strace")
 def test_stopped_while_the_disk_fails(start, disk):
-    """It stops in order all the same, without what nobody was told is durable."""
+    """It still stops gracefully; only rows that were never acked are lost."""
     load = Load()
     server = start(*MODULE, str(disk))
     work(load, server)
@@ -192,7 +192,7 @@ def test_stopped_while_the_disk_fails(start, disk):
 
 @pytest.mark.usefixtures("strace")
 def test_a_start_on_a_failing_disk(start, disk):
-    """One line that names the file, exit code 1, and nothing is changed."""
+    """One line that names the file, exit code 1, and no change."""
     load = Load()
     server = start(*MODULE, str(disk))
     work(load, server)
@@ -208,12 +208,12 @@ def test_a_start_on_a_failing_disk(start, disk):
     load.check(start(*MODULE, str(disk)).address)
 
 
-# --- A disk that fills -----------------------------------------------------------------------
+# --- A full disk -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def small_disk(tmp_path, require_command):
-    """Return a directory on a disk of its own of 4 MiB, in memory."""
+    """Return a directory on a separate disk of 4 MiB in memory."""
     mount, umount = require_command("mount"), require_command("umount")
     point = tmp_path / "small"
     point.mkdir()
@@ -226,7 +226,7 @@ def small_disk(tmp_path, require_command):
 
 
 def fill(ballast: Path) -> None:
-    """Take all the room that there is, page by page."""
+    """Fill the disk, page by page."""
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
@@ -234,7 +234,7 @@ def fill(ballast: Path) -> None:
 
 
 def test_a_disk_that_fills(start, small_disk):
-    """NOT_SERVING when it is full, also for a start; room is made, and it goes on."""
+    """NOT_SERVING while it is full, also at a start; with free space it serves again."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(2 << 20))
     data = small_disk / "data"
@@ -256,7 +256,7 @@ def test_a_disk_that_fills(start, small_disk):
 
 
 def test_a_start_on_a_full_disk(start, small_disk):
-    """It refuses in one line, or starts and answers; when there is room all is there."""
+    """It refuses in one line, or starts and answers; with free space everything is there."""
     data = small_disk / "data"
     load = Load()
     server = start(*MODULE, str(data))
@@ -280,7 +280,7 @@ def test_a_start_on_a_full_disk(start, small_disk):
 
 
 def test_a_directory_that_cannot_be_used(start, small_disk):
-    """One line and exit code 1: a full disk, a file, a place for no directory."""
+    """One line and exit code 1: a full disk, a file, a place where no directory can be created."""
     fill(small_disk / "ballast")
     (small_disk / "file").touch()
     for path, reason in (

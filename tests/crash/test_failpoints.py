@@ -1,6 +1,6 @@
-"""Killed at every failpoint, with every failing write: what was acked is there, once.
+"""Kills at every failpoint and failing writes: each acked row counts exactly once.
 
-`sweep.py` does the work in processes of its own, which it forks by the hundred.
+`sweep.py` does the work, in hundreds of forked processes.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def swept(*options: str) -> dict[str, int]:
 
 @pytest.mark.timeout(300)
 def test_killed_at_each_failpoint():
-    """Each name is reached, and ends the process there; the disk fails at each of its own."""
+    """Each failpoint is reached and kills the process; the disk fails at each of its own."""
     found = swept("--random", "6")
     assert found["failpoints"] == found["kills"] == len(failpoints.NAMES)
     disk = [name for name in failpoints.NAMES if name.startswith("disk.")]
-    # Pruning is for what an earlier life left.
+    # Pruning needs parts that an earlier life left.
     assert found["disk errors"] == len([name for name in disk if "prune" not in name])
     assert found["random kills"] > 0
 
@@ -54,7 +54,7 @@ def test_killed_at_each_failpoint():
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_killed_at_many_times_that_a_failpoint_is_reached():
-    """Hundreds of deaths, and as many disk errors; and at random moments."""
+    """Hundreds of kills and disk errors, and kills at random moments."""
     found = swept("--times", "6", "--random", "100", "--seed", "2")
     assert found["failpoints"] == len(failpoints.NAMES)
     assert found["kills"] > 250
@@ -69,10 +69,10 @@ REACHED_BY_INGEST = (
 
 
 def killed_server(start, disk, monkeypatch, names, seed: int) -> None:
-    """Kill a whole server at each of these under load: one log, one death after another."""
+    """Kill a whole server at each of these under load, one after the other on one log."""
     chance, load = random.Random(seed), Load()
     for name in names:
-        # A start reaches some of them, once or twice.
+        # A start reaches some of them once or twice.
         spec = f"{name}=kill@{chance.randrange(3, 5)}"
         monkeypatch.setenv(failpoints.VARIABLE, spec)
         server = start(SMALL_SERVER, str(disk))
@@ -81,13 +81,13 @@ def killed_server(start, disk, monkeypatch, names, seed: int) -> None:
         monkeypatch.delenv(failpoints.VARIABLE)
         server = start(SMALL_SERVER, str(disk))
         load.check(server.address)
-        # In order, so that the next start finds nothing to do, and dies of its load.
+        # A graceful stop, so that the next start finds nothing to do and is killed under load.
         assert server.terminate() == (0, "")
     assert sum(load.acked) > 0
 
 
 def test_a_server_is_killed_in_a_checkpoint(start, disk, monkeypatch):
-    """With threads and connections around the core."""
+    """With the threads and connections around the core."""
     killed_server(start, disk, monkeypatch, ("checkpoint.part.after",), seed=1)
 
 
@@ -99,7 +99,7 @@ def test_a_server_is_killed_at_each(start, disk, monkeypatch):
 
 
 def test_every_failpoint_stands_in_the_code_once():
-    """A name that is nowhere tests nothing; one that is not registered is never tried."""
+    """A name that is not in the code tests nothing; one that is not in NAMES is never tried."""
     named = set()
     for path in SOURCES.rglob("*.py"):
         text = path.read_text()
@@ -112,14 +112,14 @@ def test_every_failpoint_stands_in_the_code_once():
 
 @pytest.fixture
 def disarmed():
-    """Leave nothing armed."""
+    """Disarm everything after the test."""
     yield
     failpoints.arm("")
 
 
 @pytest.mark.usefixtures("disarmed")
 def test_what_is_armed_happens_at_its_time():
-    """The third time, and only then; all others are counted."""
+    """At the third hit and only then; the hits of all others are counted."""
     failpoints.arm("disk.append.begin=error@3")
     for _ in range(2):
         failpoints.failpoint("disk.append.begin")
@@ -146,7 +146,7 @@ def test_what_is_armed_happens_at_its_time():
 )
 @pytest.mark.usefixtures("disarmed")
 def test_what_cannot_be_armed_is_refused(text, said):
-    """In words, and nothing is armed by halves."""
+    """With a message, and nothing is armed."""
     failpoints.arm("commit.after=count")
     with pytest.raises(ValueError, match=said):
         failpoints.arm(f"mark.before=count;{text}")
@@ -155,7 +155,7 @@ def test_what_cannot_be_armed_is_refused(text, said):
 
 
 def test_a_server_is_armed_by_its_environment(start, disk, monkeypatch):
-    """It says so, dies there, and refuses what it does not know."""
+    """It logs that, is killed there, and refuses unknown names."""
     command = ("-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", str(disk))
     monkeypatch.setenv(failpoints.VARIABLE, "start.replayed=kill")
     code, errors = start(*command).ended()

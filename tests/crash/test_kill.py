@@ -1,9 +1,9 @@
-"""The server is killed at random moments under load: nothing acked is lost or counted twice.
+"""The server is killed at random moments under load: no batch is lost or counted twice.
 
-Every producer's batches are a function of its name and their sequence, so the
-oracle needs no record of what was sent: after a restart each producer is told
-the last durable sequence, and the state must be that of exactly the batches up
-to there, which must include every batch that was acknowledged.
+Each producer's batches are a function of its name and their sequence, so the oracle keeps no
+record of what was sent: after a restart the server tells each producer the last durable
+sequence. It must include every acknowledged batch, and the state must be that of exactly the
+batches up to there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PRODUCERS = 4
 STREAMS = 2
 ROWS = 200
 WINDOW = 64
-RESENT = 3  # So many batches that are durable already are sent again after each restart.
+RESENT = 3  # Durable batches that are sent again after each restart.
 
 
 def rows(producer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +41,7 @@ def rows(producer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_bad(sequence: int) -> bool:
-    """Whether a batch is one that the server refuses: it consumes its sequence all the same."""
+    """Whether the server refuses this batch; its sequence is consumed nevertheless."""
     return sequence % 7 == 3
 
 
@@ -61,7 +61,7 @@ def batch(producer: int, sequence: int) -> ingest_pb2.Batch:
 
 
 class Load:
-    """All producers, and what they know across the server's deaths."""
+    """All producers, and what they know across the server's restarts."""
 
     def __init__(self) -> None:
         self.acked = [0] * PRODUCERS
@@ -74,7 +74,7 @@ class Load:
         self._stop = False
 
     def run(self, address: str, until_sent: int, end: Callable[[], object]) -> None:
-        """Send from all producers, and call `end` once so many batches were sent."""
+        """Send from all producers, and call `end` once a number of batches were sent."""
         self._stop = False
         target = self.sent + until_sent
         with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
@@ -115,7 +115,7 @@ class Load:
 
         def held() -> Iterator[ingest_pb2.IngestRequest]:
             yield next(requests)
-            opened.wait(30)  # where to go on from is known only then
+            opened.wait(30)  # the resume point is known only then
             yield from requests
 
         try:
@@ -147,7 +147,7 @@ class Load:
                 self.revision = max(self.revision, answer.ack.revision)
 
     def check(self, address: str) -> None:
-        """Compare the server's state with that of the batches that it says are durable."""
+        """Compare the server's state with that of the batches that it reports as durable."""
         with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
             for producer in range(PRODUCERS):
                 opened = ingest_pb2.Open(producer=f"producer-{producer}", epoch=1)
@@ -177,13 +177,13 @@ class Load:
 
 
 def content(evaluator: Evaluator) -> tuple[list[float], ...]:
-    """Return what was counted."""
+    """Return the server's counts."""
     points = evaluator.operating_points()
     return points.thresholds.tolist(), points.fp.tolist(), points.tp.tolist()
 
 
 def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: int) -> None:
-    """Kill the server so many times under load, checking its state after each restart."""
+    """Kill the server repeatedly under load, and check its state after each restart."""
     chance = random.Random(seed)
     load = Load()
     server = start(SMALL_SERVER, str(disk))
@@ -194,7 +194,7 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
         load.check(server.address)
     assert load.sent > 0
     assert all(is_bad(sequence) for _, sequence in load.refused)
-    # To the end of what it has: the last one stops in order, and still agrees.
+    # The last one finishes, stops gracefully, and still agrees.
     load.run(server.address, 200, server.terminate)
     server = start(SMALL_SERVER, str(disk))
     load.check(server.address)
@@ -202,7 +202,7 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_under_load(start: Callable[..., Process], disk: Path, seed: int) -> None:
-    """Nothing acked is lost, nothing is counted twice, over several deaths of one log."""
+    """No acked batch is lost or counted twice over several kills on one log."""
     kill_rounds(start, disk, seed, rounds=6)
 
 
@@ -210,12 +210,12 @@ def test_killed_under_load(start: Callable[..., Process], disk: Path, seed: int)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_killed_under_load_many_times(start: Callable[..., Process], disk: Path, seed: int) -> None:
-    """The same, for longer."""
+    """The same with many more kills."""
     kill_rounds(start, disk, seed, rounds=25)
 
 
 def test_killed_before_anything(start: Callable[..., Process], disk: Path) -> None:
-    """A server that dies right after its start leaves a directory that starts again."""
+    """A server that is killed right after its start leaves a directory that can be started."""
     for _ in range(2):
         start(SMALL_SERVER, str(disk)).kill()
     load = Load()

@@ -1,9 +1,9 @@
-"""The server is killed in the middle of merges: none that returned is lost, none counts twice.
+"""The server is killed in the middle of merges: none that returned is lost or counts twice.
 
-Each epoch of the source adds one positive of a score of its own, and many
-negatives, in all time, in a pane and in a slice. So the state after a restart
-says which epochs count: those that returned, and at most the one that was under
-way, which a repetition must not count again.
+Each epoch of the source adds one positive with a score of its own, and many negatives, to the
+all-time counts, to a pane and to a slice. So the state after a restart tells which epochs
+count: those that returned, and at most the one in progress, which must not count again when
+it is repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEGATIVES = 20_000
 
 
 class Source:
-    """Merges one epoch after the other, and knows which of them returned."""
+    """Merges one epoch after the other, and records which of them returned."""
 
     def __init__(self) -> None:
         self.at = datetime.now(UTC) - timedelta(minutes=5)
@@ -54,7 +54,7 @@ class Source:
         )
 
     def run(self, address: str, kill: Callable[[], None], after_s: float) -> None:
-        """Merge until the server is killed, so long after it has answered once."""
+        """Merge until the server is killed, a given time after its first answer."""
         answered = threading.Event()
 
         def merging() -> None:
@@ -70,14 +70,14 @@ class Source:
             thread = threading.Thread(target=merging)
             thread.start()
             assert answered.wait(30)
-            # The moment is drawn, not waited for: any will do.
+            # Any moment will do, so it is random.
             threading.Event().wait(after_s)
             kill()
             thread.join(30)
             assert not thread.is_alive()
 
     def counted(self, client: Client) -> int:
-        """Return how many epochs count, having checked that they are the first ones, once each."""
+        """Check that the first epochs count once each and no others; return how many."""
         stream = client.stream(NAME)
         epochs = set()
         for chosen in ({}, {"segment": SEGMENT}, {"window": timedelta(hours=1)}):
@@ -96,7 +96,7 @@ class Source:
 
 
 def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: int) -> None:
-    """Kill the server so many times, checking after each restart what counts."""
+    """Kill the server repeatedly, and check after each restart which epochs count."""
     chance = random.Random(seed)
     source = Source()
     server = start(SMALL_SERVER, str(disk))
@@ -110,11 +110,11 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
             counted = source.counted(client)
             assert counted in (source.returned, source.returned + 1)
             under_way += counted == source.returned + 1
-            # Whoever heard no answer repeats it: it counts now, and once.
+            # A client without an answer repeats the merge: it counts exactly once.
             source.merge(client, source.returned + 1, timeout=30.0)
             source.returned += 1
             assert source.counted(client) == source.returned
-            # What is older is a duplicate, too.
+            # Older epochs are duplicates too.
             source.merge(client, 1, timeout=30.0)
             assert source.counted(client) == source.returned
     assert source.returned > rounds
@@ -123,12 +123,12 @@ def kill_rounds(start: Callable[..., Process], disk: Path, seed: int, rounds: in
 
 @pytest.mark.parametrize("seed", [1])
 def test_killed_while_merging(start: Callable[..., Process], disk: Path, seed: int) -> None:
-    """Over several deaths of one log, whatever the merge that was under way came to."""
+    """Over several kills on one log, whether or not the merge in progress was durable."""
     kill_rounds(start, disk, seed, rounds=5)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_killed_while_merging_many_times(start: Callable[..., Process], disk: Path) -> None:
-    """The same, for longer."""
+    """The same with many more kills."""
     kill_rounds(start, disk, seed=10, rounds=30)

@@ -1,7 +1,7 @@
-"""A log cut short or altered anywhere: a clear refusal, or an exact prefix; never a wrong answer.
+"""A truncated or altered log is refused with a clear message, or read as an exact prefix.
 
-The write-ahead log is cut at every length, as a crash of the machine may leave
-it, and each byte of the files is flipped.
+The write-ahead log is cut at every length, as a crash of the machine can leave it, and each
+byte of the files is flipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
@@ -32,7 +32,7 @@ NOW = 1_800_000_000_000_000
 LIMITS = Limits()
 
 
-def produce(core: Core, batches: int, after: int = 0) -> list[str]:
+def produce(core: ServerCore, batches: int, after: int = 0) -> list[str]:
     """Commit batches one by one; return the state's hash after each."""
     session = IngestSession(core.committer, core.limits)
     request = pb.IngestRequest(open=pb.Open(producer="p", epoch=1))
@@ -50,7 +50,7 @@ def produce(core: Core, batches: int, after: int = 0) -> list[str]:
 
 
 def restored(path: Path) -> str | None:
-    """Return the hash of what the file restores; None when it is refused, in one line."""
+    """Return the hash of the restored state; None when the file is refused in one line."""
     storage, message = SqliteStorage(path), None
     try:
         core = open_core(storage, LIMITS)
@@ -64,14 +64,14 @@ def restored(path: Path) -> str | None:
     return core.engine.state_hash()
 
 
-class Written(NamedTuple):
+class LogFiles(NamedTuple):
     """The files of a log, and the hashes of the state after each of its entries."""
 
     files: dict[str, bytes]
     hashes: list[str]
 
     def damaged(self, directory: Path, name: str, data: bytes) -> str | None:
-        """Return what is restored with one of the files in place of its own."""
+        """Return the restored hash after replacing one of the files."""
         for each in directory.glob("log.db*"):
             each.unlink()
         for each, whole in self.files.items():
@@ -79,7 +79,7 @@ class Written(NamedTuple):
         return restored(directory / "log.db")
 
 
-def write(root: Path, *, page_bytes: int = 4096, compacted: bool = False) -> Written:
+def write(root: Path, *, page_bytes: int = 4096, compacted: bool = False) -> LogFiles:
     """Write 3 entries and a checkpoint, and leave 3 more in the write-ahead log."""
     path = root / "log.db"
     connection = sqlite3.connect(path)
@@ -101,7 +101,7 @@ def write(root: Path, *, page_bytes: int = 4096, compacted: bool = False) -> Wri
     hashes += produce(core, 3, after=3)
     files = {name: (root / name).read_bytes() for name in FILES}
     storage.close()
-    return Written(files, hashes)
+    return LogFiles(files, hashes)
 
 
 FILES = ("log.db", "log.db-wal")
@@ -109,7 +109,7 @@ FILES = ("log.db", "log.db-wal")
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """Return a directory that needs no disk, where that can be had: there are many files."""
+    """Return a directory, in memory if possible because there are many files."""
     shared = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
     yield root
@@ -117,19 +117,19 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["whole", "compacted"])
-def written(request, tmp_path_factory) -> Written:
-    """Return a log, also one that begins at a checkpoint."""
+def written(request, tmp_path_factory) -> LogFiles:
+    """Return a log: a whole one, and a compacted one."""
     return write(tmp_path_factory.mktemp("written"), compacted=request.param)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory) -> Written:
-    """Return a log in pages of 512 bytes: of few bytes, all of which can be tried."""
+def small(tmp_path_factory) -> LogFiles:
+    """Return a log with pages of 512 bytes: small enough to try every byte."""
     return write(tmp_path_factory.mktemp("small"), page_bytes=512)
 
 
 def test_the_undamaged_files_restore_everything(written, small, memory):
-    """What the others are compared with."""
+    """The whole log gives the last state; without its write-ahead log, that of the third entry."""
     for each in (written, small):
         whole = each.files["log.db-wal"]
         assert each.damaged(memory, "log.db-wal", whole) == each.hashes[-1]
@@ -137,8 +137,8 @@ def test_the_undamaged_files_restore_everything(written, small, memory):
     assert sum(map(len, small.files.values())) < 20_000
 
 
-def cut(written: Written, memory: Path, sizes: Iterable[int]) -> None:
-    """Cut the write-ahead log: whole transactions are left, the more the longer it is."""
+def cut(written: LogFiles, memory: Path, sizes: Iterable[int]) -> None:
+    """Cut the write-ahead log: whole transactions are left, more of them the longer it is."""
     whole = written.files["log.db-wal"]
     seen = [
         written.hashes.index(written.damaged(memory, "log.db-wal", whole[:size])) for size in sizes
@@ -147,16 +147,16 @@ def cut(written: Written, memory: Path, sizes: Iterable[int]) -> None:
     assert set(seen) == {3, 4, 5, 6}
 
 
-def cut_database(written: Written, memory: Path, sizes: Iterable[int]) -> None:
-    """Cut the database: pages that are missing are not forgotten."""
+def cut_database(written: LogFiles, memory: Path, sizes: Iterable[int]) -> None:
+    """Cut the database: missing pages are detected."""
     data = written.files["log.db"]
     for size in sizes:
         found = written.damaged(memory, "log.db", data[:size])
         assert found is None or found in written.hashes, f"cut at {size}"
 
 
-def flip(written: Written, memory: Path, name: str, places: Iterable[int], seed: int) -> None:
-    """Change single bytes: a refusal, or a state that once was."""
+def flip(written: LogFiles, memory: Path, name: str, places: Iterable[int], seed: int) -> None:
+    """Change single bytes: a refusal, or an earlier state."""
     data, rng = written.files[name], np.random.default_rng(seed)
     for at in places:
         changed = bytearray(data)
@@ -178,7 +178,7 @@ def test_a_database_cut_anywhere_is_refused(written, memory):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_flipped_byte_is_a_refusal_or_an_exact_prefix(written, memory, name):
-    """A sample of the bytes that are not zero; `-m heavy` tries each byte there is."""
+    """A sample of the bytes that are not zero; `-m heavy` tries every byte."""
     data = written.files[name]
     full = [at for at in range(len(data)) if data[at]]
     places = np.random.default_rng(7).choice(full, 150, replace=False).tolist()
@@ -231,7 +231,7 @@ WRITER = textwrap.dedent(
 
 
 def test_kill_at_any_moment(tmp_path):
-    """SIGKILL between, during and after commits and checkpoints; one data file, six lives."""
+    """SIGKILL between, during and after commits and checkpoints: one log, six processes."""
     rng = np.random.default_rng(3)
     path = tmp_path / "log.db"
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""The server as a process: stopping in order, one at a time, for this machine only."""
+"""The server as a process: graceful stops, one server per directory, loopback by default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULE = ("-m", "streameval_server", "--listen", "127.0.0.1:0")
 
 
 def test_sigterm_under_load(start: Callable[..., Process], disk: Path) -> None:
-    """It ends with 0 and without a word; what was acked is in a checkpoint, nothing to replay."""
+    """Exit code 0 and no output; acked rows are in a checkpoint, and nothing is replayed."""
     ended: list[tuple[int, str]] = []
     server = start(*MODULE, "--data", str(disk))
     load = Load()
@@ -39,7 +39,7 @@ def test_sigterm_under_load(start: Callable[..., Process], disk: Path) -> None:
 
 
 def test_two_servers_cannot_share_a_directory(start: Callable[..., Process], disk: Path) -> None:
-    """The second says why it does not start, and the first goes on."""
+    """The second says why it does not start; the first keeps serving."""
     first = start(*MODULE, "--data", str(disk))
     code, errors = start(*MODULE, "--data", str(disk)).ended()
     assert code == 1
@@ -51,13 +51,13 @@ def test_two_servers_cannot_share_a_directory(start: Callable[..., Process], dis
         client.stream("a").add_case(True, 0.5)
         assert client.flush() == 1
     assert first.terminate() == (0, "")
-    # Whoever is killed leaves no lock behind.
+    # A killed server leaves no lock behind.
     start(*MODULE, "--data", str(disk)).kill()
     assert start(*MODULE, "--data", str(disk)).terminate() == (0, "")
 
 
 def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process]) -> None:
-    """Listening beyond this machine without encryption has to be asked for."""
+    """Listening for other machines without encryption needs --insecure."""
     command = ("-m", "streameval_server", "--listen", "0.0.0.0:0", "--memory")
     code, errors = start(*command).ended()
     assert code == 1
@@ -66,14 +66,14 @@ def test_other_machines_are_let_in_only_when_told(start: Callable[..., Process])
     assert server.address.startswith("0.0.0.0:")
     code, said = server.terminate()
     assert code == 0
-    assert [line.partition("this server ")[2] for line in said.splitlines()] == [
-        "without TLS: they can be listened to",
-        "without tokens: all may do everything",
+    assert [line.partition("this machine ")[2] for line in said.splitlines()] == [
+        "without TLS: its traffic can be read",
+        "without tokens: any client may do anything",
     ]
 
 
 def test_the_log_of_a_process_is_one_object_a_line(start: Callable[..., Process]) -> None:
-    """Whatever package it comes from, at the finest level, from the start to the stop."""
+    """From every package, at the lowest level, from the start to the stop."""
     server = start(*MODULE, "--memory", "--log-format", "json", "--log-level", "debug")
     with Client(server.address) as client:
         client.stream("a").add_case(True, 0.5)
@@ -94,14 +94,14 @@ def test_a_port_has_one_server(start: Callable[..., Process]) -> None:
     command = ("-m", "streameval_server", "--listen", first.address, "--memory", "--http", "off")
     code, errors = start(*command).ended()
     assert code == 1
-    # gRPC itself says something before.
+    # gRPC itself logs a line before.
     said = errors.splitlines()[-1]
     assert said.startswith(f"streameval_server: cannot listen on {first.address}: ")
 
 
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
 def test_both_signals_stop_in_order(start: Callable[..., Process], number: str) -> None:
-    """Ctrl-C and a service manager's stop are the same."""
+    """Ctrl-C and a service manager's stop have the same effect."""
     import signal
 
     server = start(*MODULE, "--memory")

@@ -1,8 +1,8 @@
-"""Work of every kind for a core that dies, and the truth about it, counted by hand.
+"""A workload of every kind of operation for a core that is killed, and its expected state.
 
-Rounds of operations come in one fixed order, and each round is one commit. So
-the log's last revision tells which rounds are durable, and what the state must
-be, needs no record of what was sent: it is counted anew from those rounds.
+Rounds of operations come in one fixed order, and each round is one commit. So the log's last
+revision tells which rounds are durable, and the expected state needs no record of what was
+sent: it is counted by hand from those rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._batch.merge import MergeInbox
 from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log import checkpoint
@@ -29,17 +29,17 @@ from streameval_server._model.limits import Limits
 from streameval_server._state.stream_file import StreamFile
 
 START_US = 1_800_000_000_000_000
-ROUND_US = 15_000_000  # longer than what a tick waits for
-LIMITS = Limits(checkpoint_bytes=1 << 30)  # they are asked for
+ROUND_US = 15_000_000  # longer than the time after which a tick is logged
+LIMITS = Limits(checkpoint_bytes=1 << 30)  # checkpoints are only taken on request
 PRODUCERS = ("p", "q")
 ROUNDS = 12
-checkpoint.PIECE_BYTES = 2_048  # of some states it takes two steps to write them
+checkpoint.PIECE_BYTES = 2_048  # the parts of some states take two steps to write
 KEPT = ("a", "ids", "due")
-"""Streams that are there in the end; "gone" is made, filled and deleted."""
+"""Streams that exist at the end; "gone" is created, filled and deleted."""
 
 
 class Rows(NamedTuple):
-    """What one operation adds to a stream."""
+    """The rows that one operation adds to a stream."""
 
     stream: str
     cases: tuple[tuple[float, bool], ...] = ()
@@ -50,9 +50,9 @@ class Rows(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One request: a producer's batch, a single batch, a merge, an import, or a stream's fate.
+    """One request: a producer's batch, a single batch, a merge, an import, or a change of a stream.
 
-    `rows` is None where nothing is counted: of a batch that is refused, for instance.
+    `rows` is None when nothing is counted, for instance for a refused batch.
     """
 
     verb: str
@@ -80,7 +80,7 @@ def rounds(seed: int) -> list[list[Operation]]:
     found = [[Operation("create", "due"), batch(some("a"), "p"), batch(None, "p")]]
     for number in range(1, ROUNDS):
         if number % 6 == 5:
-            found.append([])  # time passes, and what fell due happens
+            found.append([])  # time passes: ids expire, panes coarsen
             continue
         ids = [f"{number}-{row}" for row in range(4)]
         early = [f"{number - 1}-{row}" for row in range(4)]
@@ -139,7 +139,7 @@ class Truth:
             scores.pop(each, None)
             labels.pop(each, None)
 
-    def check(self, core: Core) -> None:
+    def check(self, core: ServerCore) -> None:
         """Compare every stream, score by score."""
         assert [info.name for info in core.engine.streams()] == sorted(self.cases)
         for name, cases in self.cases.items():
@@ -162,7 +162,7 @@ class Truth:
 
 
 class Workload:
-    """All rounds, and what the log and the state are after each of them."""
+    """All rounds, with the log's revision and the state after each of them."""
 
     def __init__(self, seed: int = 1) -> None:
         self.rounds = rounds(seed)
@@ -181,11 +181,11 @@ class Workload:
             self.hashes[self.ends[-1]] = core.engine.state_hash()
 
     def next_round(self, revision: int) -> int:
-        """Return the first round that a log of this revision lacks."""
+        """Return the first round that a log of this revision does not include."""
         return next((at for at, end in enumerate(self.ends) if end > revision), ROUNDS)
 
-    def check(self, core: Core) -> None:
-        """Compare a state with that of the rounds that the log has: both counts and bytes."""
+    def check(self, core: ServerCore) -> None:
+        """Compare a state with the expected one at its revision: counts and bytes."""
         revision = core.committer.revision
         assert core.engine.revision == revision
         assert revision in self.hashes, f"revision {revision} is the end of no round"
@@ -208,12 +208,12 @@ class Run:
     Parameters
     ----------
     core
-        As it was opened.
+        Just opened.
     acked
-        Called with a revision that was acked, at the moment of the ack.
+        Called with each revision at the moment of its ack.
     """
 
-    def __init__(self, core: Core, workload: Workload, acked=lambda _revision: None) -> None:
+    def __init__(self, core: ServerCore, workload: Workload, acked=lambda _revision: None) -> None:
         self.core = core
         self._workload = workload
         self._acked = acked
@@ -221,7 +221,7 @@ class Run:
         self.failures = 0
 
     def to_the_end(self) -> None:
-        """Repeat the last durable round, which must change nothing, and do all that follow."""
+        """Repeat the last durable round, which must change nothing, and do the remaining ones."""
         committer = self.core.committer
         at = self._workload.next_round(committer.revision)
         self._repeat(at - 1)
@@ -325,8 +325,8 @@ class Run:
         self._workload.check(self.core)
 
 
-def reopened(storage: Storage) -> Core:
-    """Open a log that somebody left behind."""
+def reopened(storage: Storage) -> ServerCore:
+    """Open a log that an earlier process left."""
     core = open_core(storage, LIMITS)
     assert core.recovery.checkpoint_error is None
     return core
@@ -356,7 +356,7 @@ def message(operation: Operation) -> pb.Batch:
 
 
 def exported(operation: Operation) -> bytes:
-    """Return what an import brings: a stream that another server counted."""
+    """Return an exported stream of another server, to be imported."""
     assert operation.rows is not None
     core = open_core(MemoryStorage(), LIMITS)
     call = UnaryCall(core.committer, LIMITS)
@@ -370,7 +370,7 @@ def exported(operation: Operation) -> bytes:
 
 
 def merge_inbox(operation: Operation) -> MergeInbox:
-    """Return a merge of which everything has come."""
+    """Return a merge whose messages have all been received."""
     assert operation.rows is not None
     evaluator = Evaluator()
     for score, label in operation.rows.cases:
@@ -391,7 +391,7 @@ def merge_inbox(operation: Operation) -> MergeInbox:
 
 
 def request(operation: Operation) -> Message:
-    """Return the request that makes, changes or deletes a stream."""
+    """Return the request that creates, updates or deletes a stream."""
     made = stream_pb2.Stream(name=operation.who)
     if operation.verb == "delete":
         return stream_pb2.DeleteStreamRequest(name=operation.who)

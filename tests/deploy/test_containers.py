@@ -1,4 +1,4 @@
-"""docker-compose.yml as far as it goes without an engine: the same steps, as processes.
+"""docker-compose.yml without a container engine: the same steps, as processes.
 
 Its variables, commands and volumes are read from the file itself; a volume is a
 folder, and a path in a container is that folder's.
@@ -39,7 +39,7 @@ def mounts(service: dict[str, Any], volumes: Path) -> list[tuple[str, str]]:
 
 
 def here(text: str, service: dict[str, Any], volumes: Path) -> str:
-    """Return a command's word with the container's paths replaced by those of this machine."""
+    """Return a command's argument with the container's paths mapped to this machine's."""
     for target, folder in mounts(service, volumes):
         if text.startswith(target):
             return folder + text[len(target) :]
@@ -48,7 +48,7 @@ def here(text: str, service: dict[str, Any], volumes: Path) -> str:
 
 @pytest.fixture(scope="module")
 def environment(commands, tmp_path_factory) -> dict[str, str]:
-    """Return what a process needs to find the commands."""
+    """Return the environment in which processes find the commands."""
     image = tmp_path_factory.mktemp("image")
     (image / "streameval-setup").symlink_to(ROOT / "deploy/docker/setup.sh")
     kept = {
@@ -81,7 +81,7 @@ def run_setup(volumes: Path, environment: dict[str, str]) -> None:
 def server(
     volumes, environment, tmp_path_factory, require_command, free_port
 ) -> Iterator[dict[str, str]]:
-    """Run the service `server` under strace; yield where it is and what it wrote."""
+    """Run the service `server` under strace; yield its addresses and its trace."""
     strace = require_command("strace")
     service = SERVICES["server"]
     settings = {k: here(v, service, volumes) for k, v in service["environment"].items()}
@@ -123,7 +123,7 @@ def token(volumes: Path, name: str) -> str:
 
 
 def test_setup_keeps_what_it_finds(volumes, environment):
-    """A second start changes no file; secrets are their owner's, or Prometheus's to read."""
+    """A second start changes no file; secrets are readable by their owner or by Prometheus only."""
     before = {path: path.read_bytes() for path in volumes.rglob("*") if path.is_file()}
     run_setup(volumes, environment)
     assert {path: path.read_bytes() for path in volumes.rglob("*") if path.is_file()} == before
@@ -133,7 +133,7 @@ def test_setup_keeps_what_it_finds(volumes, environment):
 
 
 def test_the_health_check_passes_and_needs_no_token(server, volumes, environment, free_port):
-    """The compose file's own command, at this machine's port; elsewhere it fails."""
+    """The compose file's command, at this machine's port; at another port it fails."""
     service = SERVICES["server"]
     marker, *command = [here(word, service, volumes) for word in service["healthcheck"]["test"]]
     assert marker == "CMD"
@@ -150,7 +150,7 @@ def test_the_health_check_passes_and_needs_no_token(server, volumes, environment
 
 
 def test_what_setup_made_lets_clients_in(server, volumes):
-    """Each token opens what it is called; without one nothing opens."""
+    """Each token has the scope of its name; without a token every call is refused."""
     authority = volumes / "clients" / "ca.pem"
     with Client(
         server["address"], token=token(volumes, "ingest"), root_certificates=authority
@@ -169,7 +169,7 @@ def test_what_setup_made_lets_clients_in(server, volumes):
 
 
 def test_nothing_is_written_but_the_data(server):
-    """A read-only root is enough: what was opened for writing is the data, or temporary."""
+    """A read-only root suffices: files opened for writing are data or temporary."""
     written = set()
     for line in Path(server["trace"]).read_text(errors="replace").splitlines():
         if found := WRITES.search(line):
@@ -181,7 +181,7 @@ def test_nothing_is_written_but_the_data(server):
 
 
 def test_every_file_that_is_mounted_is_there():
-    """Prometheus and Grafana find what the compose file mounts."""
+    """Prometheus and Grafana find the files that the compose file mounts."""
     mounted = [
         ROOT / mount.split(":")[0]
         for service in SERVICES.values()
@@ -193,7 +193,7 @@ def test_every_file_that_is_mounted_is_there():
 
 
 def test_only_loopback_is_published():
-    """No port is open to other machines unless somebody changes the file."""
+    """No port is open to other machines unless the file is changed."""
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -208,7 +208,7 @@ def test_only_loopback_is_published():
     ids=lambda command: command[0],
 )
 def test_lint(command, require_command, monkeypatch):
-    """The files are well made, as far as linters can say."""
+    """The linters find nothing."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     path = require_command(command[0])
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The manifest of docs/kubernetes.md, as far as it goes without a cluster.
+"""The manifest of docs/kubernetes.md, checked without a cluster.
 
-Its fields and their kinds by Kubernetes' own schemas; what those cannot know, by what
-its parts say of one another, of the image and of the server's settings.
+Kubernetes' schemas check fields and their types; the tests check that the parts fit
+each other, the image and the server's settings.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def resources(manifest: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def schemas(require: Callable[[str], ModuleType]) -> ModuleType:
-    """Return Kubernetes' schemas; strictly, an unknown field is a mistake."""
+    """Return Kubernetes' schemas; in strict mode unknown fields are errors."""
     return require("kubernetes_validate")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_manifest_is_one(schemas: ModuleType, version: str) -> None:
-    """Every field is one of that version, of its kind, and none that is needed is missing."""
+    """Every field is of that version and type, and no required one is missing."""
     assert f"Kubernetes {VERSIONS[0]} to {VERSIONS[-1]}" in PAGE
     (manifest,) = resources(MANIFEST)
     assert manifest["kind"] == "StatefulSet"
@@ -60,7 +60,7 @@ def test_the_manifest_is_one(schemas: ModuleType, version: str) -> None:
     ],
 )
 def test_a_mistake_is_seen(schemas: ModuleType, right: str, wrong: str) -> None:
-    """The schemas would say so."""
+    """The schemas detect it."""
     assert MANIFEST.count(right) == 1
     (mistaken,) = resources(MANIFEST.replace(right, wrong))
     with pytest.raises((schemas.ValidationError, schemas.SchemaNotFoundError)):
@@ -68,7 +68,7 @@ def test_a_mistake_is_seen(schemas: ModuleType, right: str, wrong: str) -> None:
 
 
 def test_its_parts_fit_together() -> None:
-    """Labels, volumes, ports and user; each variable is a setting, and the settings are good."""
+    """Labels, volumes, ports and user; each variable is a setting, and the settings are valid."""
     (manifest,) = resources(MANIFEST)
     spec, template = manifest["spec"], manifest["spec"]["template"]
     assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()

@@ -1,7 +1,7 @@
 """The alert rules and the dashboard, with the real promtool and a real Prometheus.
 
 Prometheus scrapes a server with the settings of deploy/prometheus, over TLS and with
-a token, while the demo's drift happens; only addresses, paths and times are others.
+a token, during the demo's drift; only addresses, paths and times are changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def every_rule() -> list[dict[str, Any]]:
 
 
 def dashboard_expressions() -> list[str]:
-    """Return what the dashboard asks, with its variables as Grafana would fill them."""
+    """Return the dashboard's expressions, with its variables filled in as by Grafana."""
     return [
         target["expr"].replace("$__rate_interval", "1m").replace("$stream", ".*")
         for panel in DASHBOARD["panels"]
@@ -69,7 +69,7 @@ def selectors(expression: str) -> list[str]:
 
 
 def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None:
-    """Rules and settings are what Prometheus reads."""
+    """Promtool accepts the rules and the settings."""
     promtool = require_command("promtool")
     for command in (
         ("check", "rules", "--lint=all", "--lint-fatal", RULES),
@@ -82,14 +82,14 @@ def test_promtool_takes_the_files(require_command: Callable[[str], str]) -> None
 
 
 def test_scrapes_come_as_the_server_expects_them() -> None:
-    """With the settings as they are, each scrape gets figures of its own."""
+    """With these settings each scrape gets new figures."""
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     assert config["global"]["scrape_interval"] == f"{Settings().metrics_interval_s:g}s"
     assert not any("scrape_interval" in job for job in config["scrape_configs"])
 
 
 def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) -> None:
-    """As late as it should, and not otherwise; there is a case for each."""
+    """With its delay, and in no other case; there is a test case for each alert."""
     promtool = require_command("promtool")
     done = subprocess.run(
         [promtool, "test", "rules", UNITS], capture_output=True, text=True, timeout=60, check=False
@@ -105,7 +105,7 @@ def test_each_alert_fires_when_it_should(require_command: Callable[[str], str]) 
 
 
 def test_the_dashboard_is_one() -> None:
-    """Every panel has a title and a place of its own; what is asked is asked once."""
+    """Every panel has a title and its own place; no expression occurs twice."""
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert all(panel["title"] for panel in panels)
@@ -163,7 +163,7 @@ class Watched:
 
 
 def hours_of_the_demo(client: Client, hours: int) -> None:
-    """Stream hours of the demo's payments that end now; the drift is the last one's."""
+    """Stream hours of the demo's payments up to now; the drift is in the last hour."""
     demo = ROOT / "demo" / "fraud.py"
     spec = importlib.util.spec_from_file_location("demo_fraud", demo)
     assert spec is not None
@@ -203,7 +203,7 @@ def hours_of_the_demo(client: Client, hours: int) -> None:
 def watched(
     tmp_path_factory: pytest.TempPathFactory, require_command: Callable[[str], str]
 ) -> Iterator[Watched]:
-    """Return a server after the demo's drift, and a Prometheus that has seen it."""
+    """Return a server after the demo's drift, and a Prometheus that has scraped it."""
     prometheus = require_command("prometheus")
     path = tmp_path_factory.mktemp("prometheus")
     ca = trustme.CA()
@@ -227,10 +227,10 @@ def watched(
         Client(addresses.grpc, token=token, root_certificates=path / "ca.pem") as client,
     ):
         hours_of_the_demo(client, 6)
-        # Something goes on while it is watched.
+        # Rows arrive during the scrapes.
         with running_prometheus(prometheus, path, addresses) as url:
             one = Watched(addresses, url)
-            # Something goes on while it is watched, in another stream.
+            # Rows arrive in another stream during the scrapes.
             stream, number = client.stream("live"), 0
 
             def scraped() -> bool:
@@ -281,7 +281,7 @@ def running_prometheus(command: str, path: Path, addresses: Addresses) -> Iterat
 
 @pytest.mark.heavy
 def test_it_scrapes_over_tls_with_its_token(watched: Watched) -> None:
-    """The target is up, and the figures are the server's."""
+    """The target is up, and its figures are the server's."""
     targets = httpx.get(f"{watched.url}/api/v1/targets", timeout=20).json()["data"]
     (target,) = targets["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")
@@ -294,7 +294,7 @@ def test_it_scrapes_over_tls_with_its_token(watched: Watched) -> None:
 
 @pytest.mark.heavy
 def test_every_expression_of_the_dashboard_returns_data(watched: Watched) -> None:
-    """No panel is empty on a server that is used."""
+    """No panel is empty for a server in use."""
     missing = set(dashboard_expressions())
 
     def all_there() -> bool:
@@ -308,10 +308,10 @@ def test_every_expression_of_the_dashboard_returns_data(watched: Watched) -> Non
 
 @pytest.mark.heavy
 def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
-    """No rule waits for a series that is called otherwise."""
+    """No rule has a selector without a series."""
     asked = {selector for rule in every_rule() for selector in selectors(rule["expr"])}
     assert len(asked) > 20
-    # A server that works has no such calls; those that there are have the same labels.
+    # A working server has no such calls; other calls have the same labels.
     missing = {selector.replace('code="INTERNAL"', 'code="OK"') for selector in asked}
 
     def all_there() -> bool:
@@ -325,7 +325,7 @@ def test_every_selector_of_the_rules_returns_data(watched: Watched) -> None:
 
 @pytest.mark.heavy
 def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
-    """The last hour is worse than those before, surely; nothing else is said of the stream."""
+    """The last hour is significantly worse than those before; no other alert fires."""
     watched.until(lambda: "StreamevalWorseThanBefore" in watched.firing(), "the alert")
     (labels,) = watched.firing()["StreamevalWorseThanBefore"]
     assert (labels["stream"], labels["figure"]) == (STREAM, "auc_pr")
@@ -335,7 +335,7 @@ def test_the_demos_drift_raises_the_alert(watched: Watched) -> None:
     for group in errors:
         for rule in group["rules"]:
             assert rule["health"] == "ok", rule
-    # How quick this machine's disk is does not matter here.
+    # The speed of this machine's disk does not matter here.
     of_stream = {
         name
         for name, alerts in watched.firing().items()

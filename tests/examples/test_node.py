@@ -69,7 +69,7 @@ def run(example: Path, address: str, **environment: str) -> subprocess.Completed
 
 
 def test_predictions_labels_and_a_snapshot(example):
-    """What Node prints is what an evaluator says of the same cases."""
+    """Node prints the figures of an evaluator with the same cases."""
     ev = Evaluator()
     for i in range(1000):
         noise = ((i * 7919) % 1000) / 1000
@@ -100,7 +100,7 @@ def test_a_token_lets_node_in(example, tmp_path):
 
 
 def test_a_producer_outlives_its_server(example, tmp_path, free_address):
-    """After a restart it goes on where the log ends, and nothing counts twice."""
+    """After a restart it continues at the log's end, and nothing counts twice."""
     (example / "harness.mjs").write_text(
         HARNESS.format(proto=example.parents[1] / "proto", address=free_address)
     )
@@ -122,7 +122,7 @@ def test_a_producer_outlives_its_server(example, tmp_path, free_address):
             assert node.stdout.readline() == "durable\n"
             assert node.wait(30) == 0
             with Client(free_address) as client:
-                client.list_streams()  # waits until others than who sent it can see all of it
+                client.list_streams()  # waits until the rows are visible to other clients
                 assert client.stream("node/harness").snapshot().num_cases == 4
     finally:
         if node is not None:

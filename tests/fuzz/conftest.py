@@ -1,6 +1,6 @@
-"""A server that must bear hostile input.
+"""A server that receives hostile input.
 
-The input is made from seeds: a failure is reproduced by running its test again.
+The input is generated from seeds, so running a failed test again reproduces the failure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _beside(name: str) -> ModuleType:
-    """Import a module that stands in this directory."""
+    """Import a module of this directory."""
     spec = importlib.util.spec_from_file_location(
         f"{__name__}_{name}", Path(__file__).with_name(f"{name}.py")
     )
@@ -66,7 +66,7 @@ METHODS: dict[str, MethodDescriptor] = {
 """Every method of every service, by its path."""
 
 ENDLESS = {path for path in METHODS if path.endswith(("/Watch", "/WatchSnapshots"))}
-"""Methods that answer until the client goes."""
+"""Methods that stream responses until the client cancels."""
 
 BAD_CODES = {
     grpc.StatusCode.UNKNOWN,
@@ -76,11 +76,11 @@ BAD_CODES = {
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
 }
-"""What no request may be answered with, however bad it is."""
+"""Status codes that no request may get."""
 
 
 class Answer(NamedTuple):
-    """What came of a call."""
+    """The outcome of a call."""
 
     code: grpc.StatusCode
     message: str
@@ -90,12 +90,12 @@ class Answer(NamedTuple):
 
 @dataclass
 class Target:
-    """A server under fire.
+    """A server under test.
 
     Attributes
     ----------
     problems
-        What it logged as a warning or worse, and what nobody caught.
+        Log records of level WARNING or above, and uncaught exceptions.
     """
 
     channel: grpc.Channel
@@ -103,7 +103,7 @@ class Target:
     problems: list[str] = field(default_factory=list)
 
     def call(self, path: str, frames: Sequence[bytes]) -> Answer:
-        """Send any number of messages to any method, whether it streams or not."""
+        """Send messages to any method, unary or streaming."""
         replies: list[bytes] = []
         call = self.channel.stream_stream(path)(iter(frames), timeout=20)
         try:
@@ -119,7 +119,7 @@ class Target:
         return Answer(grpc.StatusCode.OK, "", replies, 0)
 
     def check(self, path: str, answer: Answer) -> None:
-        """Say whether an answer is one that a refusal may have."""
+        """Check that an answer is a success or a proper refusal."""
         assert answer.code not in BAD_CODES, answer
         if answer.code is not grpc.StatusCode.OK and path.startswith("/streameval."):
             assert answer.message, answer
@@ -128,7 +128,7 @@ class Target:
         assert not found, found
 
     def check_alive(self) -> None:
-        """Ask about a stream that nobody touched: the figures must be right."""
+        """Query a stream that no request changed: its figures must be unchanged."""
         request = query_pb2.GetStateRequest(selection=types_pb2.Selection(stream="untouched"))
         answer = self.call("/streameval.v1.QueryService/GetState", [request.SerializeToString()])
         pieces = [query_pb2.GetStateResponse.FromString(reply) for reply in answer.replies]
@@ -148,7 +148,7 @@ class _Problems(logging.Handler):
 
 @contextmanager
 def listening(found: list[str]) -> Iterator[None]:
-    """Collect warnings of any logger, and what no thread catches."""
+    """Collect warnings of all loggers, and uncaught exceptions of all threads."""
     handler = _Problems(found)
     hooks = threading.excepthook, sys.unraisablehook
     threading.excepthook = lambda args: found.append(f"thread: {args.exc_value!r}")
@@ -162,7 +162,7 @@ def listening(found: list[str]) -> Iterator[None]:
 
 
 def fill(target: Target) -> None:
-    """Make streams with panes and slices, so that questions about them have answers."""
+    """Create streams with panes and slices, so that queries have answers."""
     for name in exemplars_module.STREAMS:
         made = stream_pb2.CreateStreamRequest(stream=exemplars_module.stream(name))
         path = "/streameval.v1.StreamService/CreateStream"
@@ -177,7 +177,7 @@ def fill(target: Target) -> None:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    """Start a server with small limits, which are reached that way, and a untouched stream."""
+    """Start a server with limits small enough to be reached, and an untouched stream."""
     limits = Limits(max_batch_rows=1000, max_streams=50)
     found: list[str] = []
     settings = Settings(listen="127.0.0.1:0", memory=True, limits=limits)
@@ -199,25 +199,25 @@ def target() -> Iterator[Target]:
 
 @pytest.fixture
 def hostile(request: pytest.FixtureRequest) -> Any:
-    """Return a maker of hostile input, seeded by the test's name."""
+    """Return a generator of hostile input, seeded by the test's name."""
     return hostile_module.Hostile(request.node.name)
 
 
 @pytest.fixture(scope="session")
 def exemplars() -> ModuleType:
-    """Return the module of sound requests."""
+    """Return the module of valid requests."""
     return exemplars_module
 
 
 @pytest.fixture(scope="session")
 def sound() -> Callable[[MethodDescriptor], list[list[Message]]]:
-    """Return a function that makes sound calls of a method, each a list of messages."""
+    """Return a function that makes valid calls of a method, each a list of messages."""
     return exemplars_module.requests
 
 
 @pytest.fixture
 def quiet() -> Iterator[list[str]]:
-    """Collect what is logged as a warning or worse; there must be nothing in the end."""
+    """Collect log records of level WARNING or above; at the end there must be none."""
     found: list[str] = []
     with listening(found):
         yield found
@@ -225,7 +225,7 @@ def quiet() -> Iterator[list[str]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes a method once for each method of each service."""
+    """Parametrize tests with a `method` argument over all methods of all services."""
     if "method" in metafunc.fixturenames:
         metafunc.parametrize(
             "method", METHODS.values(), ids=[path.lstrip("/") for path in METHODS], scope="module"
@@ -234,11 +234,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def texts() -> tuple[str, ...]:
-    """Return names, ids and values that something may stumble over."""
+    """Return names, ids and values at the edges of the rules."""
     return hostile_module.TEXTS
 
 
 @pytest.fixture(scope="session")
 def floats() -> tuple[float, ...]:
-    """Return scores that are hard to bear, and some that are none."""
+    """Return extreme scores, and some that are invalid."""
     return hostile_module.FLOATS

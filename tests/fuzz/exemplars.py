@@ -1,4 +1,4 @@
-"""Sound requests to every method, from which hostile ones are bent."""
+"""Valid requests to every method, from which hostile ones are derived."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 NOW = int(time.time())
-"""The server has no other clock: what lies in the future for it does so for the tests."""
+"""The clock of the tests is the server's: both agree on which times lie in the future."""
 
 SIZE = 60
 STREAMS = ("s", "t/1")
@@ -50,7 +50,7 @@ def labels(size: int) -> list[bool]:
 
 
 def segments(size: int) -> list[ingest_pb2.SegmentColumn]:
-    """Return columns of two keys, with an absent value."""
+    """Return segment columns of two keys, with an absent value."""
     codes = [row % 3 for row in range(size)]
     values = ["", "US", "\N{PILE OF POO}"]
     return [
@@ -67,7 +67,7 @@ def stream(name: str) -> stream_pb2.Stream:
 
 
 def batches(name: str, size: int = SIZE, sequence: int = 0) -> list[ingest_pb2.Batch]:
-    """Return a batch of every kind, all of which together leave something of each."""
+    """Return a batch of every kind, such that each kind leaves a trace in the state."""
     ids = [f"id {row}" for row in range(size)]
     kinds: list[dict[str, Message]] = [
         {
@@ -128,7 +128,7 @@ def selections() -> list[types_pb2.Selection]:
 
 
 def requests(method: MethodDescriptor) -> list[list[Message]]:
-    """Return sound calls of a method: each a list of messages, one where it takes no stream."""
+    """Return valid calls of a method, each a list of messages; a unary call has one."""
     make = _MAKERS.get(method.full_name)
     if make is None:
         return [[GetMessageClass(method.input_type)()]]
@@ -136,7 +136,7 @@ def requests(method: MethodDescriptor) -> list[list[Message]]:
 
 
 def session_frames(producer: str, name: str) -> list[ingest_pb2.IngestRequest]:
-    """Return what an Ingest stream is sent: its opening and a batch of every kind."""
+    """Return the requests of an Ingest stream: its opening and a batch of every kind."""
     opened = ingest_pb2.Open(producer=producer, epoch=1)
     frames = [ingest_pb2.IngestRequest(batch=batch) for batch in batches(name, 6, sequence=1)]
     return [ingest_pb2.IngestRequest(open=opened), *frames]
@@ -155,7 +155,7 @@ def _batch() -> Iterator[Message]:
 
 
 def merge_states() -> bytes:
-    """Return what a merge is made of: one state for all time, one for a pane of a slice."""
+    """Return the states of a merge: one for all time, one for a pane of a slice."""
     evaluator = Evaluator(resolution=8)
     evaluator.add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.1])
     return ingest_pb2.MergeStates(
@@ -266,7 +266,7 @@ def _decision() -> Iterator[Message]:
 
 @functools.cache
 def exported() -> bytes:
-    """Return what an import is made of: a stream with panes, slices and ids."""
+    """Return the data of an import: a stream with panes, slices and ids."""
     core = open_core(MemoryStorage(), Limits())
     call = UnaryCall(core.committer, core.limits)
     call.create_stream(stream_pb2.CreateStreamRequest(stream=stream("x")).SerializeToString())

@@ -1,4 +1,4 @@
-"""Hostile values, messages and bytes, all of them made from seeds."""
+"""Hostile values, messages and bytes, generated from seeds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TEXTS = (
     "\N{MATHEMATICAL DOUBLE-STRUCK DIGIT ZERO}",
     "9" * 400,
 )
-"""Names, ids and values that something may stumble over."""
+"""Names, ids and values at the edges of the rules."""
 
 LONG_TEXTS = ("x" * (1 << 20), "\N{RIGHT-TO-LEFT OVERRIDE}" * 40_000, "/" * 70_000)
 
@@ -105,14 +105,14 @@ INTEGERS = {
 
 
 MAGICS = (b"SEVL", b"SEVW", b"SEVT", b"SEVJ", b"SEVC", b"SEVS", b"SEVX")
-"""How forms of the library and the server begin."""
+"""The first bytes of the library's and the server's formats."""
 
 
 def resealed(data: bytes) -> bytes:
-    """Make the checksum of a form and of all forms within it right."""
+    """Return the data with correct checksums for it and for all nested states."""
     out = bytearray(data)
     starts = [at for magic in MAGICS for at in find_all(data, magic) if at >= 8]
-    for at in sorted(starts, reverse=True):  # the innermost ones first
+    for at in sorted(starts, reverse=True):  # the innermost first
         (size,) = struct.unpack_from("<q", out, at - 8)
         if 10 <= size <= len(out) - at:
             seal(out, at, at + size)
@@ -123,7 +123,7 @@ def resealed(data: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def forms_in(data: bytes) -> tuple[tuple[int, int], ...]:
-    """Return where sound forms begin and end, the inner ones first: their checksums tell."""
+    """Return start and end of nested states with correct checksums, the inner ones first."""
     found = []
     for start in sorted((at for magic in MAGICS for at in find_all(data, magic)), reverse=True):
         crc = zlib.crc32(data[start : start + 4])
@@ -148,7 +148,7 @@ def seal(out: bytearray, start: int, end: int) -> None:
 
 
 def resealed_in_place(sound: bytes, altered: bytes) -> bytes:
-    """Return altered bytes of the same length with right checksums wherever sound ones were."""
+    """Return altered bytes with correct checksums wherever the valid bytes had them."""
     out = bytearray(altered)
     for start, end in forms_in(sound):
         seal(out, start, end)
@@ -156,7 +156,7 @@ def resealed_in_place(sound: bytes, altered: bytes) -> bytes:
 
 
 class Hostile:
-    """Makes messages and bytes, nearly right or not at all.
+    """Generates messages and bytes, from nearly valid to random.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Hostile:
         self.rng = random.Random(str(seed))
 
     def message(self, descriptor: Descriptor, depth: int = 0) -> Message:
-        """Return a message with about half of its fields set, to anything."""
+        """Return a message with about half of its fields set to hostile values."""
         message = GetMessageClass(descriptor)()
         if descriptor.full_name in SOUND_TIMES and self.rng.random() < 0.7:
             message.seconds = self.rng.choice(SOUND_TIMES[descriptor.full_name])
@@ -210,7 +210,7 @@ class Hostile:
         return rng.choice((b"", b"\0", b"\xff" * 9, rng.randbytes(16), bytes(64)))
 
     def text(self, name: str) -> str:
-        """Return a text; mostly a sound one where it names a stream or a metric."""
+        """Return a text; for a stream or a metric mostly a valid name."""
         rng = self.rng
         if rng.random() < 0.01:
             return rng.choice(LONG_TEXTS)
@@ -241,16 +241,16 @@ class Hostile:
                 data[at:at] = rng.randbytes(rng.choice((1, 4, 10)))
             elif change == 4:
                 data[at:at] = data[at:end]
-            elif change == 5:  # a varint, or a length, far too large
+            elif change == 5:  # a huge varint or length
                 data[at:at] = rng.choice((b"\xff" * 9 + b"\x01", b"\xff" * 11, b"\xff\xff\xff\x7f"))
-            elif change == 6:  # groups within groups, and an end of one that never began
+            elif change == 6:  # nested groups, and the end of a group that did not begin
                 data[at:at] = rng.choice((b"\x0b" * 200, b"\x0c", b"\x0b\x0c" * 9))
             else:
                 del data[at:]
         return bytes(data)
 
     def overwritten(self, data: bytes) -> bytes:
-        """Return bytes of the same length: a digit that is another, or a number in its place."""
+        """Return bytes of the same length with another digit or another number in them."""
         out = bytearray(data)
         rng = self.rng
         for _ in range(rng.choice((1, 1, 2))):
@@ -276,7 +276,7 @@ class Hostile:
         return copy
 
     def _bend(self, message: Message) -> None:
-        """Change one field: of a message that is set rather than of one that is not."""
+        """Change one field, preferably of a nested message that is set."""
         rng = self.rng
         fields = [each for each, _ in message.ListFields()]
         if not fields or rng.random() < 0.25:
@@ -316,15 +316,15 @@ class Hostile:
             column[rng.randrange(len(column))] = self.value(each)
 
     def resealed(self, data: bytes) -> bytes:
-        """Return the same with checksums that are right, at its end and within."""
+        """Return the data with correct checksums, nested ones included."""
         return resealed(data)
 
     def resealed_in_place(self, data: bytes) -> bytes:
-        """Return bytes with a few numbers overwritten, and all checksums right."""
+        """Return bytes with a few numbers overwritten and all checksums corrected."""
         return resealed_in_place(data, self.overwritten(data))
 
     def frame(self, sound: Message) -> bytes:
-        """Return an encoded request like a sound one: bent, mutated, anything or noise."""
+        """Return an encoded request: a changed or mutated valid one, a random one, or noise."""
         kind = self.rng.random()
         if kind < 0.05:
             return self.rng.randbytes(self.rng.choice((0, 1, 5, 60)))

@@ -1,4 +1,4 @@
-"""Hostile files at the commands: one clear line and exit code 2, in bounded memory."""
+"""Hostile files as input of commands: one clear line and exit code 2, in bounded memory."""
 
 from __future__ import annotations
 
@@ -169,11 +169,11 @@ GOOD = {
     "text.npz": npz(saved(SCORES.astype(str)), saved(LABELS.astype(str))),
     "newer.npz": npz(npy("'<f8'", "(3,)", SCORES.tobytes(), version=(3, 0))),
 }
-"""Files that look odd, and read as any other."""
+"""Unusual files that are read without an error."""
 
 
 def refused(arguments: list[str]) -> str:
-    """Run a command that must refuse; return its one line."""
+    """Run a command that must refuse its input; return its line of output."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2, (arguments, result.exception)
     lines = result.stderr.splitlines()
@@ -185,7 +185,7 @@ def refused(arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("name", BAD)
 def test_evaluate_refuses_in_one_line(tmp_path, name):
-    """Whatever is wrong with a file is said in one line that a terminal bears."""
+    """A file is refused in one line, which is safe to print to a terminal."""
     path = tmp_path / name
     path.write_bytes(BAD[name])
     assert name in refused(["evaluate", str(path)])
@@ -193,7 +193,7 @@ def test_evaluate_refuses_in_one_line(tmp_path, name):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_odd_files_read_like_any_other(tmp_path, name):
-    """Marks, line ends, encodings of other columns and widths make no difference."""
+    """Byte order marks, line ends, other columns' encodings and float widths do not matter."""
     path = tmp_path / name
     path.write_bytes(GOOD[name])
     rows = list(read_rows(path, Layout(score="score", label="label")))
@@ -220,7 +220,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_auc_refuses_in_one_line(tmp_path, name):
-    """The plain lists that `auc` reads, too."""
+    """The plain lists of `auc` are refused in one line too."""
     path = tmp_path / "list.txt"
     path.write_bytes(TEXTS[name])
     assert "list.txt" in refused(["auc", str(path)])
@@ -228,7 +228,7 @@ def test_auc_refuses_in_one_line(tmp_path, name):
 
 @pytest.mark.parametrize("positives", ["0", "-1", str(2**53), str(10**400)])
 def test_auc_refuses_totals(tmp_path, positives):
-    """Totals beyond what a float tells apart, or below 1."""
+    """Totals that a float cannot represent exactly, or below 1, are refused."""
     path = tmp_path / "curve.txt"
     path.write_text("0.1 0.5\n")
     totals = ["--positives", positives, "--negatives", "5"]
@@ -236,8 +236,8 @@ def test_auc_refuses_totals(tmp_path, positives):
 
 
 def test_auc_of_very_many_positives(tmp_path, monkeypatch):
-    """Its curve does not have a row for each of them."""
-    monkeypatch.setattr(_auc, "_MOST_ROWS", 1000)
+    """Its curve has fewer rows than there are positives."""
+    monkeypatch.setattr(_auc, "_MAX_ROWS_BETWEEN_POINTS", 1000)
     path = tmp_path / "curve.txt"
     path.write_text("0 0.999999\n")
     totals = ["--positives", str(10**12), "--negatives", "5"]
@@ -275,14 +275,14 @@ KINDS = ["plain.csv", "packed.csv.gz", "plain.parquet", "plain.npz", "text.npz"]
 
 @pytest.mark.parametrize("name", KINDS)
 def test_changed_files(tmp_path, hostile, name):
-    """A changed file is refused as one, or what it says is read."""
+    """A changed file is refused in one line, or read."""
     assert assault(tmp_path, hostile, name, GOOD[name], 150) > 20
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", KINDS)
 def test_many_changed_files(tmp_path, hostile, name):
-    """The same, many times over."""
+    """The same with many more files."""
     assault(tmp_path, hostile, name, GOOD[name], 5000)
 
 
@@ -309,7 +309,7 @@ READ_ALL = textwrap.dedent(
 
 
 def bombs() -> dict[str, bytes]:
-    """Return small files that say or unpack to much."""
+    """Return small files that announce or unpack to a lot of data."""
     many = b"score,label," + b",".join(b"c%d" % column for column in range(100_000)) + b"\n"
     wide = npy("'<U16384'", "(1000,)", bytes(1000 * 65_536))
     labels = npy("'|i1'", "(1000,)", bytes(1000))
@@ -328,7 +328,7 @@ def bombs() -> dict[str, bytes]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_small_files_that_unpack_to_much_take_little_memory(tmp_path):
-    """Whatever a header says and however far a file unpacks."""
+    """Memory stays bounded for any header and any compression ratio."""
     paths = []
     for name, data in bombs().items():
         paths.append(tmp_path / name)
@@ -344,7 +344,7 @@ def test_small_files_that_unpack_to_much_take_little_memory(tmp_path):
 
 
 def test_a_refusal_in_a_large_file_is_not_an_abort(tmp_path):
-    """What reads ahead is left behind when the process ends; it used to be an abort."""
+    """A read-ahead thread must not abort the process at its exit, as it once did."""
     path = tmp_path / "large.csv"
     path.write_bytes(b"score,label\nnan,1\n" + b"0.25,0\n" * 3_000_000)
     command = [sys.executable, "-c", "from streameval.cli import main; main()", "evaluate"]

@@ -1,4 +1,4 @@
-"""Altered exports whose checksums are right: refused in words, or a stream to go on with."""
+"""Altered exports with correct checksums: refused with a message, or usable streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOOD = {grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FA
 
 
 def brought(target, exemplars, data: bytes) -> bool:
-    """Import an export; whether it was taken."""
+    """Import an export; return whether it was accepted."""
     frames = exemplars.import_frames("brought", data)
     answer = target.call(IMPORT, [frame.SerializeToString() for frame in frames])
     target.check(IMPORT, answer)
@@ -24,7 +24,7 @@ def brought(target, exemplars, data: bytes) -> bool:
 
 
 def go_on(target, exemplars) -> None:
-    """Ask about what was imported, count on, and delete it."""
+    """Query the imported stream, add to it, and delete it."""
     for chosen in exemplars.selections():
         chosen.stream = "brought"
         asked = query_pb2.GetSnapshotRequest(selection=chosen)
@@ -44,7 +44,7 @@ def go_on(target, exemplars) -> None:
 
 
 def assault(target, hostile, exemplars, times: int) -> tuple[int, int]:
-    """Import altered exports; return how many were refused and how many taken."""
+    """Import altered exports; return how many were refused and how many accepted."""
     sound, refused = exemplars.exported(), 0
     assert brought(target, exemplars, sound)
     go_on(target, exemplars)
@@ -66,7 +66,7 @@ def assault(target, hostile, exemplars, times: int) -> tuple[int, int]:
 
 
 def test_altered_exports(target, hostile, exemplars):
-    """With checksums that are right for what was altered."""
+    """The checksums match the altered content."""
     refused, taken = assault(target, hostile, exemplars, 100)
     assert refused > 50
     assert taken > 5
@@ -74,5 +74,5 @@ def test_altered_exports(target, hostile, exemplars):
 
 @pytest.mark.heavy
 def test_many_altered_exports(target, hostile, exemplars):
-    """The same, many times over."""
+    """The same with many more exports."""
     assault(target, hostile, exemplars, 300)

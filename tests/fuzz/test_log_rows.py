@@ -1,8 +1,8 @@
-"""Rows and checkpoints that say something else, with checksums that are right.
+"""Altered log rows and checkpoints with correct checksums.
 
-What a disk does to them is in tests/crash/test_server_log_damage.py; here the
-content itself is wrong, as a mistake in some version or a stranger would leave it.
-A server refuses to start in words, or has a state that it can go on with.
+Damage by a disk is tested in tests/crash/test_server_log_damage.py; here the content
+itself is wrong, as a bug in some version or an attacker would leave it. A server
+refuses to start with a message, or has a state that it can continue with.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def written(tmp_path_factory, exemplars):
 
 
 def restored(path) -> str | None:
-    """Start, go on for a step, and return the state's hash; None when it is refused."""
+    """Start, apply one step, and return the state's hash; None when the start is refused."""
     storage = SqliteStorage(path)
     message = ""
     try:
@@ -77,7 +77,7 @@ def restored(path) -> str | None:
 
 
 def altered(written, tmp_path, statement: str, *values: object):
-    """Return a copy of the file after a statement."""
+    """Return a copy of the file after an SQL statement."""
     path = tmp_path / "log.db"
     for each in tmp_path.glob("log.db*"):
         each.unlink()
@@ -96,7 +96,7 @@ def rows_of(written) -> list[LogRow]:
 
 
 def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
-    """Alter rows and seal them again; return how many were refused."""
+    """Alter rows and correct their checksums; return how many were refused."""
     rows, rng, refused = rows_of(written), hostile.rng, 0
     sealed = (
         "UPDATE log SET received_us = ?, kind = ?, format = ?, stream = ?, producer = ?, "
@@ -116,7 +116,7 @@ def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
         changed = row._replace(**{column: value})
         try:
             crc = checksum(changed[:8], changed.payload)
-        except Exception:  # noqa: BLE001 - a number that no row can hold
+        except Exception:  # noqa: BLE001 - a number beyond SQLite's integers
             continue
         changed = changed._replace(crc32=crc)
         path = altered(written, tmp_path, sealed, *changed[1:], changed.revision)
@@ -129,20 +129,20 @@ def assault_rows(written, tmp_path, hostile, texts, times: int) -> int:
 
 
 def test_altered_rows_with_right_checksums(written, tmp_path, hostile, texts):
-    """Each column of each kind of row."""
+    """Every column of every kind of row is altered."""
     assert assault_rows(written, tmp_path, hostile, texts, 100) > 10
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_many_altered_rows(written, tmp_path, hostile, texts, seed):  # noqa: ARG001 - a part of the test's name
-    """The same, many times over."""
+    """The same with many more alterations."""
     assault_rows(written, tmp_path, hostile, texts, 700)
 
 
 @pytest.mark.parametrize("column", [name for name in LogRow._fields if name != "revision"])
 def test_altered_rows_with_their_old_checksums_are_refused(written, tmp_path, column):
-    """A row is never read as another one."""
+    """A checksum covers all columns: a row is never read as another row."""
     last = rows_of(written)[-3]
     value = getattr(last, column)
     other = (
@@ -188,14 +188,14 @@ def manifest_of(written) -> bytes:
     ],
 )
 def test_a_manifest_of_nonsense_is_replaced_by_the_log(written, tmp_path, body):
-    """The log says the same, so nothing is lost but time."""
+    """The log has the same content, so only time is lost."""
     body = body.replace(b"FORMAT", str(FORMAT).encode())
     path = altered(written, tmp_path, "UPDATE manifest SET data = ?", sealed_manifest(body))
     assert restored(path) == restored(altered(written, tmp_path, "DELETE FROM manifest"))
 
 
 def assault_parts(written, tmp_path, hostile, times: int) -> int:
-    """Alter parts of the checkpoint and seal them; return how many were not used."""
+    """Alter checkpoint parts and correct their checksums; return how many were not used."""
     connection = sqlite3.connect(written)
     parts = connection.execute("SELECT part, revision, data FROM part WHERE piece = 0").fetchall()
     connection.close()
@@ -222,12 +222,12 @@ def assault_parts(written, tmp_path, hostile, times: int) -> int:
 
 
 def test_altered_parts_with_right_checksums(written, tmp_path, hostile):
-    """A part that cannot be read is replaced by the log; one that can is a sound state."""
+    """A part that cannot be decoded is replaced from the log; any other is a valid state."""
     assert assault_parts(written, tmp_path, hostile, 60) > 20
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_many_altered_parts(written, tmp_path, hostile, seed):  # noqa: ARG001 - a part of the test's name
-    """The same, many times over."""
+    """The same with many more alterations."""
     assault_parts(written, tmp_path, hostile, 500)

@@ -1,4 +1,4 @@
-"""Hostile values at the Python API: refused in words, or the right answer; nothing half-applied."""
+"""Hostile values at the Python API: refused with a message, or a right answer; atomic."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def raising(*_args, **_keywords):
 
 
 class EvilFloat(float):
-    """A float that cannot be made one."""
+    """A float whose conversion to float raises."""
 
     __float__ = __int__ = __index__ = raising
 
 
 class EvilText(float):
-    """A float that cannot be shown."""
+    """A float whose text conversion raises."""
 
     __repr__ = __str__ = raising
 
 
 class EvilEquality(float):
-    """A float that cannot be compared."""
+    """A float whose comparison raises."""
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = raising
     __hash__ = float.__hash__
 
 
 class EvilReal(numbers.Real):
-    """A real number none of whose operations works."""
+    """A real number whose operations all raise."""
 
     for _name in numbers.Real.__abstractmethods__ | {"__repr__", "__bool__"}:
         locals()[_name] = raising
@@ -49,56 +49,56 @@ class EvilReal(numbers.Real):
 
 
 class EvilArray:
-    """An array that cannot be read."""
+    """An array-like whose conversion raises."""
 
     __array__ = raising
 
 
 class NoArray:
-    """Says that it is an array, and gives something else."""
+    """An array-like that converts to something that is not an array."""
 
     def __array__(self, *_args, **_keywords):
         return "no array"
 
 
 class EvilAttributes:
-    """Any attribute of it raises."""
+    """An object whose attributes all raise."""
 
     __getattr__ = raising
 
 
 class EvilRepr:
-    """An object that cannot be shown."""
+    """An object whose repr raises."""
 
     __repr__ = __bool__ = raising
 
 
 class LongList(list):
-    """A list that says it is long."""
+    """A list that reports a huge length."""
 
     def __len__(self):
         return 10**9
 
 
 class EvilNulls(list):
-    """A column that cannot say what is missing."""
+    """A column whose null mask raises."""
 
     isna = raising
 
 
 class EvilNullCount(list):
-    """A column with a count of nulls and no nulls."""
+    """A column with a null count but without a null mask."""
 
     null_count = 3
     is_null = raising
 
 
 class OwnFloat(float):
-    """A float of another name."""
+    """A subclass of float."""
 
 
 class OwnInt(int):
-    """An integer of another name."""
+    """A subclass of int."""
 
 
 def lazy():
@@ -151,7 +151,7 @@ REFUSED_EVERYWHERE = (
     (),
     range(1),
 )
-"""What is neither a label nor a score nor a count."""
+"""Values that are not labels, scores or counts."""
 
 SOMETIMES = (
     EvilFloat(1.0),
@@ -181,7 +181,7 @@ SOMETIMES = (
     5e-324,
     1e308,
 )
-"""What may be one of them."""
+"""Values that may be labels, scores or counts."""
 
 READ_ONLY = np.array([0.5])
 READ_ONLY.flags.writeable = False
@@ -268,7 +268,7 @@ def content(evaluator: Evaluator) -> tuple[object, ...]:
 
 
 def refused(act) -> InvalidInputError | None:
-    """Do something to an evaluator; say how it was refused, and that nothing changed."""
+    """Apply a call to an evaluator; return its refusal, and check that nothing changed."""
     evaluator = counted()
     before = content(evaluator)
     error = refusal(act, evaluator)
@@ -280,7 +280,7 @@ def refused(act) -> InvalidInputError | None:
 
 
 def refusal(act, *arguments, **keywords) -> InvalidInputError | None:
-    """Do something; return how it was refused."""
+    """Make a call; return its refusal, or None."""
     try:
         act(*arguments, **keywords)
     except InvalidInputError as error:
@@ -309,10 +309,10 @@ SCALARS = {
 
 @pytest.mark.parametrize("where", SCALARS)
 def test_scalars(where):
-    """Any object in the place of a label, a score or a count."""
+    """Any object as a label, a score or a count."""
     for value in REFUSED_EVERYWHERE:
         if where.endswith("list") and value is None:
-            continue  # what a list of None and numbers is, is said elsewhere
+            continue  # lists of None and numbers have tests of their own
         assert refused(SCALARS[where](value)) is not None, type(value)
     for value in SOMETIMES:
         refused(SCALARS[where](value))
@@ -321,7 +321,7 @@ def test_scalars(where):
 @pytest.mark.parametrize("field", ["labels", "scores", "counts"])
 @pytest.mark.parametrize("verb", ["add_cases", "remove_cases"])
 def test_columns(verb, field):
-    """Any object in the place of a column."""
+    """Any object as a column."""
     for column in COLUMNS:
         columns = {"labels": [1], "scores": [0.7], field: column}
         error = refused(lambda ev, columns=columns: getattr(ev, verb)(**columns))
@@ -332,7 +332,7 @@ def test_columns(verb, field):
 
 @pytest.mark.parametrize("setting", ["resolution", "max_cells", "scale"])
 def test_settings(setting):
-    """Any object in the place of a setting."""
+    """Any object as a setting."""
     others = {"resolution": 8} if setting == "scale" else {}
     for value in REFUSED_EVERYWHERE:
         if value is not None:
@@ -342,7 +342,7 @@ def test_settings(setting):
 
 
 def test_half_precision_counts_are_added_up_exactly():
-    """Their sum is beyond half precision; it was taken for one beyond the limit."""
+    """Their sum exceeds half precision; once it was refused as above the limit."""
     evaluator = Evaluator()
     counts = np.full(20, 60_000, dtype=np.float16)
     evaluator.add_cases(labels=np.ones(20, dtype=bool), scores=np.arange(20.0), counts=counts)
@@ -371,13 +371,13 @@ NUMERIC = {
     "bins": ("reliability",),
     "rank": ("precision_at", "recall_at", "lift_at"),
 }
-"""Queries by their numeric arguments."""
+"""Numeric arguments of queries."""
 
 
 @pytest.mark.parametrize("argument", NUMERIC)
 @pytest.mark.parametrize("bounded", [False, True])
 def test_numeric_arguments_of_queries(argument, bounded):
-    """Any number is an answer within its range, or refused; numpy has nothing to warn of."""
+    """Any number has an answer in range or is refused; numpy emits no warning."""
     evaluator = Evaluator(resolution=6, scale="probability") if bounded else Evaluator()
     evaluator.add_cases(labels=[1, 0, 1, 0, 1], scores=[0.9, 0.8, 0.7, 0.4, 0.1])
     evaluator.add_misses(1)
@@ -388,13 +388,13 @@ def test_numeric_arguments_of_queries(argument, bounded):
         if refusal(query, **arguments) is None:
             answer = query(**arguments)
             if name == "lift_at" and value == 0:
-                assert math.isnan(answer)  # none are taken
+                assert math.isnan(answer)  # no result without a rank
             elif isinstance(answer, float) and name not in {"best_threshold", "threshold_for"}:
-                assert answer >= 0, (name, value)  # and not nan
+                assert answer >= 0, (name, value)  # which also excludes nan
 
 
 def test_tiny_prevalences_and_recalls_are_limits():
-    """Where the formulas overflow the figures are what they tend to."""
+    """Where the formulas would overflow, the figures are the limits."""
     evaluator = Evaluator()
     evaluator.add_cases(labels=[1, 0, 1, 0, 1], scores=[0.9, 0.8, 0.7, 0.4, 0.1])
     for tiny in (1e-79, 1e-100, 1e-300, 5e-324):
@@ -406,7 +406,7 @@ def test_tiny_prevalences_and_recalls_are_limits():
 
 
 def test_every_function_refuses_hostile_columns():
-    """The functions of `functional` take the same columns as the evaluator."""
+    """The functions of `functional` accept and refuse the same columns as the evaluator."""
     for _, function in inspect.getmembers(functional, inspect.isfunction):
         parameters = inspect.signature(function).parameters
         if function.__module__ != functional.__name__ or "scores" not in parameters:
@@ -420,7 +420,7 @@ def test_every_function_refuses_hostile_columns():
 @pytest.mark.parametrize("anytime", [False, True])
 @pytest.mark.parametrize("name", ["auc_roc", "auc_pr", "average_precision", "prevalence"])
 def test_intervals_at_any_level(name, anytime):
-    """From the lowest float above 0 to the highest below 1 they contain the estimate, nested."""
+    """At every level in (0, 1) intervals contain the estimate, and they are nested."""
     evaluator = Evaluator()
     evaluator.add_cases(labels=[1, 0, 1] * 60, scores=[row % 37 / 37 for row in range(180)])
     levels = (5e-324, 1e-300, 1e-17, 1e-10, 0.2, 0.3, 0.5, 0.95, 1 - 1e-10, 1 - 2**-53)

@@ -1,4 +1,4 @@
-"""Any bytes at any method: an answer with a message, nothing in the log, and on it goes."""
+"""Any bytes at any method: an answer with a message, no warning, and the server continues."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ SERVICE = "/streameval.v1."
 REACHED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.ALREADY_EXISTS,  # the stream of the call before
-    grpc.StatusCode.FAILED_PRECONDITION,  # one cannot be compared with itself
+    grpc.StatusCode.ALREADY_EXISTS,  # the stream of the previous call
+    grpc.StatusCode.FAILED_PRECONDITION,  # a stream cannot be compared with itself
 }
 
 
@@ -21,12 +21,12 @@ def path_of(method) -> str:
 
 
 def fire(target, hostile, sound, method, calls: int) -> None:
-    """Call a method that often, most times with nearly sound requests."""
+    """Call a method `calls` times, mostly with nearly valid requests."""
     path = path_of(method)
     for _ in range(calls):
         request = hostile.rng.choice(sound(method))
         frames = [hostile.frame(message) for message in request]
-        if hostile.rng.random() < 0.6:  # sound up to one message
+        if hostile.rng.random() < 0.6:  # valid except for one message
             only = hostile.rng.randrange(len(frames))
             kept = [message.SerializeToString() for message in request]
             frames = [*kept[:only], frames[only], *kept[only + 1 :]]
@@ -40,7 +40,7 @@ def fire(target, hostile, sound, method, calls: int) -> None:
 
 
 def test_sound_requests_are_what_they_are_called(target, sound, method):
-    """Hostile requests are bent from these, so these must reach what they aim at."""
+    """The valid requests must succeed, so that requests derived from them reach the code."""
     path = path_of(method)
     if not path.startswith(SERVICE):
         return
@@ -51,14 +51,14 @@ def test_sound_requests_are_what_they_are_called(target, sound, method):
 
 
 def test_any_method_bears_anything(target, hostile, sound, method):
-    """Bent, mutated and random messages."""
+    """Changed, mutated and random messages."""
     fire(target, hostile, sound, method, 80)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(4))
 def test_any_method_bears_much_more(target, hostile, sound, method, seed):  # noqa: ARG001 - a part of the test's name
-    """The same with other seeds, many times over."""
+    """The same with other seeds and many more messages."""
     fire(target, hostile, sound, method, 500)
 
 
@@ -68,7 +68,7 @@ def test_any_method_bears_much_more(target, hostile, sound, method, seed):  # no
     ids=["tag", "length", "groups", "wire-type"],
 )
 def test_bytes_that_are_no_message_are_refused_as_such(target, method, frame):
-    """Never UNKNOWN with a traceback in the log, whichever package wrote the service."""
+    """The status is never UNKNOWN with a traceback, also for services of other packages."""
     path = path_of(method)
     answer = target.call(path, [frame])
     target.check(path, answer)
@@ -78,7 +78,7 @@ def test_bytes_that_are_no_message_are_refused_as_such(target, method, frame):
 @pytest.mark.parametrize("size", [500, 5000, 1 << 20])
 @pytest.mark.parametrize("letter", ["a", "/", "\N{RIGHT-TO-LEFT OVERRIDE}", "\N{PILE OF POO}"])
 def test_long_names_do_not_cost_the_status(target, size, letter):
-    """A message that quotes a long name must fit the headers that carry it."""
+    """A message that quotes a long name must fit the size limit of headers."""
     name = letter * (size // len(letter.encode()))
     selection = types_pb2.Selection(stream=name)
     sound = types_pb2.Selection(stream="s", segment=types_pb2.Segment(key=name))

@@ -1,4 +1,4 @@
-"""Hostile values in sound messages: refused by field, or counted as the library counts them."""
+"""Hostile values in valid messages: refused by field, or counted as by the library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS = (0, 1, 1, 1, 2, 3, 100, 2**31, 2**53 + 1, 2**60, 2**62 - 1, 2**62, 2**6
 
 
 def state(target, stream: str) -> Evaluator:
-    """Return a stream's counts now, with all that was acked; empty where there is no stream."""
+    """Return a stream's counts with all acked rows; empty for an unknown stream."""
     nothing = pb.IngestBatchRequest(batch=pb.Batch(stream=stream, cases=pb.Cases()))
     acked = target.call(BATCH, [nothing.SerializeToString()])
     revision = pb.IngestBatchResponse.FromString(acked.replies[0]).revision
@@ -36,14 +36,14 @@ def state(target, stream: str) -> Evaluator:
 
 
 def content(evaluator: Evaluator) -> tuple[object, ...]:
-    """Return everything that was counted."""
+    """Return all counts of an evaluator."""
     points = evaluator.operating_points()
     columns = (points.thresholds.tolist(), points.fp.tolist(), points.tp.tolist())
     return *columns, evaluator.num_misses, evaluator.num_negative_misses
 
 
 def hostile_cases(hostile, floats) -> pb.Cases:
-    """Return columns that are mostly right, with something wrong now and then."""
+    """Return columns that are mostly valid, with an occasional error."""
     rng = hostile.rng
     size = rng.choice((0, 1, 1, 2, 3, 7, 8, 9, 40))
     scores = [rng.choice(floats) for _ in range(size)]
@@ -74,7 +74,7 @@ def hostile_cases(hostile, floats) -> pb.Cases:
 
 
 def columns_of(cases: pb.Cases) -> dict[str, object]:
-    """Read the columns as a client in another language would have written them."""
+    """Return the columns as arguments of the library."""
     scores = list(np.frombuffer(cases.scores_f64le, "<f8")) or list(cases.scores)
     bits = np.unpackbits(np.frombuffer(cases.positives_bits, np.uint8), bitorder="little")
     labels = [bool(bit) for bit in bits[: len(scores)]] or list(cases.positives)
@@ -83,7 +83,7 @@ def columns_of(cases: pb.Cases) -> dict[str, object]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_accepted_is_counted_as_the_library_counts_it(target, hostile, floats, seed):
-    """After every batch; a refused one has changed nothing, and says which field."""
+    """Checked after every batch; a refused batch changes nothing and names its field."""
     stream, local = f"values/{seed}", Evaluator()
     accepted = refused = 0
     for _ in range(60):
@@ -113,7 +113,7 @@ def assert_the_library_refuses_it_too(cases: pb.Cases, message: str) -> None:
     bits = len(cases.positives_bits)
     size = len(cases.scores) or len(cases.scores_f64le) // 8
     if bits and (cases.positives or bits != (size + 7) // 8):
-        return  # wrong in a way that only bits can be
+        return  # an error that only a bits column can have
     if len(cases.scores_f64le) % 8 or "zeros after the last row" in message:
         return
     with pytest.raises(InvalidInputError) as refused:
@@ -123,7 +123,7 @@ def assert_the_library_refuses_it_too(cases: pb.Cases, message: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_order_of_messages_keeps_the_count_of_sequences(target, hostile, seed):
-    """Opens again and again, batches before them, sequences out of order: as a model says."""
+    """Repeated opens, batches before them and sequences out of order follow a model."""
     rng = hostile.rng
     stream = f"order/{seed}"
     producers = (f"p{seed}", f"é\0\N{RIGHT-TO-LEFT OVERRIDE}{seed}", f"{seed}" * 128)
@@ -167,7 +167,7 @@ def test_any_order_of_messages_keeps_the_count_of_sequences(target, hostile, see
 @pytest.mark.parametrize("epoch", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("sequence", [0, 1, 2, 2**63 - 1, 2**63, 2**64 - 1])
 def test_epochs_and_sequences_at_their_ends(target, epoch, sequence):
-    """Only sequence 1 of an epoch that the log can hold is the first."""
+    """Only sequence 1 of an epoch that the log can store is accepted first."""
     producer = f"ends-{epoch}-{sequence}"
     cases = pb.Cases(scores=[0.5], positives=[True])
     batch = pb.Batch(sequence=sequence, stream="ends", cases=cases)
@@ -181,7 +181,7 @@ def test_epochs_and_sequences_at_their_ends(target, epoch, sequence):
 
 
 def test_any_text_names_a_stream_or_is_refused(target, texts):
-    """A stream that was made is listed by exactly its name; two names are two streams."""
+    """A created stream is listed by its exact name; two names are two streams."""
     made = set()
     for text in texts:
         request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=text))
@@ -209,7 +209,7 @@ def test_any_text_names_a_stream_or_is_refused(target, texts):
 
 
 def test_any_text_is_a_producer_of_its_own(target, texts):
-    """No two of them are taken for one: not by case, normal form or a zero byte."""
+    """No two producers are confused by case, normal form or a zero byte."""
     cases = pb.Cases(scores=[0.5], positives=[True])
     batch = pb.Batch(sequence=1, stream="producers", cases=cases)
     expected = 0
@@ -226,12 +226,12 @@ def test_any_text_is_a_producer_of_its_own(target, texts):
 
 
 def long_texts(texts) -> tuple[str, ...]:
-    """Return them, and some of a megabyte."""
+    """Return the texts, and some of a megabyte."""
     return (*texts, "x" * (1 << 20), "\N{PILE OF POO}" * (1 << 18))
 
 
 def send(target, batch: pb.Batch) -> grpc.StatusCode:
-    """Send one batch; return what it was answered with."""
+    """Send one batch; return its status code."""
     request = pb.IngestBatchRequest(batch=batch)
     answer = target.call(BATCH, [request.SerializeToString()])
     target.check(BATCH, answer)
@@ -239,7 +239,7 @@ def send(target, batch: pb.Batch) -> grpc.StatusCode:
 
 
 def test_any_text_is_an_id_of_its_own(target, texts):
-    """It joins its own label and no other's; empty and long ones are refused, by their row."""
+    """An id joins its own label only; empty and long ids are refused with their row."""
     good = [text for text in texts if 0 < len(text.encode()) <= 128]
     for text in long_texts(texts):
         for rows in (
@@ -263,7 +263,7 @@ def test_any_text_is_an_id_of_its_own(target, texts):
 
 
 def test_any_text_is_a_segment_of_its_own(target, texts):
-    """What is counted under a value is found under exactly it, and under no other."""
+    """Cases of a value are found under exactly this value."""
     made = stream_pb2.Stream(name="segments")
     made.settings.segment_keys.append("k")
     request = stream_pb2.CreateStreamRequest(stream=made)
@@ -276,7 +276,7 @@ def test_any_text_is_a_segment_of_its_own(target, texts):
         assert (code is grpc.StatusCode.OK) == (
             len(text.encode()) <= 128 and text != "__other__"
         ), text
-        if code is grpc.StatusCode.OK and text:  # the empty one is none
+        if code is grpc.StatusCode.OK and text:  # an empty value is no value
             good[text] = row / 64
     assert len(good) > 20
     for text, score in good.items():
@@ -292,7 +292,7 @@ def test_any_text_is_a_segment_of_its_own(target, texts):
 
 
 def test_misses_at_their_ends(target, hostile):
-    """Their sum stays below 2**62 with all that the stream holds, or nothing changes."""
+    """The stream's total stays below 2**62, or the batch is refused and nothing changes."""
     stream, local = "misses", [0, 0]
     for _ in range(60):
         counts = [hostile.rng.choice(COUNTS) for _ in range(2)]
@@ -318,7 +318,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("seconds", "nanos"), TIMES)
 def test_times_and_durations_at_their_ends(target, seconds, nanos):
-    """One that is none, or beyond all time, is refused by name."""
+    """An invalid or out-of-range time or duration is refused by its field."""
     odd, point = (kind(seconds=seconds, nanos=nanos) for kind in (Duration, Timestamp))
     between = types_pb2.TimeRange(start_time=point, end_time=Timestamp(seconds=1_800_000_000))
     since = types_pb2.TimeRange(start_time=Timestamp(seconds=1), end_time=point)
@@ -346,7 +346,7 @@ def test_times_and_durations_at_their_ends(target, seconds, nanos):
 
 
 def test_a_stream_may_hold_too_much_to_be_weighted_by_age(target):
-    """Weights of up to 2**16 do not fit on 2**60 references; the rest still answers."""
+    """2**60 references cannot have weights of up to 2**16; other queries still answer."""
     misses = pb.Misses(positives=2**60)
     cases = pb.Cases(scores=[0.5, 0.6], positives=[True, False], counts=[2**60, 5])
     for rows in ({"misses": misses}, {"cases": cases}):

@@ -1,8 +1,8 @@
-"""Altered states whose checksums are right: refused, or a sound state; never a crash.
+"""Altered states with correct checksums: refused, or a valid state; never a crash.
 
-A checksum finds what a disk did; these bytes are what a stranger might write, or a
-version with a mistake. The checksums of the outer and of all inner forms are made
-right again after each change, so that what stands behind them is reached.
+A checksum detects damage by a disk; these bytes are what an attacker or a version with a
+bug might write. The checksums of the outer and of all nested states are corrected after
+each change, so that the code behind them is reached.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read(data: bytes) -> object | None:
 
 
 def use(state: Evaluator | WindowedEvaluator | LabelJoiner) -> None:
-    """Ask for figures, and count on."""
+    """Compute figures, and add to the state."""
     if isinstance(state, Evaluator):
         state._view().counts._check()
         evaluator = state
@@ -115,7 +115,7 @@ def assault(hostile, name: str, times: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", STATES)
 def test_altered_states_are_refused_or_sound(hostile, name):
-    """A few hundred of each kind, checksums made right."""
+    """A few hundred of each kind, with corrected checksums."""
     refused, _ = assault(hostile, name, 300)
     assert refused > 100
 
@@ -123,13 +123,13 @@ def test_altered_states_are_refused_or_sound(hostile, name):
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", STATES)
 def test_many_more_altered_states(hostile, name):
-    """The same, many times over."""
+    """The same with many more states."""
     assault(hostile, name, 40_000)
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_states_cut_anywhere_are_refused(hostile, name):
-    """With a checksum that is right for what is left."""
+    """The checksum matches the remaining bytes."""
     data = STATES[name]
     for size in range(len(data)):
         assert read(data[:size]) is None
@@ -138,7 +138,7 @@ def test_states_cut_anywhere_are_refused(hostile, name):
 
 @pytest.mark.parametrize("name", STATES)
 def test_announced_lengths_allocate_nothing(hostile, name):
-    """A count of 2**62 in any place costs no memory before it is refused."""
+    """A length of 2**62 in any place is refused before memory is allocated."""
     data = STATES[name]
     tracemalloc.start()
     try:
@@ -155,6 +155,6 @@ def test_announced_lengths_allocate_nothing(hostile, name):
 @pytest.mark.parametrize("data", [b"", b"SEVL", b"\0" * 100, b"SEVL" * 50, bytes(range(256)) * 4])
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_bytes_of_nothing(kind, data):
-    """Bytes that nobody wrote."""
+    """Bytes that no version writes are refused."""
     with pytest.raises(CorruptStateError):
         kind.from_bytes(data)

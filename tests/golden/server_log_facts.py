@@ -9,7 +9,7 @@ from streameval_server._model.limits import Limits
 
 if TYPE_CHECKING:
     from streameval import Evaluator
-    from streameval_server._core.recovery import Core
+    from streameval_server._core.recovery import ServerCore
     from streameval_server._state.coverage import PaneCoverage
     from streameval_server._state.views import SliceView, StreamView
 
@@ -21,7 +21,7 @@ _FLOATING = {"state_bytes"}
 """Fields about memory, which a log does not determine."""
 
 
-def facts(core: Core) -> dict[str, Any]:
+def facts(core: ServerCore) -> dict[str, Any]:
     """Return what the core has, by stream, and the positions of its producers."""
     streams = {}
     for info in core.engine.streams():
@@ -36,7 +36,7 @@ def facts(core: Core) -> dict[str, Any]:
     return {"revision": core.engine.revision, "streams": streams, "marks": marks}
 
 
-def _sources(core: Core, name: str) -> dict[str, int]:
+def _sources(core: ServerCore, name: str) -> dict[str, int]:
     return dict(core.committer.catalog[name].sources)
 
 

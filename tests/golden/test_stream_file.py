@@ -11,7 +11,7 @@ from pathlib import Path
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.limits import Limits
@@ -22,12 +22,12 @@ HOUR = 3_600_000_000
 FILE = Path(__file__).parent / "data" / "stream-1.sve"
 
 
-def opened() -> Core:
+def opened() -> ServerCore:
     """Return a core in memory."""
     return open_core(MemoryStorage(), Limits())
 
 
-def sent(core: Core, at: int, **rows: object) -> None:
+def sent(core: ServerCore, at: int, **rows: object) -> None:
     """Log a batch."""
     call = UnaryCall(core.committer, core.limits)
     request = pb.IngestBatchRequest(batch=pb.Batch(stream="golden", **rows))

@@ -1,4 +1,4 @@
-"""Servers whose capacity is known, and what they hold."""
+"""Servers of a known capacity, and helpers that read what they hold."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def counted(address: str, stream: str, min_revision: int = 0) -> int:
 
 
 def retry_delay_s(trailing: grpc.aio.Metadata) -> float | None:
-    """Return RetryInfo's delay, from what came at the end of a call."""
+    """Return RetryInfo's delay from a call's trailing metadata."""
     status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
     for box in status.details:
         found = error_details_pb2.RetryInfo()

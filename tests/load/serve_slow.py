@@ -1,4 +1,4 @@
-"""Run a server whose disk takes so many bytes a second, with a small queue before it."""
+"""Run a server with a small queue and a disk of a given speed in bytes per second."""
 
 import sys
 import time

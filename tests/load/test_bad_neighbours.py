@@ -1,4 +1,4 @@
-"""Those who read slowly, never, or send half of something hurt nobody else."""
+"""Clients that read slowly or never, or send incomplete data, do not affect other clients."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MIB = 1 << 20
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 HALF_A_FRAME = b"\x00\x40\x00\x00\x00\x00\x00\x00\x01" + b"x" * 100
-"""DATA of 16 KiB, and then only 100 bytes of it."""
+"""A DATA frame of 16 KiB of which only 100 bytes are sent."""
 
 
-def test_readers_of_watch_that_stand_still(start: Callable[..., Process], disk: Path) -> None:
-    """100 that never read, beside one that does: it sees the last revision, memory stays flat."""
+def test_stalled_readers_of_watch(start: Callable[..., Process], disk: Path) -> None:
+    """100 readers never read, and one does: it sees the last revision, and memory stays flat."""
     server = start(*MODULE, "--data", str(disk))
     request = query_pb2.WatchRequest(selection=types_pb2.Selection(stream="watched"))
     request.min_interval.FromMilliseconds(100)
@@ -74,7 +74,7 @@ def test_readers_of_watch_that_stand_still(start: Callable[..., Process], disk: 
 
 
 def test_a_client_that_never_reads_its_acks(start: Callable[..., Process], disk: Path) -> None:
-    """Its batches count, others are acked meanwhile, and the server does not wait for it."""
+    """Its batches are counted, other clients are acked meanwhile, and the server does not wait."""
     server = start(*MODULE, "--data", str(disk))
     count = 3_000
 
@@ -105,7 +105,7 @@ def test_a_client_that_never_reads_its_acks(start: Callable[..., Process], disk:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return a server that soon gives up on those that say nothing."""
+    """Return a server that soon closes silent connections."""
     for name in ("_HANDSHAKE_MS", "_PING_AFTER_MS", "_PING_TIMEOUT_MS"):
         monkeypatch.setattr(grpc_server, name, 1_000)
     settings = Settings(listen="127.0.0.1:0", http="off", memory=True, limits=Limits())
@@ -114,7 +114,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def is_closed(line: socket.socket) -> bool:
-    """Whether the other side has ended a connection; what it sent is dropped."""
+    """Return whether the other side has closed a connection; received bytes are dropped."""
     try:
         while line.recv(65_536):
             pass
@@ -131,7 +131,7 @@ def is_closed(line: socket.socket) -> bool:
     ids=["nothing", "half a preface", "no settings", "half of them", "half a frame"],
 )
 def test_half_open_connections(hasty: str, said: bytes) -> None:
-    """100 that stop in the middle: others are served at once, and they are closed in the end."""
+    """100 connections stop in mid-request: others are served, and these are closed later."""
     host, _, port = hasty.rpartition(":")
     with ExitStack() as stack:
         lines = [socket.create_connection((host, int(port)), timeout=10) for _ in range(100)]

@@ -1,4 +1,4 @@
-"""A stop under load: nothing acked is lost, and it does not wait for those who do not listen."""
+"""A stop under load: nothing acked is lost, and clients that do not read cannot delay it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRODUCERS = 4
 
 
 class Producer:
-    """Sends as fast as it may until its stream ends."""
+    """Sends as fast as it is allowed to until its stream ends."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Producer:
         self.code: grpc.StatusCode | None = None
 
     async def run(self, channel: grpc.aio.Channel) -> None:
-        """Send, and note what is acked until the server ends it."""
+        """Send, and record the acks until the server ends the stream."""
         call = ingest_pb2_grpc.IngestServiceStub(channel).Ingest()
         reading = asyncio.create_task(self._read(call))
         opened = ingest_pb2.Open(producer=self.name, epoch=1)
@@ -55,11 +55,11 @@ class Producer:
             while (answer := await call.read()) is not grpc.aio.EOF:
                 self.acked = max(self.acked, answer.ack.last_sequence)
         except grpc.aio.AioRpcError:
-            return  # `run` looks at how it ended
+            return  # `run` checks how it ended
 
 
 async def stand_still(channel: grpc.aio.Channel, taken: list[grpc.aio.Call]) -> None:
-    """Watch without ever reading, and ingest without ever reading what is acked."""
+    """Watch and ingest without ever reading an answer."""
     stub = query_pb2_grpc.QueryServiceStub(channel)
     for number in range(PRODUCERS):
         chosen = types_pb2.Selection(stream=f"drained/{number}")
@@ -76,7 +76,7 @@ async def stand_still(channel: grpc.aio.Channel, taken: list[grpc.aio.Call]) -> 
 
 
 def test_a_stop_under_load(start: Callable[..., Process], disk: Path) -> None:
-    """It ends within ten seconds, with everything that was acked in a checkpoint."""
+    """The server ends within ten seconds, and its checkpoint has everything that was acked."""
     server = start(*MODULE, "--data", str(disk))
     ended: list[tuple[int, str]] = []
     took: list[float] = []
@@ -103,7 +103,7 @@ def test_a_stop_under_load(start: Callable[..., Process], disk: Path) -> None:
     asyncio.run(scenario())
     assert ended == [(0, "")]
     assert took[0] < 10
-    # grpc.aio says INTERNAL of a write that came too late (grpc/grpc#36066).
+    # grpc.aio reports INTERNAL for a write after the end (grpc/grpc#36066).
     ends = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL}
     assert {each.code for each in producers} <= ends
     core = open_core(SqliteStorage(disk / "streameval.db"), Limits())

@@ -1,4 +1,4 @@
-"""Twice what a server can take: it says so, and stays as it is; nothing acked is lost."""
+"""Twice a server's capacity: it refuses the excess, memory stays flat, nothing acked is lost."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 SLOW_SERVER = str(Path(__file__).parent / "serve_slow.py")
 CAPACITY = 8_000_000
-"""Bytes a second that the slow server's disk takes."""
+"""Speed of the slow server's disk, in bytes per second."""
 
 SECONDS = 10
 BOUND = 40 << 20
-"""The queue, the lag of what applies, and what an allocator keeps."""
+"""Memory of the queue and of the applier's backlog, and what an allocator keeps."""
 
 
 class Outcome:
-    """What callers were told."""
+    """What the server answered."""
 
     def __init__(self) -> None:
         self.offered_bytes = 0
@@ -41,7 +41,7 @@ class Outcome:
         self.delays: list[float | None] = []
 
     async def call(self, stub: ingest_pb2_grpc.IngestServiceStub, one: ingest_pb2.Batch) -> None:
-        """Send one batch, and take note of its answer."""
+        """Send one batch, and record its answer."""
         request = ingest_pb2.IngestBatchRequest(batch=one)
         self.offered_bytes += request.ByteSize()
         try:
@@ -55,7 +55,7 @@ class Outcome:
 
 
 async def offer(address: str, found: Outcome) -> None:
-    """Offer twice the capacity on a timetable, and ask beside it."""
+    """Send twice the capacity on a timetable, with queries beside it."""
     bodies = [batch("crowded", number, rows=10_000) for number in range(8)]
     pause = bodies[0].ByteSize() / (2 * CAPACITY)
     async with grpc.aio.insecure_channel(address) as channel:
@@ -79,7 +79,7 @@ async def offer(address: str, found: Outcome) -> None:
 
 
 def test_twice_the_capacity(start: Callable[..., Process], disk: Path) -> None:
-    """Memory stays flat; callers are asked to come later; what was acked counts, and no more."""
+    """Memory stays flat, callers get a retry delay, and exactly what was acked is counted."""
     server = start(SLOW_SERVER, str(disk), str(CAPACITY))
     with Client(server.address) as client:
         client.stream("quiet").add_case(True, 0.5)
@@ -94,13 +94,13 @@ def test_twice_the_capacity(start: Callable[..., Process], disk: Path) -> None:
     assert found.codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert set(found.delays) == {1.0}
     assert counted(server.address, "crowded", found.revision) == found.acked_rows > 0
-    # What was offered beyond the capacity would not fit; the first quarter fills the queue.
+    # The excess does not fit into memory; the first quarter of it fills the queue.
     assert max(memory) - memory[len(memory) // 4] < BOUND < 0.6 * SECONDS * CAPACITY
     assert server.terminate() == (0, "")
 
 
 def test_streams_that_fill_the_queue_together(start: Callable[..., Process], disk: Path) -> None:
-    """Those that find it full end with a delay, and resume where they were: all counts once."""
+    """Streams that find the queue full end with a retry delay, then resume: all rows count once."""
     server = start(SLOW_SERVER, str(disk), str(CAPACITY // 8))
     batches = [batch("shared", number) for number in range(60)]
     for number, each in enumerate(batches, 1):
@@ -125,12 +125,12 @@ def test_streams_that_fill_the_queue_together(start: Callable[..., Process], dis
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 code = await call.code()
                 if code is grpc.StatusCode.INTERNAL:
-                    # What grpc.aio says of a write that came too late (grpc/grpc#36066).
+                    # grpc.aio's error for a write after the end (grpc/grpc#36066).
                     continue
                 assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
                 assert retry_delay_s(await call.trailing_metadata()) == 1.0
                 refused += 1
-                await asyncio.sleep(0.2)  # sooner than it was asked to: that is its right
+                await asyncio.sleep(0.2)  # sooner than the delay says, which a client may do
         return refused, revision
 
     async def scenario() -> list[tuple[int, int]]:
@@ -147,11 +147,11 @@ def test_streams_that_fill_the_queue_together(start: Callable[..., Process], dis
 def test_the_client_drops_and_counts_or_slows_down(
     start: Callable[..., Process], disk: Path, when_full: str
 ) -> None:
-    """What it took is durable in the end; what it did not take, it counted."""
+    """Rows that the client accepted become durable; rows that it dropped are counted as such."""
     server = start(SLOW_SERVER, str(disk), str(CAPACITY))
     rng = np.random.default_rng(1)
     scores, labels = rng.normal(size=5_000), rng.random(5_000) < 0.1
-    rounds = 100  # 4.5 MB, more than the client may keep and the server can take meanwhile
+    rounds = 100  # 4.5 MB, more than the client may buffer and the server can take meanwhile
     with Client(server.address, when_full=when_full, max_buffered_rows=100_000) as client:
         stream = client.stream("kept")
         for _ in range(rounds):
@@ -171,7 +171,7 @@ def test_the_client_drops_and_counts_or_slows_down(
 def test_asyncio_clients_that_fill_the_queue_together(
     start: Callable[..., Process], disk: Path
 ) -> None:
-    """A stream that ends while they write gives no batch up: all is counted, once."""
+    """A stream that ends during a write loses no batch: every row is counted once."""
     server = start(SLOW_SERVER, str(disk), str(CAPACITY // 32))
     scores = np.random.default_rng(1).normal(size=28_000)
     labels = scores > 1

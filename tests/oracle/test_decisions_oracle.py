@@ -182,3 +182,21 @@ def test_confusions_are_those_of_scikit_learn() -> None:
 def same(a: float, b: float) -> bool:
     """Return whether two metrics are equal, or both undefined."""
     return a == b or (math.isnan(a) and math.isnan(b))
+
+
+@given(CASES, MISSES, MISSES)
+def test_maximum_mcc(cases: Cases, missed: int, missed_negatives: int) -> None:
+    """The best of scikit-learn over every threshold, misses below every case."""
+    ev = evaluator(cases, missed, missed_negatives)
+    rows = [*cases, *[(True, -math.inf)] * missed, *[(False, -math.inf)] * missed_negatives]
+    truth = [label for label, _ in rows]
+    if len(set(truth)) < 2:
+        assert math.isnan(ev.maximum_mcc())
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of decisions for one class alone
+        best = max(
+            metrics.matthews_corrcoef(truth, [score >= threshold for _, score in rows])
+            for threshold in {math.inf, *(score for _, score in rows)}
+        )
+    assert ev.maximum_mcc() == pytest.approx(best, rel=1e-14, abs=1e-15)

@@ -13,14 +13,13 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator
 from streameval._counts.groups import Groups
-from streameval._uncertainty.estimates import figure_of
-from streameval._uncertainty.influence import (
+from streameval._metrics.influence import (
     auc_pr_influence,
     auc_roc_influence,
     average_precision_influence,
-    negatives_between,
-    sampling_variance,
 )
+from streameval._uncertainty.estimates import figure_of
+from streameval._uncertainty.sampling_variance import negatives_between, sampling_variance
 
 MISSED = -1000.0
 AREAS = ("auc_roc", "auc_pr", "average_precision")

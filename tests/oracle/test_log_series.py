@@ -9,10 +9,10 @@ import pytest
 
 from streameval import Evaluator
 from streameval._counts.groups import Groups
+from streameval._metrics.influence import auc_pr_derivatives
 from streameval._metrics.log_series import log_series
 from streameval._metrics.pr_areas import closed_area
 from streameval._uncertainty.estimates import figure_of
-from streameval._uncertainty.influence import auc_pr_derivatives
 
 DIGITS = 60
 NAMES = ("auc_pr", "average_precision", "auc_roc")

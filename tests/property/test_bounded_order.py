@@ -1,4 +1,4 @@
-"""A bounded evaluator depends on its cases alone: not on order, batches or merging."""
+"""The state of a bounded evaluator does not depend on order, batches or merging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ settings_of = st.fixed_dictionaries(
 
 
 def counted(rows, settings):
-    """Return an evaluator of these settings that has counted the rows."""
+    """Return an evaluator with these settings and rows."""
     evaluator = Evaluator(**settings)
     evaluator.add_cases(labels=[row[0] for row in rows], scores=[row[1] for row in rows])
     return evaluator
@@ -43,7 +43,7 @@ def test_any_order_any_batches_any_merges_give_the_same_bytes(rows, settings, ra
     batches, single, merged = (Evaluator(**settings) for _ in range(3))
     for part in parts:
         batches.add_cases(labels=[row[0] for row in part], scores=[row[1] for row in part])
-        # Asking makes it merge, and drop bits, early.
+        # A query makes it merge and drop bits early.
         assert batches.num_cells <= settings["max_cells"]
         merged.merge(counted(part, settings))
     for row in shuffled:

@@ -1,4 +1,4 @@
-"""From calls to batches: nothing is lost, no id overtakes itself, each row has its time."""
+"""From calls to batches: no row is lost, the rows of an id keep their order and times."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ calls = st.one_of(
 
 
 def us(at: datetime | None) -> int | None:
-    """Return a time as it should arrive; None where the client stamps it."""
+    """Return the expected time in microseconds; None where the client stamps the row."""
     return (
         None if at is None else (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     )
 
 
 def pairs(chosen: dict[str, str] | None) -> frozenset:
-    """Return segments without those that say nothing."""
+    """Return segments without empty values."""
     return frozenset((key, value) for key, value in (chosen or {}).items() if value)
 
 
 class Verbs(CaseVerbs, IdVerbs):
-    """Everything that adds to a stream."""
+    """The methods that add rows to a stream."""
 
 
-class Expected:
-    """What is to arrive: by id in order, and cases in any."""
+class ExpectedRows:
+    """The rows that batches must have: by id in order, cases in any order."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, list] = defaultdict(list)
@@ -68,7 +68,7 @@ class Expected:
         self.misses: dict = defaultdict(int)
 
     def call(self, stream: Verbs, call: tuple) -> None:
-        """Make a call, and note what it means."""
+        """Make a call, and record its rows."""
         kind, *rest = call
         if kind == "case":
             positive, score, at, chosen = rest
@@ -113,11 +113,11 @@ class Expected:
                 self.by_id[id_].append(("retract",))
 
 
-class Arrived(Expected):
-    """What did arrive, batch by batch."""
+class ReceivedRows(ExpectedRows):
+    """The rows that batches have."""
 
     def batch(self, batch: ingest_pb2.Batch) -> None:
-        """Read a batch as the server would."""
+        """Decode a batch as the server does."""
         kind = batch.WhichOneof("rows")
         if kind == "cases":
             cases = batch.cases
@@ -175,12 +175,12 @@ class Arrived(Expected):
 
 
 @given(
-    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), brisk=st.sampled_from((1, 16))
+    script=st.lists(calls, max_size=25), max_rows=st.integers(1, 9), burst=st.sampled_from((1, 16))
 )
 @settings(max_examples=300)
-def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, brisk: int) -> None:
-    """Every id hears the same in the same order; cases and misses add up to the same."""
-    with mock.patch.object(stream_buffer, "_BRISK", brisk):
+def test_calls_arrive_as_they_were_made(script: list[tuple], max_rows: int, burst: int) -> None:
+    """The rows of each id are sent in order; cases and misses have the same totals."""
+    with mock.patch.object(stream_buffer, "_MIN_BURST_ROWS", burst):
         _arrive(script, max_rows)
 
 
@@ -192,14 +192,14 @@ def _arrive(script: list[tuple], max_rows: int) -> None:
     resume = ingest_pb2.Resume(
         max_batch_rows=max_rows, time_us=NOON_US + 3_600_000_000, max_inflight_bytes=1 << 40
     )
-    expected, arrived = Expected(), Arrived()
+    expected, arrived = ExpectedRows(), ReceivedRows()
     for call in script:
         if call == ("take",):
             sender.put(box.take())
         else:
             expected.call(stream, call)
     sender.put(box.take())
-    # Stamps lie before the moment at which the server told its time.
+    # The client stamps times before the moment of the server's `Resume`.
     sender.receive(ingest_pb2.IngestResponse(resume=resume), clock_ns() // 1_000)
     while (message := sender.next_message()) is not None:
         arrived.batch(message.batch)

@@ -13,7 +13,7 @@ from streameval._metrics.roc_pr_space import dominates
 
 @st.composite
 def pairs_of_curves(draw):
-    """Two curves of the same totals, through few points, so that domination is common."""
+    """Draw two curves with the same totals and few points, so that dominance is common."""
     P, N = draw(st.integers(0, 6)), draw(st.integers(0, 6))
     scale = draw(st.sampled_from([1, 2**21, 2**40]))
     curves = []

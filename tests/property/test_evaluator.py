@@ -1,4 +1,4 @@
-"""Order never matters, merging is adding, removing undoes: for any cases at any settings."""
+"""Order does not matter, merging adds, removing undoes: for any cases and settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ kinds = st.one_of(
 
 
 def filled(kind: dict, rows: list, asked_every: int = 0) -> Evaluator:
-    """Add rows one by one, asking now and then."""
+    """Add rows one by one, with a query after every `asked_every` rows."""
     ev = Evaluator(**kind)
     for number, (label, score) in enumerate(rows):
         ev.add_case(label, score)
@@ -53,7 +53,7 @@ def filled(kind: dict, rows: list, asked_every: int = 0) -> Evaluator:
 
 @given(kinds, st.randoms(use_true_random=False), st.integers(0, 5))
 def test_order_does_not_matter(kind_and_rows, random, asked_every):
-    """Any order, any grouping and any questions between give the same bytes."""
+    """Any order, any grouping and any queries in between give the same bytes."""
     kind, rows = kind_and_rows
     ordered = filled(kind, rows)
     ordered._check()
@@ -72,7 +72,7 @@ def test_order_does_not_matter(kind_and_rows, random, asked_every):
 
 @given(kinds, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 def test_merging_parts_equals_the_whole(kind_and_rows, cuts, at_once):
-    """However the rows are cut, the merged parts are the whole, to the byte."""
+    """However the rows are cut, the merged parts have the bytes of the whole."""
     kind, rows = kind_and_rows
     ends = [0, *sorted(cuts), len(rows)]
     parts = [filled(kind, rows[a:b]) for a, b in pairwise(ends)]
@@ -88,7 +88,7 @@ def test_merging_parts_equals_the_whole(kind_and_rows, cuts, at_once):
 
 @given(st.lists(kinds, min_size=2, max_size=4), st.randoms(use_true_random=False))
 def test_merging_different_settings_is_order_free(sources, random):
-    """The lowest resolution and the smallest cap win, whoever comes first."""
+    """The lowest resolution and the smallest cap win, in any order of merging."""
     plain = [filled(kind, rows) for kind, rows in sources if kind.get("scale") is None]
     total, backwards = Evaluator(), Evaluator()
     total.merge(*plain)
@@ -102,7 +102,7 @@ def test_merging_different_settings_is_order_free(sources, random):
 
 @given(anything, anything, st.sampled_from([None, 3, 20]), st.booleans())
 def test_removing_undoes_adding(kept, gone, resolution, asked):
-    """What was added and taken back leaves no trace, in any way of doing it."""
+    """Cases that were added and removed leave no trace, one by one or as columns."""
     kind = {"resolution": resolution}
     want = filled(kind, kept)
     one = filled(kind, kept + gone, asked_every=3 if asked else 0)
@@ -128,8 +128,8 @@ def test_bytes_bring_the_same_back(kind_and_rows, misses, negative_misses):
     assert back.to_bytes() == ev.to_bytes()
 
 
-class AgainstCounters(RuleBasedStateMachine):
-    """Whatever is done in whatever order, the evaluator holds what two counters hold."""
+class EvaluatorMachine(RuleBasedStateMachine):
+    """Any sequence of operations: the evaluator has the counts of two Counters."""
 
     @initialize(resolution=st.sampled_from([None, 4]))
     def begin(self, resolution: int | None) -> None:
@@ -221,5 +221,5 @@ def brute_auc(held: dict, missed: dict) -> Fraction | None:
     return Fraction(won, 2 * pairs) if pairs else None
 
 
-TestAgainstCounters = AgainstCounters.TestCase
-TestAgainstCounters.settings = settings(max_examples=60, stateful_step_count=30)
+TestEvaluatorMachine = EvaluatorMachine.TestCase
+TestEvaluatorMachine.settings = settings(max_examples=60, stateful_step_count=30)

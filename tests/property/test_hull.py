@@ -1,4 +1,4 @@
-"""The hull against a scan in Python integers, on anything."""
+"""The hull against a scan in Python integers, on any chain of points."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ WIDE = st.tuples(
 
 @pytest.fixture(params=[96, 3], ids=["shipped", "passes"])
 def small(request, monkeypatch):
-    """Run with the shipped size of plain scans, and with everything vectorised."""
+    """Run with the default limit of plain scans, and with everything vectorised."""
     monkeypatch.setattr(hull, "_MAX_SCAN_POINTS", request.param)
     monkeypatch.setattr(hull, "_SAMPLE_STRIDE", 32 if request.param == 96 else 2)
 
@@ -123,7 +123,7 @@ def test_adversarial_chains(name, factor):
 
 
 def test_a_million_corners():
-    """The fallback copes with 10^6 points that passes over neighbours barely shrink."""
+    """The fallback handles 10^6 points that passes over neighbours barely reduce."""
     x, y = coprime_arc(1_000_000)
     x, y = 5 * x, 5 * y
     y[1:-1] += np.random.default_rng(5).integers(0, 2, y.size - 2)

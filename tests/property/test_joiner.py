@@ -1,4 +1,4 @@
-"""The joiner against a plain dict: any interleaving, any policy, batches of any cut."""
+"""The joiner against a plain dict: any interleaving, any policy, any cut into batches."""
 
 from __future__ import annotations
 
@@ -158,13 +158,13 @@ def absolute(operation: tuple, now: int) -> tuple:
     return operation
 
 
-def apply(joiner: Joiner, now: int, operations: list[tuple], few: int = 8):
-    """Apply operations of one kind as one batch; more rows than `few` as columns."""
-    with patch("streameval._joining.operations._FEW", few):
-        return applied(joiner, now, operations)
+def apply(joiner: Joiner, now: int, operations: list[tuple], scalar_rows: int = 8):
+    """Apply operations of one kind as one batch; more rows than `scalar_rows` as columns."""
+    with patch("streameval._joining.operations._MAX_SCALAR_ROWS", scalar_rows):
+        return apply_batch(joiner, now, operations)
 
 
-def applied(joiner: Joiner, now: int, operations: list[tuple]):
+def apply_batch(joiner: Joiner, now: int, operations: list[tuple]):
     kind = operations[0][0]
     if kind == "wait":
         return joiner.advance(now)
@@ -190,39 +190,43 @@ def applied(joiner: Joiner, now: int, operations: list[tuple]):
     )
 
 
-FEW = st.sampled_from([0, 2, 8])
+SCALAR_ROWS = st.sampled_from([0, 2, 8])
 
 
-@given(settings=SETTINGS, operations=OPERATIONS, few=FEW)
+@given(settings=SETTINGS, operations=OPERATIONS, rows=SCALAR_ROWS)
 def test_any_interleaving_equals_the_rules(
-    settings: JoinSettings, operations: list[tuple], few: int
+    settings: JoinSettings, operations: list[tuple], rows: int
 ) -> None:
-    """One id at a time, every effect is the dict's, and the table stays sound."""
+    """Applied one by one, operations have the oracle's effects, and the table stays sound."""
     joiner, oracle, effects = Joiner(settings), Oracle(settings), Counter()
     now = 1_000 * S
     for operation in operations:
         if operation[0] == "wait":
             now += operation[1] * S
         absolute_operation = absolute(operation, now)
-        tally(effects, apply(joiner, now, [absolute_operation], few))
+        tally(effects, apply(joiner, now, [absolute_operation], rows))
         oracle.step(now, absolute_operation)
         joiner._check()
         assert len(joiner) == len(oracle.ids)
         assert effects == oracle.effects
 
 
-@given(settings=SETTINGS.filter(lambda s: s.max_pending > 2), operations=OPERATIONS, few=FEW)
+@given(
+    settings=SETTINGS.filter(lambda s: s.max_pending > 2),
+    operations=OPERATIONS,
+    rows=SCALAR_ROWS,
+)
 def test_batches_equal_single_calls(
-    settings: JoinSettings, operations: list[tuple], few: int
+    settings: JoinSettings, operations: list[tuple], rows: int
 ) -> None:
-    """A batch does what its rows would do one after the other at one instant."""
+    """A batch has the effects of its rows applied in order at one instant."""
     joiner, oracle, effects = Joiner(settings), Oracle(settings), Counter()
     now, batch = 1_000 * S, []
     for operation in [*operations, ("wait", 1)]:
         absolute_operation = absolute(operation, now)
         first = not batch or batch[0][0] != operation[0]
         if batch and first:
-            tally(effects, apply(joiner, now, batch, few))
+            tally(effects, apply(joiner, now, batch, rows))
             batch = []
         if operation[0] == "wait":
             now += operation[1] * S

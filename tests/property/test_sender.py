@@ -21,7 +21,7 @@ REFUSED = -2.0
 
 @dataclass
 class Server:
-    """What a server promises, without its speed: a log, marks by epoch, one answer queue."""
+    """A model of the server: a log, marks by epoch, one answer queue."""
 
     log: list[float] = field(default_factory=list)
     marks: dict[int, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 11))
     def put(self, size: int) -> None:
-        """Rows with scores of their own, so that each can be found again."""
+        """Put rows with unique scores, so that each can be identified."""
         self._put([self.next_score + i for i in range(size)])
         self.next_score += size
 
@@ -75,7 +75,7 @@ class SenderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sender.phase is Phase.DISCONNECTED)
     @rule()
     def connect(self) -> None:
-        """Open a connection; nothing of the one before arrives any more."""
+        """Open a connection; messages of the one before are lost."""
         self.wire_up = [self.sender.open()]
         self.wire_down = []
 
@@ -128,12 +128,12 @@ class SenderMachine(RuleBasedStateMachine):
         assert len(scores) <= MAX_ROWS
         key = (self.epoch, batch.sequence)
         content = batch.SerializeToString(deterministic=True)
-        # Whatever is sent again under its number is what was sent before.
+        # A batch that is sent again has the content it had before.
         assert server.seen.setdefault(key, content) == content
         last = server.marks[self.epoch]
         assert batch.sequence <= last + 1, "a gap"
         if batch.sequence <= last:
-            # What Resume said is durable is not sent again; only what became so after it.
+            # Only batches that became durable after `Resume` are sent again.
             assert batch.sequence > self.resumed
             return True
         if POISON in scores:
@@ -157,7 +157,7 @@ class SenderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.wire_down)
     @rule(most=st.integers(1, 5), twice=st.booleans())
     def receive(self, most: int, twice: bool) -> None:
-        """Let the sender read answers, acks and refusals perhaps twice."""
+        """Let the sender read answers, acks and refusals possibly twice."""
         for _ in range(most):
             if not self.wire_down or self.sender.phase in (Phase.DISCONNECTED, Phase.FENCED):
                 break
@@ -171,14 +171,14 @@ class SenderMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sender.phase in (Phase.OPENING, Phase.READY))
     @rule(code=st.sampled_from(["UNAVAILABLE", "RESOURCE_EXHAUSTED", None]))
     def disconnect(self, code: str | None) -> None:
-        """Break the connection; what is on the wire is lost either way."""
+        """Break the connection; messages in flight are lost in both directions."""
         self.late, self.late_epoch = self.wire_up, self.epoch
         self._break(code)
 
     @precondition(lambda self: self.late)
     @rule()
     def commit_late(self) -> None:
-        """Commit a batch of a connection that is gone: nobody hears of it."""
+        """Commit a batch of a broken connection: the client gets no answer."""
         message = self.late.pop(0)
         if not message.HasField("batch") or self.late_epoch != self.server.highest_epoch:
             return
@@ -200,7 +200,7 @@ class SenderMachine(RuleBasedStateMachine):
     @rule()
     def forget_marks(self) -> None:
         """Forget an idle producer: its connection ends, its rows stay."""
-        self.finish()  # what may be on its way to the disk is not forgotten
+        self.finish()  # a batch that is about to be committed is not forgotten
         if self.sender.phase is not Phase.DISCONNECTED:
             self._break("UNAVAILABLE")
         self.late = []
@@ -211,7 +211,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_twice(self) -> None:
-        """Find rows in the log in the order in which they were given, none of them twice."""
+        """Check that the log has the rows in the order of their puts, none of them twice."""
         log = self.server.log
         assert log == sorted(set(log))
         sender = self.sender
@@ -219,12 +219,12 @@ class SenderMachine(RuleBasedStateMachine):
         assert sender.acked_rows <= len(log)
 
     def teardown(self) -> None:
-        """Find that everything arrived once, or is reported as refused."""
+        """Check that every row arrived once, or is reported as refused."""
         self.finish()
         good = [score for score in self.given if score > 0]
         poison = [score for score in self.given if score == POISON]
         sender = self.sender
-        # Each put is a piece of its own, so no row shares the fate of another's batch.
+        # Rows of different puts are never in one batch, so only refused puts are refused.
         assert self.server.log == good
         assert sender.settled_rows == len(self.given)
         assert sender.dropped_rows == 0

@@ -1,9 +1,8 @@
-"""The engine against a recount: every kind of rows, settings that change, time that passes.
+"""The engine against a recount: all kinds of rows, changing settings, passing time.
 
-The oracle keeps plain lists: the cases, the misses, and what the joiner's own
-oracle says happened to each id. From these it counts anew whatever a pane or a
-slice should hold. Scores stand for their segments, so that the oracle of the
-joiner needs to know nothing of segments.
+The oracle keeps plain lists: the cases, the misses, and the effects that the joiner's
+own oracle computes for each id. It recounts every pane and slice from these lists.
+Scores encode the segments, so the oracle of the joiner does not need segments.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streameval._common import OTHER_VALUE
 from streameval._time.effects import COVERAGE, Effect
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2 as pb
@@ -29,26 +29,26 @@ from streameval_server._model.stream_settings import (
     MINUTE_US,
     SECOND_US,
     settings_of,
-    updated,
+    update_of,
 )
 from streameval_server._state import counts
 from streameval_server._state.join_table import join_settings
-from streameval_server._state.views import OTHER, SliceView
+from streameval_server._state.views import SliceView
 
 from .test_joiner import Oracle
 
 START = 500_000 * HOUR_US
 LIMITS = Limits(max_segment_values=2)
 TIGHT = Limits(max_segment_values=2, max_cells=3, pane_cells=2)
-"""Counts stay exact, whatever bits are dropped; and which ones does not depend on cuts."""
+"""Counts stay exact when bits are dropped; the dropped bits do not depend on cuts."""
 
 COUNTRIES = ["US", "DE", "FR", ""]
-"""Of scores 0 to 3; FR is the third value, and shares a slice."""
+"""The countries of scores 0 to 3; FR is the third value, so it is in `OTHER`."""
 PLANS = ["x", "x", "y", ""]
 LATE = 20
-"""Scores above this were given after the second key was declared."""
+"""Added to the scores of rows that were sent after the second key was declared."""
 BARE = 10
-"""Scores of labels that carry them: those have no segments."""
+"""Added to the scores of labels with a score: these have no segments."""
 
 IDS = st.sampled_from(["a", "b", "c", "d"])
 SCORE = st.integers(0, 3)
@@ -107,7 +107,7 @@ def settings_message(fields: dict[str, Any]) -> stream_pb2.StreamSettings:
 
 
 class Stream:
-    """What a stream should hold, and the log that says so."""
+    """The expected contents of a stream, and its log."""
 
     def __init__(self, made: dict[str, Any]) -> None:
         request = stream_pb2.CreateStreamRequest(
@@ -138,14 +138,14 @@ class Stream:
         self.append(Kind.BATCH, Format.INGEST_BATCH_REQUEST, request)
 
     def operate(self, delay: int, operation: tuple[str, Any]) -> None:
-        """Note an operation, and log it."""
+        """Record an operation, and log it."""
         self.now += delay * SECOND_US
         self.joiner.step(self.now, ("wait", 0))
         kind, rows = operation
         getattr(self, kind)(rows)
 
     def note_countries(self, scores: list[int]) -> None:
-        """Note which values have slices of their own: the first, in the order of the column."""
+        """Record the values in use, in the order of the column: the first have own slices."""
         used = {COUNTRIES[score % BARE] for score in scores}
         for country in COUNTRIES[:3]:
             if country in used and country not in self.countries:
@@ -233,7 +233,7 @@ class Stream:
         )
         request.update_mask.paths.append(f"settings.{name}")
         before = self.settings
-        after = updated(before, request)
+        after = update_of(request).apply_to(before)
         if after.label_ttl_us > after.retention_us:
             return  # refused
         self.floor = max(self.floor, self.oldest())
@@ -245,14 +245,14 @@ class Stream:
         self.append(Kind.UPDATE_STREAM, Format.UPDATE_STREAM_REQUEST, request)
 
     def oldest(self) -> int:
-        """Since when there are panes."""
+        """Return the oldest time that a pane holds."""
         tiers = tiers_of(self.settings.pane_us, self.settings.retention_us)
         return max(self.floor, Grid.at(tiers, self.now).oldest_us)
 
     # -- recounting
 
     def counted(self, start: int, end: int, segment: tuple[str, str] | None) -> Counter[str]:
-        """Count what a slice should hold of a span, anew."""
+        """Recount the contents of a slice in a span."""
         found: Counter[str] = Counter()
         for score, positive, time in self.cases:
             if start <= time < end and self.holds(segment, score):
@@ -267,16 +267,16 @@ class Stream:
         return found
 
     def holds(self, segment: tuple[str, str] | None, score: float | None) -> bool:
-        """Tell whether a row of a score, or an orphan, is in a slice."""
+        """Return whether the row of a score, or an orphan, is in a slice."""
         if segment is None or segment[0] == "plan":
             return holds(segment, score)
         name = "" if score is None or int(score) % LATE >= BARE else COUNTRIES[int(score) % BARE]
         shared = name in self.countries[LIMITS.max_segment_values :]
-        return segment[1] == (OTHER if shared else name)
+        return segment[1] == (OTHER_VALUE if shared else name)
 
 
 def holds(segment: tuple[str, str] | None, score: float | None) -> bool:
-    """Tell whether a row of a score is in a slice of the second key."""
+    """Return whether the row of a score is in a slice of the second key."""
     if segment is None:
         return True
     if score is None or score < LATE:
@@ -286,7 +286,7 @@ def holds(segment: tuple[str, str] | None, score: float | None) -> bool:
 
 
 def shown(part: Any, coverage: Any) -> dict[str, int]:
-    """Return what an evaluator and its coverage say, as the oracle says it."""
+    """Return the counts of an evaluator and its coverage, in the oracle's form."""
     counts = {
         "P": part.num_positive_ref - part.num_misses,
         "N": part.num_negative_ref - part.num_negative_misses,
@@ -300,7 +300,7 @@ def shown(part: Any, coverage: Any) -> dict[str, int]:
 
 
 def expected(found: Counter[str]) -> dict[str, int]:
-    """Return the same from what was counted anew."""
+    """Return the same counts from a recount."""
     net = Counter(
         {
             "P": found["LABELLED_POSITIVE"] - found["UNLABELLED_POSITIVE"] + found["P"],
@@ -354,7 +354,7 @@ def test_whatever_happens_equals_a_recount(
     limits: Limits,
     early: bool,
 ) -> None:
-    """Counts, coverage, panes and slices; however the log is cut, counted, kept, and restored."""
+    """Counts, coverage, panes and slices; for any cuts, early counts, and checkpoints."""
     policy = {"expired": stream_pb2.EXPIRY_POLICY_NEGATIVE}
     made = MADE | (policy if expired else {"orphans": stream_pb2.ORPHAN_POLICY_MISS})
     stream = Stream(made)
@@ -370,13 +370,13 @@ def test_whatever_happens_equals_a_recount(
     assert view is not None
     assert view.now_us == stream.now
     compare(view.whole, stream, None)
-    for value in (*COUNTRIES, OTHER):
+    for value in (*COUNTRIES, OTHER_VALUE):
         compare(view.slice(("country", value)), stream, ("country", value))
     for value in ("x", "y"):
         compare(view.slice(("plan", value)), stream, ("plan", value))
     assert view.counters.kept_ids == len(stream.joiner.ids)
     named = set(stream.countries[: limits.max_segment_values])
-    assert set(view.segments("country")) <= {"", OTHER} | named
+    assert set(view.segments("country")) <= {"", OTHER_VALUE} | named
 
     parts: dict[str, bytes] = {}
     since = 0
@@ -385,7 +385,9 @@ def test_whatever_happens_equals_a_recount(
     for start, end in pairwise(bounds):
         while start < end and pieces.pass_time(entries_of(stream)[start].received_us, 1):
             pieces.view("s")  # looking in between does not matter
-        with mock.patch.object(counts, "_MUCH", 1 if early else counts._MUCH):
+        with mock.patch.object(
+            counts, "MIN_IDLE_COUNT_ROWS", 1 if early else counts.MIN_IDLE_COUNT_ROWS
+        ):
             pieces.apply(entries_of(stream)[start:end])
             pieces.count()
         pieces.view("s")

@@ -1,8 +1,8 @@
-"""Producers, crashes and failing disks in any order: nothing acked is lost, nothing counts twice.
+"""Producers, crashes and failing disks in any order: acked rows are kept, no row counts twice.
 
-The oracle knows the contents of each (producer, epoch, sequence) that was ever
-sent, and which of them the disk holds. From these it counts each stream anew,
-case by case and id by id.
+The oracle has the contents of each (producer, epoch, sequence) that was ever sent, and
+reads from the disk which of them are logged. From these it recounts each stream, case
+by case and id by id.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STREAMS = ("a", "b/1")
 
 
 class Contents(NamedTuple):
-    """What a batch holds: one kind of rows."""
+    """The contents of a batch: one kind of rows."""
 
     stream: str
     cases: Sequence[tuple[float, bool]] = ()
@@ -59,8 +59,8 @@ class Contents(NamedTuple):
     retractions: Sequence[str] = ()
 
 
-class Counted:
-    """A stream, counted anew."""
+class StreamRecount:
+    """A recount of one stream."""
 
     def __init__(self) -> None:
         self.cases: list[tuple[float, bool]] = []
@@ -80,7 +80,7 @@ class Counted:
             self.labels.pop(each, None)
 
     def rows(self) -> list[tuple[float, bool]]:
-        """Return all cases, those of ids with prediction and label among them."""
+        """Return all cases, including those of ids with a prediction and a label."""
         joined = [
             (self.scores[each], self.labels[each]) for each in self.scores if each in self.labels
         ]
@@ -88,7 +88,7 @@ class Counted:
 
 
 class FlakyMemory(MemoryStorage):
-    """Fails the next write, keeping it or losing it."""
+    """Fails the next write on request, after or without performing it."""
 
     fate: str | None = None
 
@@ -110,7 +110,7 @@ class FlakyMemory(MemoryStorage):
 
 
 class Producer:
-    """A client: resends what was not acked, from where the server says."""
+    """A client: resends unacked batches from the sequence that the server reports."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -150,7 +150,7 @@ class Service(RuleBasedStateMachine):
         return FlakyMemory()
 
     def crashed_storage(self):
-        """Return what a new process finds."""
+        """Return the storage that a new process opens."""
         return self.storage
 
     # -- what producers do
@@ -165,7 +165,7 @@ class Service(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(PRODUCERS))
     def open(self, name: str) -> None:
-        """Connect anew; the older connection's batches may still be queued."""
+        """Connect again; batches of the older connection may still be queued."""
         producer = self.producers[name]
         session = IngestSession(self.core.committer, LIMITS)
         request = pb.IngestRequest(open=pb.Open(producer=name, epoch=producer.epoch))
@@ -217,14 +217,14 @@ class Service(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(PRODUCERS))
     def restart(self, name: str) -> None:
-        """Forget everything and begin a higher epoch; the old connection stays."""
+        """Restart with a higher epoch; the old connection stays."""
         producer = Producer(name)
         producer.epoch = self.producers[name].epoch + 1
         self.producers[name] = producer
 
     @rule(stream=st.sampled_from(STREAMS), rows=cases)
     def single(self, stream: str, rows) -> None:
-        """Send a batch without a name: it counts each time that it is logged."""
+        """Send a batch without a producer: it counts each time that it is logged."""
         contents = Contents(stream, cases=rows)
         frame = pb.IngestBatchRequest(batch=message(0, contents)).SerializeToString()
         self.unnamed[frame] = contents
@@ -274,7 +274,7 @@ class Service(RuleBasedStateMachine):
 
     @rule(minutes=st.sampled_from([1, 5]))
     def wait(self, minutes: int) -> None:
-        """Let time pass; panes may coarsen, and a tick be logged."""
+        """Advance the time; panes may coarsen, and a tick may be logged."""
         self.now += minutes * 60_000_000
 
     @rule(stream=st.sampled_from(STREAMS), new=st.booleans())
@@ -294,7 +294,7 @@ class Service(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        """One step of the committer, and what it has to say."""
+        """Run one step of the committer, and deliver its outcomes."""
         self.now += 1
         self.core.committer.step(self.now).deliver()
         for producer in self.producers.values():
@@ -314,7 +314,7 @@ class Service(RuleBasedStateMachine):
 
     @rule()
     def apply(self) -> None:
-        """One step of the applier."""
+        """Run one step of the applier."""
         self.core.applier.step()
 
     @rule()
@@ -347,11 +347,11 @@ class Service(RuleBasedStateMachine):
             assert self.core.committer.queued_bytes == 0
         self.core = open_core(self.storage, LIMITS)
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def whatever_was_acked_is_durable_once(self) -> None:
-        """Sequences on the disk have no gap, no twin, and include the acked ones."""
+        """Sequences on the disk have no gaps and no duplicates, and include the acked ones."""
         if self.core.committer.state is not State.SERVING:
             return
         durable = self.durable_keys()
@@ -366,7 +366,7 @@ class Service(RuleBasedStateMachine):
 
     @invariant()
     def what_is_visible_is_a_prefix_of_the_log(self) -> None:
-        """At each applied revision the counts are those of the log up to there, case by case."""
+        """Compare the counts at the applied revision with a recount of the log up to it."""
         engine = self.core.engine
         assert engine.revision <= max(self.core.committer.revision, 0)
         wanted = self.counted(engine.revision)
@@ -387,18 +387,18 @@ class Service(RuleBasedStateMachine):
         rows = self.storage.read(0)
         return [(row.producer, row.epoch, row.sequence) for row in rows if row.producer]
 
-    def counted(self, until: int) -> dict[str, Counted]:
-        """Count the log's first rows from what was sent, not from what was stored."""
-        streams: dict[str, Counted] = {}
+    def counted(self, until: int) -> dict[str, StreamRecount]:
+        """Recount the log's first rows from the sent contents, not from the stored ones."""
+        streams: dict[str, StreamRecount] = {}
         for row in self.storage.read(0):
             if row.revision > until:
                 break
             if row.kind == Kind.CREATE_STREAM:
-                streams[row.stream] = Counted()
+                streams[row.stream] = StreamRecount()
             elif row.kind == Kind.DELETE_STREAM:
                 del streams[row.stream]
             elif row.kind == Kind.MERGE:
-                stream = streams.setdefault(row.stream, Counted())
+                stream = streams.setdefault(row.stream, StreamRecount())
                 stream.add(self.merged[row.payload])
                 header = stored_merge(row.payload)
                 assert header.epoch > stream.epochs.get(header.source, 0)
@@ -408,11 +408,11 @@ class Service(RuleBasedStateMachine):
                 contents = self.contents[key] if row.producer else self.unnamed[row.payload]
                 assert (contents is None) == (row.kind == Kind.REFUSED)
                 if contents is not None and any(contents[1:]):
-                    streams.setdefault(contents.stream, Counted()).add(contents)
+                    streams.setdefault(contents.stream, StreamRecount()).add(contents)
         return streams
 
     def teardown(self) -> None:
-        """After everything: a checkpoint and a replay of the whole log agree to the bit."""
+        """Check at the end that a checkpoint and a replay of the whole log agree bit by bit."""
         if self.core.committer.state is State.FAILED:
             self.core.committer.recover()
         self.core.applier.finish()

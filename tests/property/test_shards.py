@@ -1,4 +1,4 @@
-"""Counts cut into shards anywhere, and put together in any grouping, are the whole."""
+"""Counts that are cut into shards anywhere, and merged in any grouping, are the whole."""
 
 import functools
 import math
@@ -50,7 +50,7 @@ def shards(evaluators):
 
 
 def fold(parts, seed):
-    """Put neighbours together in a random order."""
+    """Merge neighbours in a random order."""
     parts, rng = list(parts), np.random.default_rng(seed)
     while len(parts) > 1:
         at = int(rng.integers(len(parts) - 1))
@@ -85,7 +85,7 @@ def check(cases, cuts, seed):
 
 
 class TestCutAnywhere:
-    """The whole from its pieces."""
+    """Merged shards have the figures of the whole."""
 
     @given(cases=CASES, cuts=CUTS, seed=st.integers(0, 2**32))
     def test_small(self, cases, cuts, seed):
@@ -102,7 +102,7 @@ class TestCutAnywhere:
         check(cases, rng.choice(scores, cuts).tolist(), cuts)
 
     def test_one_score_for_each_shard(self):
-        """As many shards as scores: the finest cut there is."""
+        """One shard for each score."""
         rng = np.random.default_rng(5)
         cases = [(bool(rng.random() < 0.4), float(rng.integers(30)), 1) for _ in range(300)]
         check(cases, list(range(31)), 0)
@@ -122,7 +122,7 @@ class TestRefusals:
     """Shards that do not follow one another."""
 
     def test_gap(self):
-        """A shard that is missing shows in the counts above the next."""
+        """A missing shard is detected by the counts above the next one."""
         first, _, third = shards(cut([(True, float(s), 1) for s in range(3)], [1.0, 2.0]))
         with pytest.raises(InvalidInputError, match="shards must be adjacent"):
             first + third

@@ -1,4 +1,4 @@
-"""Counts in a table are the counts, whoever looks at them, and whatever comes between."""
+"""Counts in a table equal those of an evaluator, whenever they are read or changed."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ from streameval_server._model.limits import Limits
 from streameval_server._model.rows import LabelRows, PredictionRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import DEFAULTS
-from streameval_server._state import accumulator as cells
-from streameval_server._state import cell_table_lru as tables
-from streameval_server._state.accumulator import Accumulator
+from streameval_server._state import accumulator
+from streameval_server._state.accumulator import Accumulator, StreamUsage
 from streameval_server._state.cell_table import CellTable
 from streameval_server._state.counts import StreamCounts
-from streameval_server._state.ledger import StreamUsage
-from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.slice_columns import Columns
+from streameval_server._state.pending_cases import TimedCases, UnsortedCases
 from streameval_server._state.stream_state import StreamState
 
 if TYPE_CHECKING:
     from streameval._counts.resolution import Scale
+    from streameval_server._state.views import LazyCounts
 
 MINUTE = 60_000_000
 NOW = 1_000 * MINUTE
@@ -47,8 +45,8 @@ PROBABILITIES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, -0.0, 0.5, 1.0,
 
 @pytest.fixture(autouse=True)
 def _tables_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are used from three cases on."""
-    monkeypatch.setattr(cells, "_LEAST", 2)
+    """Use tables from three cases on."""
+    monkeypatch.setattr(accumulator, "_MIN_PENDING_SCORES", 2)
 
 
 def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
@@ -61,7 +59,7 @@ def loose(cases: list[tuple[bool, float]]) -> UnsortedCases:
 
 @given(scores=st.lists(SCORES, min_size=1), bits=st.integers(1, MAX_BITS))
 def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
-    """Places ascend with cells, none is out of the table, and a cell's edge is found again."""
+    """Places ascend with cells and lie within the table, and each place gives its cell's edge."""
     column = np.array(scores)
     keys = cell_keys(column, "plain")
     table = Layout.of(Span.of(keys), bits, "plain")
@@ -78,7 +76,7 @@ def test_a_place_is_a_cell(scores: list[float], bits: int) -> None:
     bits=st.integers(1, 20),
 )
 def test_a_wider_table_has_the_places_of_a_narrower(parts: list[list[float]], bits: int) -> None:
-    """Whatever ends it grows at."""
+    """A table may grow at either end."""
     span = Span(None, None)
     for part in parts:
         keys = cell_keys(np.array(part), "plain")
@@ -108,19 +106,19 @@ STEPS = st.lists(
     caps=st.tuples(st.sampled_from([1, 4, 9]), st.sampled_from([5, 40, 10_000])),
     data=st.data(),
 )
-def test_cells_count_as_an_evaluator_does_and_what_is_frozen_stays(
+def test_accumulators_count_as_an_evaluator_and_frozen_counts_stay(
     wide: int,
     scale: Scale,
     steps: list[tuple[str, str, int]],
     caps: tuple[int, int],
     data: st.DataObject,
 ) -> None:
-    """To the bit, at the same resolution, also of what nobody has asked for yet."""
+    """Equal to the bit and at the same resolution, also for counts that were not read yet."""
     bits, max_cells = caps
     drawn = SCORES if scale == "plain" else PROBABILITIES
     ours = Accumulator(empty_state(resolution=bits, scale=scale, max_cells=max_cells))
     peer = Evaluator(resolution=bits, scale=scale, max_cells=max_cells)
-    kept: list[tuple[cells.LazyCounts, bytes]] = []
+    kept: list[tuple[LazyCounts, bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layout, "_MAX_CHEAP_WIDTH", wide)
         patch.setattr(layout, "_MAX_PLACES_PER_SCORE", 2)
@@ -147,7 +145,7 @@ def _then(
     ours: Accumulator,
     peer: Evaluator,
     change: UnsortedCases,
-    kept: list[tuple[cells.LazyCounts, bytes]],
+    kept: list[tuple[LazyCounts, bytes]],
 ) -> None:
     if what in ("freeze", "look"):
         frozen = ours.frozen()
@@ -165,29 +163,31 @@ def _then(
         peer.remove_cases(labels=one.labels, scores=one.scores)
     elif what == "release":
         before = ours.memory_bytes
-        assert ours.release() == ours.memory_bytes - before
+        assert ours.drop_table() == ours.memory_bytes - before
         assert not ours.has_table
     elif what == "due" and ours.is_due:
         ours.frozen().merge()
 
 
-def test_a_table_is_counted_in_only_while_it_is_nobodys() -> None:
-    """Who froze it may read it at any time; who did not costs no copy."""
+def test_a_table_is_copied_before_a_change_while_frozen_counts_share_it() -> None:
+    """Frozen counts may read the table at any time; without them there is no copy."""
     ours = Accumulator(empty_state(resolution=8, scale=None, max_cells=100))
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    table = ours._tally
+    table = ours._table
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    assert ours._tally is table
+    assert ours._table is table
     frozen = ours.frozen()
     ours.add(loose([(True, 0.5), (False, 0.25), (False, 0.75)]))
-    assert ours._tally is not table
+    assert ours._table is not table
     assert frozen.evaluator.num_cases == 6
     assert ours.frozen().evaluator.num_cases == 9
 
 
-def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too much waits instead."""
-    monkeypatch.setattr("streameval_server._state.cell_table._MOST_CASES", 5)
+def test_a_table_takes_no_more_cases_than_its_counts_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cases beyond the maximum stay pending."""
+    monkeypatch.setattr("streameval_server._state.cell_table._MAX_CASES", 5)
     tally = CellTable(empty_state(resolution=8, scale=None, max_cells=100))
     three = loose([(True, 0.5), (False, 0.25), (False, 0.75)])
     layout = tally.layout_for(three)
@@ -196,10 +196,10 @@ def test_a_table_takes_no_more_than_its_counts_can_hold(monkeypatch: pytest.Monk
     assert tally.layout_for(three) is None
 
 
-def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
+def test_a_refused_table_is_not_tried_at_each_addition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To find out takes as long as what waits is long: it is tried when there is twice as much."""
+    """The check takes O(pending), so it is repeated only after the pending cases have doubled."""
     asked: list[int] = []
     layout_for = CellTable.layout_for
 
@@ -208,7 +208,7 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
         return layout_for(tally, cases)
 
     monkeypatch.setattr(CellTable, "layout_for", noted)
-    # 0.0 lies a thousand octaves below any other score.
+    # 0.0 lies a thousand octaves below every other score.
     ours = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     for _ in range(1_000):
         ours.add(loose([(True, 0.5), (False, 0.0), (False, 0.75)]))
@@ -222,8 +222,8 @@ def test_what_is_refused_a_table_is_not_asked_about_at_each_addition(
     assert len(asked) == before + 1
 
 
-def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
-    """One row of a pane that is seldom filled is not a view of the columns of all panes."""
+def test_pending_effects_keep_nothing_else_in_memory() -> None:
+    """A pending row of a pane is no view that keeps the columns of all panes in memory."""
     stream = StreamState(StreamInfo("s", NOW, 1, DEFAULTS), Limits())
     ids = [str(number).encode() for number in range(500)]
     rng = np.random.default_rng(4)
@@ -231,7 +231,7 @@ def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
     stream.take(PredictionRows(ids, rng.normal(size=500), 500, 500, times), 2, NOW)
     stream.take(LabelRows(ids, rng.random(500) < 0.3, 500, 500), 3, NOW)
     stream.counts.flush()
-    waiting = [change for each in _all_cells(stream.counts) for change in each._pending]
+    waiting = [change for each in _accumulators(stream.counts) for change in each._pending]
     assert waiting
     for change in waiting:
         assert isinstance(change, UnsortedCases)
@@ -240,39 +240,39 @@ def test_what_waits_of_effects_keeps_nothing_else_in_memory() -> None:
 
 
 def minutes(number: int) -> int:
-    """Return the time of a pane."""
+    """Return the start of the pane this many minutes ago."""
     return NOW - number * MINUTE
 
 
 @pytest.mark.parametrize("in_turn", [2, 6], ids=["few panes", "many panes"])
 def test_a_stream_has_few_tables_and_knows_what_they_take(in_turn: int) -> None:
-    """However many panes are filled in turn, and whoever merges what is due."""
-    ledger = StreamUsage(revision=1)
-    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), ledger)
+    """However many panes are filled in turn."""
+    usage = StreamUsage(revision=1)
+    counts = StreamCounts(DEFAULTS, Limits(max_cells=50), usage)
     counts.advance(NOW)
     rng = np.random.default_rng(2)
     for step in range(60):
         labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-        counts.add_cases(Columns(UnsortedCases(labels, scores, None), minutes(step % in_turn)))
+        counts.add_cases(TimedCases(UnsortedCases(labels, scores, None), minutes(step % in_turn)))
         counts.flush()
         for frozen in counts.take_due():
             frozen.merge()
-        tables = [each for each in _all_cells(counts) if each.has_table]
+        tables = [each for each in _accumulators(counts) if each.has_table]
         assert 1 <= len(tables) <= 3
-        known = ledger.memory_bytes
-        counts.store.measure()
-        assert ledger.memory_bytes == known
+        known = usage.memory_bytes
+        counts.store.recount_memory()
+        assert usage.memory_bytes == known
     counts.advance(NOW + MINUTE)
-    whole = counts.store.whole.cells
-    assert [each for each in _all_cells(counts) if each.has_table] in ([], [whole])
+    whole = counts.store.whole.counts
+    assert [each for each in _accumulators(counts) if each.has_table] in ([], [whole])
     counts.advance(NOW + 2 * MINUTE)
-    assert not any(each.has_table for each in _all_cells(counts))
+    assert not any(each.has_table for each in _accumulators(counts))
     assert whole.state().counts.total == 1_200
 
 
-def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its table is merged without the lock, and gone the time after."""
-    monkeypatch.setattr(tables, "_IDLE", 10)
+def test_idle_tables_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle table is merged without the lock, and dropped at the next call."""
+    monkeypatch.setattr(accumulator, "_MAX_IDLE_ADDITIONS", 10)
     counts = StreamCounts(DEFAULTS, Limits(max_cells=50), StreamUsage(revision=1))
     counts.advance(NOW)
     rng = np.random.default_rng(3)
@@ -280,18 +280,18 @@ def test_a_pane_that_is_left_alone_makes_room(monkeypatch: pytest.MonkeyPatch) -
     for minute in range(6, -1, -1):
         for _ in range(10):
             labels, scores = rng.random(20) < 0.3, rng.normal(size=20)
-            counts.add_cases(Columns(UnsortedCases(labels, scores, None), minutes(minute)))
+            counts.add_cases(TimedCases(UnsortedCases(labels, scores, None), minutes(minute)))
             counts.flush()
             due.append(counts.take_due())
             for frozen in due[-1]:
                 frozen.merge()
-    have = [each.has_table for each in _all_cells(counts)]
+    have = [each.has_table for each in _accumulators(counts)]
     assert have[0], "the whole is always used"
     assert have[-1], "the pane that is filled now"
     assert sum(have) <= 3
     assert sum(map(len, due)) >= 4
 
 
-def _all_cells(counts: StreamCounts) -> list[Accumulator]:
+def _accumulators(counts: StreamCounts) -> list[Accumulator]:
     panes = [pane.content.parts.values() for pane in counts.store.panes]
-    return [counts.store.whole.cells, *(part.cells for parts in panes for part in parts)]
+    return [counts.store.whole.counts, *(part.counts for parts in panes for part in parts)]

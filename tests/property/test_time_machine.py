@@ -1,4 +1,4 @@
-"""Any interleaving of what can happen to ids, against a recomputation from the list of events."""
+"""Any interleaving of operations on ids, against a recomputation from the list of events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Operations that came at one moment, or a merge."""
+    """Operations at one moment, or a merge."""
 
     now: datetime
     rows: list[Row]
@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What happened to one prediction, and when."""
+    """One effect on one prediction, and its time."""
 
     name: str
     event: datetime
@@ -59,7 +59,7 @@ class Effect(NamedTuple):
 
 
 class Truth:
-    """What must be counted after some events: recomputed id by id, nothing carried along."""
+    """The counts after some events, recomputed from all of them, id by id."""
 
     def __init__(self, events: list[Event], policy: dict) -> None:
         self.policy = policy
@@ -73,7 +73,7 @@ class Truth:
         return (time - EPOCH) // self.bucket
 
     def follow(self, id_: str, events: list[Event]) -> None:
-        """Walk through all that happened to one id."""
+        """Apply all operations of one id."""
         state: dict | None = None
         for event in events:
             state = self.expire(state, event.now)
@@ -154,7 +154,7 @@ class Truth:
         )
 
     def fill(self, evaluator: Evaluator, start: datetime, end: datetime | None) -> Evaluator:
-        """Add to an evaluator what counts between two times."""
+        """Add the cases and misses between two times to an evaluator."""
         cases: Counter = Counter()
         for effect in self.effects:
             if effect.event < start or (end is not None and effect.event >= end):
@@ -181,14 +181,14 @@ class TimeMachine(RuleBasedStateMachine):
         ttl=st.sampled_from([20 * MINUTE, 5 * HOUR, RETENTION]),
         relabel_ttl=st.sampled_from([10 * MINUTE, 8 * HOUR]),
         policies=st.sampled_from([("drop", "drop"), ("miss", "drop"), ("drop", "negative")]),
-        few=st.sampled_from([0, 8]),
+        scalar_rows=st.sampled_from([0, 8]),
     )
     def begin(
-        self, ttl: timedelta, relabel_ttl: timedelta, policies: tuple[str, str], few: int
+        self, ttl: timedelta, relabel_ttl: timedelta, policies: tuple[str, str], scalar_rows: int
     ) -> None:
-        # With fewer rows than this nothing is joined in columns.
-        self.few = patch("streameval._joining.operations._FEW", few)
-        self.few.start()
+        # With 0, all batches are joined as columns; with 8, small ones row by row.
+        self.patched = patch("streameval._joining.operations._MAX_SCALAR_ROWS", scalar_rows)
+        self.patched.start()
         self.policy = {
             "ttl": ttl,
             "relabel_ttl": relabel_ttl,
@@ -203,14 +203,14 @@ class TimeMachine(RuleBasedStateMachine):
         self.advance(0)
 
     def teardown(self) -> None:
-        if hasattr(self, "few"):
-            self.few.stop()
+        if hasattr(self, "patched"):
+            self.patched.stop()
 
     def both(self, verb: str, *args: object, **columns: object) -> None:
         for joiner in (self.joiner, self.plain):
             getattr(joiner, verb)(*args, **columns)
 
-    def happened(self, rows: list[Row], merged: list | None = None) -> None:
+    def record(self, rows: list[Row], merged: list | None = None) -> None:
         self.panes_now = max(self.panes_now, self.clock)
         before = Truth(self.events, self.policy).effects
         self.events.append(Event(self.clock, rows, merged or []))
@@ -226,7 +226,7 @@ class TimeMachine(RuleBasedStateMachine):
     def advance(self, minutes: int) -> None:
         self.clock += minutes * MINUTE
         self.both("advance", self.clock)
-        self.happened([])
+        self.record([])
 
     @rule(id_=IDS, score=SCORES, age=AGES)
     def predict(self, id_: str, score: float, age: timedelta) -> None:
@@ -236,18 +236,18 @@ class TimeMachine(RuleBasedStateMachine):
                 self.joiner.predict(id_, score, at=at)
             return
         self.both("predict", id_, score, at=at)
-        self.happened([Row("predict", id_, score, at)])
+        self.record([Row("predict", id_, score, at)])
 
     @rule(id_=IDS, positive=st.booleans(), age=AGES)
     def label(self, id_: str, positive: bool, age: timedelta) -> None:
         at = self.clock - age
         self.both("label", id_, positive, at=at)
-        self.happened([Row("label", id_, positive, at)])
+        self.record([Row("label", id_, positive, at)])
 
     @rule(id_=IDS)
     def retract(self, id_: str) -> None:
         self.both("retract", id_, at=self.clock)
-        self.happened([Row("retract", id_, None, self.clock)])
+        self.record([Row("retract", id_, None, self.clock)])
 
     @rule(rows=st.lists(st.tuples(IDS, SCORES, AGES), min_size=1, max_size=12))
     def predict_columns(self, rows: list[tuple]) -> None:
@@ -262,7 +262,7 @@ class TimeMachine(RuleBasedStateMachine):
                 self.joiner.predict_cases(**columns)
             return
         self.both("predict_cases", **columns)
-        self.happened(rows)
+        self.record(rows)
 
     @rule(rows=st.lists(st.tuples(IDS, st.booleans(), AGES), min_size=1, max_size=12))
     def label_columns(self, rows: list[tuple]) -> None:
@@ -273,19 +273,19 @@ class TimeMachine(RuleBasedStateMachine):
             "at": [row.at for row in rows],
         }
         self.both("label_cases", **columns)
-        self.happened(rows)
+        self.record(rows)
 
     @rule(ids=st.lists(IDS, max_size=4))
     def retract_columns(self, ids: list[str]) -> None:
         self.both("retract_cases", ids=ids, at=self.clock)
-        self.happened([Row("retract", id_, None, self.clock) for id_ in ids])
+        self.record([Row("retract", id_, None, self.clock) for id_ in ids])
 
     @rule(
         cases=st.lists(st.tuples(st.booleans(), SCORES, AGES), max_size=4),
         ahead=st.sampled_from([0, 0, 30, 90]),
     )
     def merge(self, cases: list[tuple], ahead: int) -> None:
-        """Merge cases that were counted elsewhere, where it may be later than here."""
+        """Merge cases of another evaluator, whose time may be later."""
         other = WindowedEvaluator(retention=RETENTION)
         now = self.clock + ahead * MINUTE
         kept = [
@@ -298,7 +298,7 @@ class TimeMachine(RuleBasedStateMachine):
         other.advance(now)
         self.joiner.evaluator.merge(other)
         self.panes_now = max(self.panes_now, now)
-        self.happened([], kept)
+        self.record([], kept)
 
     @rule(way=st.sampled_from(["bytes", "copy", "pickle"]))
     def restore(self, way: str) -> None:
@@ -352,10 +352,10 @@ OPERATIONS = st.lists(
 )
 
 
-@given(operations=OPERATIONS, windowed=st.booleans(), few=st.sampled_from([0, 8]))
-def test_columns_equal_single_calls(operations: list[tuple], windowed: bool, few: int) -> None:
-    """Rows of any times, ids and number do what a call for each row would do."""
-    with patch("streameval._joining.operations._FEW", few):
+@given(operations=OPERATIONS, windowed=st.booleans(), rows=st.sampled_from([0, 8]))
+def test_columns_equal_single_calls(operations: list[tuple], windowed: bool, rows: int) -> None:
+    """Columns of any times, ids and length have the effects of a call for each row."""
+    with patch("streameval._joining.operations._MAX_SCALAR_ROWS", rows):
         columns_equal_single_calls(operations, windowed)
 
 

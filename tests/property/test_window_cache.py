@@ -1,4 +1,4 @@
-"""A window of panes of which some change is their sum, however it was put together."""
+"""A cached window equals the sum of its panes, whichever of them change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = st.sampled_from(
 
 
 def added(state: State, cases: list[tuple[bool, float]]) -> State:
-    """Return a new state with cases more."""
+    """Return a new state with more cases."""
     evaluator = Evaluator._of(state)
     for positive, score in cases:
         evaluator.add_case(positive, score)
@@ -38,7 +38,7 @@ def test_every_window_is_the_sum_of_its_panes(
     first: list[list[tuple[bool, float]]],
     changes: list[tuple[int, list[tuple[bool, float]]]],
 ) -> None:
-    """To the bit, and at the same resolution, whichever panes change and how often."""
+    """Equal to the bit and at the same resolution, whichever panes change and how often."""
     states = [added(Evaluator(**settings)._view(), cases) for cases in first]
     cache: WindowCache[str] = WindowCache(1_000)
     for pane, cases in [(0, []), *changes]:
@@ -51,7 +51,7 @@ def test_every_window_is_the_sum_of_its_panes(
 
 @pytest.fixture
 def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many states each merge had."""
+    """Record how many states each merge has."""
     sizes: list[int] = []
 
     def counted(states: list[State], *, revision: int) -> State:
@@ -62,8 +62,8 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_what_stays_the_same_is_added_up_once(merges: list[int]) -> None:
-    """From the third time on a window is that rest and the pane that changes."""
+def test_unchanged_panes_are_merged_once(merges: list[int]) -> None:
+    """From the third read on, a merge has the cached rest and the pane that changes."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
     cache: WindowCache[str] = WindowCache(1_000)
     for _ in range(5):
@@ -72,8 +72,8 @@ def test_what_stays_the_same_is_added_up_once(merges: list[int]) -> None:
     assert merges == [6, 6, 5, 2, 2, 2]
 
 
-def test_nothing_is_added_up_for_panes_that_change_in_turn(merges: list[int]) -> None:
-    """It would be used once."""
+def test_no_rest_is_merged_for_panes_that_change_in_turn(merges: list[int]) -> None:
+    """A rest that would be used once is not kept."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(6)]
     cache: WindowCache[str] = WindowCache(1_000)
     for pane in range(6):
@@ -82,8 +82,8 @@ def test_nothing_is_added_up_for_panes_that_change_in_turn(merges: list[int]) ->
     assert merges == [6] * 6
 
 
-def test_what_was_added_up_keeps_no_pane() -> None:
-    """A pane that nobody else has is gone."""
+def test_a_cached_rest_keeps_no_pane() -> None:
+    """A pane without other references is released."""
     states = [added(Evaluator()._view(), [(True, pane / 8)]) for pane in range(4)]
     cache: WindowCache[str] = WindowCache(1_000)
     for _ in range(4):

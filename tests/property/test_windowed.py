@@ -55,7 +55,7 @@ def filled(events: list[tuple]) -> WindowedEvaluator:
 
 @given(events=EVENTS, span=st.integers(1, 30 * 24 * 60))
 def test_last_is_the_sum_of_its_events(events: list[tuple], span: int) -> None:
-    """A window holds exactly the events between its start and end, which only widen."""
+    """A window has exactly the events in its span, which includes the requested span."""
     window = filled(events).last(span * MINUTE)
     assert window.start <= NOON - span * MINUTE
     assert window.end > NOON
@@ -65,7 +65,7 @@ def test_last_is_the_sum_of_its_events(events: list[tuple], span: int) -> None:
 
 @given(events=EVENTS, span=st.tuples(st.integers(0, 28 * 24 * 60), st.integers(1, 24 * 60)))
 def test_between_widens_to_whole_panes(events: list[tuple], span: tuple[int, int]) -> None:
-    """`between` covers what was asked for and says what it added."""
+    """`between` widens the requested span to whole panes, and reports the result."""
     start, end = at(span[0] + span[1]), at(span[0])
     window = filled(events).between(start, end)
     assert window.start <= start
@@ -77,7 +77,7 @@ def test_between_widens_to_whole_panes(events: list[tuple], span: tuple[int, int
 
 @given(events=EVENTS, seed=st.integers(0, 2**16), later=st.integers(0, 3 * 24 * 60))
 def test_order_and_cut_make_no_difference(events: list[tuple], seed: int, later: int) -> None:
-    """Any order of arrival, rows or columns, merged halves: equal, now and when older."""
+    """Any order of arrival, rows or columns, merged halves: equal, before and after coarsening."""
     shuffled = list(events)
     np.random.default_rng(seed).shuffle(shuffled)
     shuffled = [(bool(positive), float(score), int(age)) for positive, score, age in shuffled]
@@ -100,7 +100,7 @@ def test_order_and_cut_make_no_difference(events: list[tuple], seed: int, later:
 
 @given(events=EVENTS)
 def test_removal_undoes(events: list[tuple]) -> None:
-    """Taking back what was added leaves what was there, also from coarse panes."""
+    """Removing added cases restores the state, also in coarse panes."""
     windowed = filled(events[::2])
     before = filled(events[::2])
     rest = events[1::2]
@@ -116,7 +116,7 @@ def test_removal_undoes(events: list[tuple]) -> None:
 
 @given(events=EVENTS, count=st.integers(0, 40))
 def test_last_cases_takes_whole_panes(events: list[tuple], count: int) -> None:
-    """At least so many cases where there are so many, and no pane more than needed."""
+    """At least `count` cases if there are as many, and no pane more than needed."""
     windowed = filled(events)
     window = windowed.last_cases(count)
     assert window.num_cases >= min(count, len(events))
@@ -131,7 +131,7 @@ def test_last_cases_takes_whole_panes(events: list[tuple], count: int) -> None:
     events=EVENTS.filter(lambda events: len(events) > 2), half_life=st.sampled_from([1, 24, 240])
 )
 def test_decay_weights_each_pane(events: list[tuple], half_life: int) -> None:
-    """Figures are those of counts times integer weights; counts are undecayed."""
+    """Figures are computed from counts times integer weights; counts are undecayed."""
     windowed = filled(events)
     window = windowed.decayed(half_life * HOUR)
     expected = Evaluator(resolution=12)
@@ -175,7 +175,7 @@ def test_decayed_intervals_do_not_take_weights_for_cases() -> None:
 
 
 def test_snapshots_say_which_time_they_cover() -> None:
-    """Two windows of the same counts say their own; all that is kept as well, when decayed."""
+    """Windows with the same counts have their own span; so has a decayed window."""
     windowed = WindowedEvaluator(pane=MINUTE, retention=DAY)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     windowed.add_case(True, 0.5, at=start)
@@ -192,7 +192,7 @@ def test_snapshots_say_which_time_they_cover() -> None:
 
 
 def test_decayed_snapshot_counts_are_undecayed() -> None:
-    """The snapshot of a decayed window reports the cases that there are."""
+    """The snapshot of a decayed window has undecayed counts."""
     windowed = WindowedEvaluator()
     windowed.add_cases(labels=[1, 0, 1], scores=[0.9, 0.5, 0.3], at=NOON - 5 * DAY)
     windowed.add_misses(2, at=NOON)
@@ -202,7 +202,7 @@ def test_decayed_snapshot_counts_are_undecayed() -> None:
 
 
 def test_an_unchanged_window_is_the_same_object() -> None:
-    """Asking again costs nothing; a late case in it makes a new one."""
+    """The window is cached; a late case in one of its panes makes a new one."""
     windowed = filled([(True, 0.9, 5), (False, 0.2, 90)])
     window = windowed.last(2 * HOUR)
     assert windowed.last(2 * HOUR) is window
@@ -214,7 +214,7 @@ def test_an_unchanged_window_is_the_same_object() -> None:
 
 
 def test_retention_and_late_data() -> None:
-    """What is older than retention goes, and is refused; nothing half-applied."""
+    """Cases older than retention expire, and are refused as a whole batch."""
     windowed = WindowedEvaluator(retention=2 * DAY)
     windowed.add_case(True, 0.9, at=NOON)
     windowed.advance(NOON + 2 * DAY)
@@ -241,7 +241,7 @@ def test_retention_and_late_data() -> None:
     ],
 )
 def test_settings_are_checked(arguments: dict, message: str) -> None:
-    """A setting that cannot be is refused by name."""
+    """The error for an invalid setting names it."""
     with pytest.raises(InvalidInputError, match=message):
         WindowedEvaluator(**arguments)
 
@@ -271,7 +271,7 @@ def test_times_are_checked() -> None:
     ages=st.lists(st.integers(0, 40 * 86_400), max_size=20),
 )
 def test_tiers_nest(pane: int, retention: int, now: int, ages: list[int]) -> None:
-    """One time lies in one pane, panes do not overlap, and the vector form agrees."""
+    """A time lies in one pane, panes do not overlap, and `starts_of` agrees with `start_of`."""
     panes: Panes[Evaluator] = Panes(tiers_of(pane * 10**6, retention * 10**6), Evaluator)
     panes.advance(now * 10**6)
     times = [time for age in ages if (time := (now - age) * 10**6) >= panes.grid.oldest_us]
@@ -287,7 +287,7 @@ def test_tiers_nest(pane: int, retention: int, now: int, ages: list[int]) -> Non
 
 @given(events=EVENTS, span=st.integers(1, 30 * 24 * 60))
 def test_without_is_the_sum_of_the_other_events(events: list[tuple], span: int) -> None:
-    """A window without a part of it holds exactly the events outside the part."""
+    """A window without a part has exactly the events outside the part."""
     windowed = filled(events)
     whole, part = windowed.last(29 * DAY), windowed.last(min(span, 29 * 24 * 60) * MINUTE)
     rest = whole.without(part)
@@ -299,7 +299,7 @@ def test_without_is_the_sum_of_the_other_events(events: list[tuple], span: int) 
 
 @given(events=EVENTS, taken=st.lists(st.booleans(), min_size=30, max_size=30))
 def test_without_of_decayed_windows_is_the_decayed_rest(events: list[tuple], taken: list) -> None:
-    """Weights are those of the panes, so what is left is weighted like the whole."""
+    """Weights belong to panes, so the rest is weighted like the whole."""
     of_part = [event for event, is_part in zip(events, taken) if is_part]
     of_rest = [event for event, is_part in zip(events, taken) if not is_part]
     whole, part, rest = (
@@ -314,7 +314,7 @@ def test_without_of_decayed_windows_is_the_decayed_rest(events: list[tuple], tak
 
 
 def test_without_refuses_what_is_no_part() -> None:
-    """Cases and misses that are not there, and windows that are weighted differently."""
+    """Cases or misses that the whole has not, and a decayed with an undecayed window."""
     windowed, other = filled([(True, 0.9, 5)]), filled([(True, 0.5, 5)])
     with pytest.raises(
         InvalidInputError, match="the part has cases that the whole lacks, the first at "
@@ -326,7 +326,7 @@ def test_without_refuses_what_is_no_part() -> None:
         windowed.last(HOUR).without(other.last(HOUR))
     decayed = windowed.decayed(HOUR)
     for whole, part in ((windowed.last(HOUR), decayed), (decayed, windowed.last(HOUR))):
-        with pytest.raises(InvalidInputError, match="a decayed window has no part"):
+        with pytest.raises(InvalidInputError, match="both windows must be decayed, or neither"):
             whole.without(part)
 
 
@@ -342,7 +342,7 @@ def test_an_exact_whole_without_a_bounded_part() -> None:
 
 
 def test_cached_windows_leave_when_their_panes_do() -> None:
-    """The same window while no pane changed; no pane is held by a window's memory."""
+    """A window is cached while no pane changes, and the cache keeps no pane in memory."""
     cache: WindowCache[int] = WindowCache(5)
     panes = [evaluator_of([(True, 0.5, 0), (False, 0.25, 0)])._view() for _ in range(3)]
     windows = [cache.get(i, [pane], lambda: Window(panes[0], 0, 1)) for i, pane in enumerate(panes)]
@@ -358,7 +358,7 @@ def test_cached_windows_leave_when_their_panes_do() -> None:
 
 @pytest.mark.parametrize("resolution", [2, 3, 5])
 def test_decayed_intervals_allow_for_what_cells_hide(resolution: int) -> None:
-    """Weighted counts are no sample size there either: as wide as if nothing were decayed."""
+    """With a very long half-life bounded intervals are as wide as undecayed ones."""
     random = np.random.default_rng(resolution)
     windowed = WindowedEvaluator(resolution=resolution)
     for minute in range(10):

@@ -1,4 +1,4 @@
-"""Views made from a list of events, and what a list of events amounts to: the oracle."""
+"""Views made from a list of events, and the expected counts of events: the oracle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streameval._evaluator import Evaluator
 from streameval._time.panes import Grid, tiers_of
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._queries.query_engine import Answers
+from streameval_server._queries.query_engine import QueryEngine
 from streameval_server._state.coverage import PaneCoverage
 
 SECOND = 1_000_000
@@ -70,7 +70,7 @@ class Info:
 
 
 class View:
-    """Stands in for a StreamView: everything counted anew from a list of events."""
+    """Stands in for a StreamView: everything is counted from a list of events."""
 
     def __init__(self, events, *, stream="s", now_us=NOW, settings=SETTINGS, revision=7):
         self.events = list(events)
@@ -111,7 +111,7 @@ class View:
 
 
 def counted(events, settings=None) -> Evaluator:
-    """Return the events in a plain evaluator: exact, or as a pane keeps them."""
+    """Return the events in a plain evaluator: exact, or bounded as in a pane."""
     evaluator = Evaluator(max_cells=262_144)
     if settings is not None:
         evaluator = Evaluator(
@@ -124,14 +124,14 @@ def counted(events, settings=None) -> Evaluator:
     return evaluator
 
 
-def answers_of(*views: View, clock_us: int | None = None) -> Answers:
-    """Return what answers from some views."""
+def answers_of(*views: View, clock_us: int | None = None) -> QueryEngine:
+    """Return a query engine over some views."""
     named = {view.info.name: view for view in views}
-    return Answers(named.__getitem__, lambda: views[0].now_us if clock_us is None else clock_us)
+    return QueryEngine(named.__getitem__, lambda: views[0].now_us if clock_us is None else clock_us)
 
 
 def refused(call) -> RequestError:
-    """Return how a call is refused."""
+    """Return the error that a call raises."""
     with pytest.raises(RequestError) as caught:
         call()
     return caught.value

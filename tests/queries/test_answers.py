@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Evaluator
+from streameval._metric_registry import SERVED_NAMES
 from streameval._time import window_cache
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.curves import curve, curve_asked, state
-from streameval_server._queries.metrics import METRICS
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.selection import selected
-from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._queries.curves import curve, parse_curve_request, state
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
+from streameval_server._queries.selection import parse_selection
 
 from .conftest import (
     DAY,
@@ -37,7 +36,7 @@ from .conftest import (
 Reason = types_pb2.UndefinedReason
 
 COMPUTED = {
-    **{name: lambda ev, name=name: getattr(ev, name)() for name in METRICS},
+    **{name: lambda ev, name=name: getattr(ev, name)() for name in SERVED_NAMES},
     "auc_roc_hull": lambda ev: ev.auc_roc(hull=True),
     "auc_pr_hull": lambda ev: ev.auc_pr(hull=True),
     "prevalence": lambda ev: ev.prevalence,
@@ -73,7 +72,7 @@ def selection(window: dict, segment: tuple | None) -> types_pb2.Selection:
 
 
 def expected_of(view: View, found, segment: tuple | None) -> Evaluator:
-    """Return the events of an answer, counted anew."""
+    """Return the events of an answer in a new evaluator."""
     if not found.HasField("window"):
         mine = [event for event in view.events if event.is_in(segment)]
         return counted(mine, segment and view.info.settings)
@@ -88,16 +87,16 @@ def test_every_figure_is_that_of_the_events(events: list, window: dict, segment)
     """Counts, values, intervals and bounds, for any window and slice; never NaN."""
     view = View(events)
     request = query_pb2.GetSnapshotRequest(
-        selection=selection(window, segment), metrics=METRICS, level=0.9
+        selection=selection(window, segment), metrics=SERVED_NAMES, level=0.9
     )
-    found = snapshot(answers_of(view), snapshot_asked(request))
+    found = snapshot(answers_of(view), parse_snapshot_request(request))
     assert (found.revision, found.stream) == (7, "s")
     assert found.HasField("segment") == (segment is not None)
     plain = expected_of(view, found, segment)
     assert found.num_positive_ref == plain.num_positive_ref
     assert found.num_negative_ref == plain.num_negative_ref
     assert (found.resolution or None) == plain.resolution
-    assert [metric.name for metric in found.metrics] == list(METRICS)
+    assert [metric.name for metric in found.metrics] == list(SERVED_NAMES)
     for metric in found.metrics:
         value = COMPUTED[metric.name](plain)
         assert metric.HasField("value") == (not math.isnan(value)), metric
@@ -144,7 +143,7 @@ def test_states_and_curves_are_those_of_the_events(events: list, window: dict, s
     """A window's bytes are the merged evaluator's; its points are that evaluator's."""
     view = View(events)
     chosen = selection(window, segment)
-    found = state(answers_of(view), selected(chosen))
+    found = state(answers_of(view), parse_selection(chosen))
     (piece,) = found.pieces()
     plain = expected_of(view, piece, segment)
     assert Evaluator.from_bytes(piece.data) == plain
@@ -154,7 +153,7 @@ def test_states_and_curves_are_those_of_the_events(events: list, window: dict, s
         (query_pb2.CURVE_KIND_HULL, plain.roc_hull()),
     ):
         request = query_pb2.GetCurveRequest(selection=chosen, kind=kind)
-        answer = curve(answers_of(view), curve_asked(request))
+        answer = curve(answers_of(view), parse_curve_request(request))
         assert list(answer.curve.fp) == points.fp.tolist()
         assert list(answer.curve.tp) == points.tp.tolist()
         assert answer.num_positive_ref == plain.num_positive_ref
@@ -174,10 +173,10 @@ def of_half_life(seconds: int) -> types_pb2.Selection:
 
 
 def test_half_life_weights_panes_and_counts_whole_cases() -> None:
-    """Figures are weighted; numbers are not; the interval is wider than one of weighted counts."""
+    """Metrics are weighted, counts are not; the interval is wider than that of weighted counts."""
     view = View(spread())
     request = query_pb2.GetSnapshotRequest(selection=of_half_life(600), metrics=["auc_pr"])
-    found = snapshot(answers_of(view), snapshot_asked(request))
+    found = snapshot(answers_of(view), parse_snapshot_request(request))
     assert (found.num_positive_ref, found.num_negative_ref) == (100, 200)
     weighted = Evaluator(resolution=12, max_cells=16_384)
     end = found.window.end_time.ToMicroseconds()
@@ -196,7 +195,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
     assert metric.interval.upper - metric.interval.lower > 3 * naive.width
     assert (
         Evaluator.from_bytes(
-            next(state(answers_of(view), selected(of_half_life(600))).pieces()).data
+            next(state(answers_of(view), parse_selection(of_half_life(600))).pieces()).data
         )
         == weighted
     )
@@ -208,7 +207,7 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
         (
             {"metrics": ["auc_pr", "accuracy"]},
             "metrics[1]",
-            f"no figure is called 'accuracy': choose from {', '.join(METRICS)}",
+            f"no figure is called 'accuracy': choose from {', '.join(SERVED_NAMES)}",
         ),
         ({"level": 1.0}, "level", "level must be between 0 and 1, got 1"),
         ({"level": -0.5}, "level", "level must be between 0 and 1, got -0.5"),
@@ -220,8 +219,8 @@ def test_half_life_weights_panes_and_counts_whole_cases() -> None:
             },
             "anytime",
             (
-                "anytime intervals hold for figures that grow from one start: ask for all time, "
-                "without a window"
+                "anytime intervals hold only for counts since the stream was created: ask for all "
+                "time, without a window"
             ),
         ),
     ],
@@ -231,27 +230,29 @@ def test_bad_requests_for_figures(fields: dict, at: str, text: str) -> None:
     """Each is refused with the field at fault."""
     fields.setdefault("selection", types_pb2.Selection(stream="s"))
     for request in (query_pb2.GetSnapshotRequest, query_pb2.WatchRequest):
-        assert invalid_field(lambda of=request: snapshot_asked(of(**fields))) == (at, text)
+        assert invalid_field(lambda of=request: parse_snapshot_request(of(**fields))) == (at, text)
 
 
 def test_anytime_intervals_are_wider_and_say_so() -> None:
-    """From 50 positives on; before there are too few."""
+    """There is one from 50 positives on; below that the reason is TOO_FEW."""
     for size, reason in ((300, Reason.UNDEFINED_REASON_UNSPECIFIED), (90, 4)):
         request = query_pb2.GetSnapshotRequest(
             selection=types_pb2.Selection(stream="s"), metrics=["auc_roc"], anytime=True
         )
-        (metric,) = snapshot(answers_of(View(spread(size))), snapshot_asked(request)).metrics
+        (metric,) = snapshot(
+            answers_of(View(spread(size))), parse_snapshot_request(request)
+        ).metrics
         assert metric.interval.anytime
         assert metric.interval.undefined_reason == reason
 
 
 def test_scores_that_are_no_probabilities_have_no_brier_score() -> None:
-    """The figure is absent with a reason; the others are there."""
+    """The metric has a reason instead of a value; the others have values."""
     view = View([Event(True, 3.5, NOW), Event(False, 0.5, NOW)])
     request = query_pb2.GetSnapshotRequest(
         selection=types_pb2.Selection(stream="s"), metrics=["brier_score", "log_loss", "auc_roc"]
     )
-    brier, loss, auc = snapshot(answers_of(view), snapshot_asked(request)).metrics
+    brier, loss, auc = snapshot(answers_of(view), parse_snapshot_request(request)).metrics
     for metric in (brier, loss):
         assert not metric.HasField("value")
         assert metric.undefined_reason == Reason.UNDEFINED_REASON_NOT_PROBABILITIES
@@ -262,7 +263,7 @@ def snapshot_of(answers, **fields) -> types_pb2.Snapshot:
     request = query_pb2.GetSnapshotRequest(
         selection=types_pb2.Selection(stream="s", last=Duration(seconds=3600)), **fields
     )
-    return snapshot(answers, snapshot_asked(request))
+    return snapshot(answers, parse_snapshot_request(request))
 
 
 def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
@@ -292,10 +293,10 @@ def test_answers_are_kept_until_a_pane_is_another(monkeypatch) -> None:
 
 
 def test_answers_hold_no_panes() -> None:
-    """What panes were before is not kept by the answers that were made of it."""
+    """Cached answers do not keep their panes in memory."""
     view = View(spread())
     views = {"s": view}
-    answers = Answers(views.__getitem__, lambda: NOW)
+    answers = QueryEngine(views.__getitem__, lambda: NOW)
     snapshot_of(answers)
     panes = [weakref.ref(pane.evaluator._view()) for pane in view.whole.panes]
     del views["s"], view
@@ -304,14 +305,14 @@ def test_answers_hold_no_panes() -> None:
 
 
 def test_answers_of_empty_windows_go_with_their_stream(monkeypatch) -> None:
-    """They are kept, as others are; and no longer than there is somebody to ask for them."""
+    """They are cached like others, and dropped with their stream."""
     views: dict[str, View] = {}
-    answers = Answers(views.__getitem__, lambda: NOW)
+    answers = QueryEngine(views.__getitem__, lambda: NOW)
     computed = []
-    original = Answers._figures
+    original = QueryEngine._compute
     monkeypatch.setattr(
-        Answers,
-        "_figures",
+        QueryEngine,
+        "_compute",
         lambda self, *asked, **how: computed.append(1) or original(self, *asked, **how),
     )
     for revision in range(1, 200):
@@ -324,7 +325,7 @@ def test_answers_of_empty_windows_go_with_their_stream(monkeypatch) -> None:
 
 
 def test_a_stream_made_again_is_another(monkeypatch) -> None:
-    """Its windows are empty like those of the one before, at another resolution."""
+    """Its windows are empty as the old stream's were, but at another resolution."""
     before = View([], settings=type(SETTINGS)(resolution=12))
     after = View([], settings=type(SETTINGS)(resolution=10))
     after.info.create_revision = 5
@@ -335,7 +336,7 @@ def test_a_stream_made_again_is_another(monkeypatch) -> None:
 
 
 def test_warnings() -> None:
-    """Each says what is so, in words."""
+    """Each warning describes its cause in words."""
     settings = type(SETTINGS)(expired="negative", segment_keys=("country",))
     view = View(spread(), settings=settings)
     chosen = types_pb2.Selection(
@@ -344,7 +345,7 @@ def test_warnings() -> None:
         segment=types_pb2.Segment(key="country", value="FR"),
     )
     request = query_pb2.GetSnapshotRequest(selection=chosen)
-    expired, unseen, clipped = snapshot(answers_of(view), snapshot_asked(request)).warnings
+    expired, unseen, clipped = snapshot(answers_of(view), parse_snapshot_request(request)).warnings
     assert expired == (
         "predictions whose label did not come in time count as negatives: labels are not missing "
         "at random, so figures may be off by more than their intervals say"
@@ -357,8 +358,8 @@ def test_warnings() -> None:
         stream="s", last=Duration(seconds=60), mature_after=Duration(seconds=3600)
     )
     request = query_pb2.GetSnapshotRequest(selection=chosen)
-    found = snapshot(answers_of(View(spread())), snapshot_asked(request))
-    assert list(found.warnings) == ["mature_after leaves nothing of this window"]
+    found = snapshot(answers_of(View(spread())), parse_snapshot_request(request))
+    assert list(found.warnings) == ["mature_after leaves no pane of this window"]
     assert found.metrics[0].undefined_reason == Reason.UNDEFINED_REASON_EMPTY
 
 
@@ -378,26 +379,28 @@ def test_thinned_resolution_is_said() -> None:
     )
     exact = answers_of(view)
     request = query_pb2.GetSnapshotRequest(selection=types_pb2.Selection(stream="s"))
-    assert not snapshot(exact, snapshot_asked(request)).warnings
-    assert not snapshot(exact, snapshot_asked(request)).HasField("resolution")
+    assert not snapshot(exact, parse_snapshot_request(request)).warnings
+    assert not snapshot(exact, parse_snapshot_request(request)).HasField("resolution")
 
 
 def test_old_spans_name_what_is_kept() -> None:
-    """A span that is partly gone begins where cases are kept; one wholly gone keeps its name."""
+    """A partly expired span begins at the oldest pane; a wholly expired one stays as requested."""
     view = View(spread())
     answers = answers_of(view)
     for start, end in ((NOW - 50 * DAY, NOW), (NOW - 50 * DAY, NOW - 45 * DAY)):
         chosen = types_pb2.Selection(stream="s")
         chosen.between.start_time.FromMicroseconds(start)
         chosen.between.end_time.FromMicroseconds(end)
-        found = snapshot(answers, snapshot_asked(query_pb2.GetSnapshotRequest(selection=chosen)))
+        found = snapshot(
+            answers, parse_snapshot_request(query_pb2.GetSnapshotRequest(selection=chosen))
+        )
         begins = found.window.start_time.ToMicroseconds()
         assert begins == (view.grid.oldest_us if end == NOW else view.grid.start_of(start))
         assert "cases are kept for 30 d" in found.warnings[0]
 
 
 def test_points_are_reduced_to_what_was_asked_for() -> None:
-    """Hull vertices always stay."""
+    """Thinning keeps all vertices of the hull."""
     events = [
         Event(i % 3 == 0, ((i * 37) % 1009) / 1009 + (i % 3 == 0) * 0.3, NOW - HOUR)
         for i in range(1000)
@@ -407,7 +410,7 @@ def test_points_are_reduced_to_what_was_asked_for() -> None:
         kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
         max_points=50,
     )
-    found = curve(answers_of(View(events)), curve_asked(request))
+    found = curve(answers_of(View(events)), parse_curve_request(request))
     hull = counted(events, SETTINGS).roc_hull()
     kept = set(zip(found.curve.fp, found.curve.tp))
     assert len(kept) == max(50, len(hull.fp))
@@ -417,7 +420,7 @@ def test_points_are_reduced_to_what_was_asked_for() -> None:
 def test_an_unknown_curve_is_refused() -> None:
     """The kind must be given."""
     request = query_pb2.GetCurveRequest(selection=types_pb2.Selection(stream="s"))
-    assert invalid_field(lambda: curve_asked(request)) == (
+    assert invalid_field(lambda: parse_curve_request(request)) == (
         "kind",
         "kind must be CURVE_KIND_OPERATING_POINTS or CURVE_KIND_HULL, got 0",
     )

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streameval._uncertainty.compare import compare, holm
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code
-from streameval_server._queries.comparison import compare_asked, comparison
-from streameval_server._queries.ranking import rank_asked, ranking
+from streameval_server._queries.comparison import comparison, parse_comparison_request
+from streameval_server._queries.ranking import parse_ranking_request, ranking
 
 from .conftest import (
     DAY,
@@ -41,7 +41,7 @@ def selection(stream: str = "s", segment: str = "", **fields) -> types_pb2.Selec
 
 
 def minutes(first: int, last: int) -> types_pb2.TimeRange:
-    """Return the span that began and ended so many minutes ago."""
+    """Return the span between two ages in minutes."""
     message = types_pb2.TimeRange()
     message.start_time.FromMicroseconds(NOW - first * MINUTE)
     message.end_time.FromMicroseconds(NOW - last * MINUTE)
@@ -70,7 +70,7 @@ def many(size: int = 400) -> list[Event]:
 def compared(view: View, a, b, other: View | None = None, **fields):
     request = query_pb2.CompareStreamsRequest(a=a, b=b, **fields)
     views = (view, other) if other else (view,)
-    return comparison(answers_of(*views), compare_asked(request))
+    return comparison(answers_of(*views), parse_comparison_request(request))
 
 
 def check(found, a, b, metric: str, prevalence) -> None:
@@ -218,7 +218,7 @@ OVERLAPS = [
 
 @pytest.mark.parametrize(("a", "b", "text"), OVERLAPS, ids=itertools.count())
 def test_overlaps_are_refused_by_name(a, b, text: str) -> None:
-    """Figures that share cases are not independent, and an interval would be wrong."""
+    """Sides that share cases are refused: they are not independent."""
     error = refused(lambda: compared(View(many(60)), a, b))
     assert (error.code, error.reason) == (Code.FAILED_PRECONDITION, "SELECTIONS_OVERLAP")
     assert error.message == text
@@ -256,7 +256,7 @@ def test_bad_requests(fields: dict, at: str, text: str) -> None:
     """Each is refused with the field at fault."""
     fields = {"a": HOUR_AGO, "b": selection(), **fields}
     request = query_pb2.CompareStreamsRequest(**fields)
-    assert invalid_field(lambda: compare_asked(request)) == (at, text)
+    assert invalid_field(lambda: parse_comparison_request(request)) == (at, text)
 
 
 def test_undefined_sides_have_reasons() -> None:
@@ -281,7 +281,7 @@ def test_undefined_sides_have_reasons() -> None:
 
 def ranked(view: View, **fields):
     fields.setdefault("selection", HOUR_AGO)
-    return ranking(answers_of(view), rank_asked(query_pb2.RankSegmentsRequest(**fields)))
+    return ranking(answers_of(view), parse_ranking_request(query_pb2.RankSegmentsRequest(**fields)))
 
 
 @METRICS

@@ -1,4 +1,4 @@
-"""Decisions against trying every threshold."""
+"""Decisions compared with trying every threshold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.decision import decision, decision_asked
+from streameval_server._queries.decision import decision, parse_decision_request
 
 from .conftest import NOW, Event, View, answers_of, invalid_field
 
@@ -18,7 +18,7 @@ Reason = types_pb2.UndefinedReason
 def of(view: View, **wanted) -> query_pb2.GetDecisionResponse:
     """Return the answer about a view."""
     request = query_pb2.GetDecisionRequest(selection=types_pb2.Selection(stream="s"), **wanted)
-    return decision(answers_of(view), decision_asked(request))
+    return decision(answers_of(view), parse_decision_request(request))
 
 
 def made(seed: int, size: int = 60) -> list[Event]:
@@ -46,7 +46,7 @@ def check(answer, events: list[Event]) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_threshold_does_what_counting_says(seed: int) -> None:
-    """At scores, between them, beyond them, at infinities."""
+    """Thresholds at scores, between them, beyond them, and infinite."""
     events = made(seed)
     for threshold in (-math.inf, -1.0, 0.0, 0.05, 0.07, 0.5, 0.95, 1.0, math.inf):
         answer = of(View(events), threshold=threshold)
@@ -99,7 +99,7 @@ def test_targets() -> None:
 
 
 def test_out_of_reach_is_not_undefined() -> None:
-    """Without a threshold nothing of it is there; the reason says whether there could be one."""
+    """Without a threshold the answer has no counts; the reason tells whether there could be one."""
     out_of_reach = of(View([Event(False, 0.9, NOW), Event(True, 0.1, NOW)]), precision=0.9)
     assert out_of_reach.undefined_reason == Reason.UNDEFINED_REASON_UNSPECIFIED
     for field in ("threshold", "tp", "fn", "precision", "f_measure"):
@@ -119,7 +119,7 @@ def test_out_of_reach_is_not_undefined() -> None:
 
 
 def test_rates_that_are_undefined_are_absent() -> None:
-    """A threshold does something all the same."""
+    """A given threshold still has counts."""
     answer = of(View([Event(False, 0.5, NOW)]), threshold=0.5)
     assert (answer.fp, answer.fpr, answer.precision) == (1, 1.0, 0.0)
     assert not answer.HasField("recall")
@@ -145,5 +145,5 @@ def test_rates_that_are_undefined_are_absent() -> None:
     ],
 )
 def test_refusals(wanted, field: str, text: str) -> None:
-    """Each names its field."""
+    """The error names the field."""
     assert invalid_field(lambda: of(View([Event(True, 0.5, NOW)]), **wanted)) == (field, text)

@@ -1,4 +1,4 @@
-"""Histograms against counting each case, whatever the bins."""
+"""Histograms compared with counting each case, for any bins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.histogram import histogram, histogram_asked
+from streameval_server._queries.histogram import histogram, parse_histogram_request
 
 from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field
 
@@ -18,7 +18,7 @@ from .conftest import HOUR, MINUTE, NOW, Event, View, answers_of, invalid_field
 def asked(**fields):
     """Return a checked request for the stream s."""
     fields.setdefault("selection", types_pb2.Selection(stream="s"))
-    return histogram_asked(query_pb2.GetHistogramRequest(**fields))
+    return parse_histogram_request(query_pb2.GetHistogramRequest(**fields))
 
 
 def of(view: View, **fields) -> query_pb2.GetHistogramResponse:
@@ -63,7 +63,7 @@ def test_every_case_is_in_its_bin(events: list[Event], bins: int) -> None:
 
 @given(EVENTS, SCORES, SCORES)
 def test_limits_that_are_given(events: list[Event], one: float, other: float) -> None:
-    """What lies beyond is counted apart; a limit beyond all scores is none too far."""
+    """Cases beyond the limits are counted apart; a limit may lie beyond all scores."""
     lower, upper = sorted((one, other))
     if lower < upper:
         answer = of(View(events), bins=7, lower=lower, upper=upper)
@@ -74,7 +74,7 @@ def test_limits_that_are_given(events: list[Event], one: float, other: float) ->
 
 
 def test_windows_slices_and_misses() -> None:
-    """Of what is selected, and with what was never scored; 40 bins where nobody says."""
+    """Counts the selection and its misses, in 40 bins by default."""
     rng = random.Random(3)
     events = [
         Event(rng.random() < 0.3, rng.random(), NOW - rng.randrange(3 * HOUR), rng.choice("AB"))
@@ -98,7 +98,7 @@ def test_windows_slices_and_misses() -> None:
 
 
 def test_nothing_has_no_bins() -> None:
-    """Without a case there is nowhere to begin, unless the request says where."""
+    """Without cases there are no edges, unless the request gives both limits."""
     answer = of(View([]))
     assert not answer.edges
     assert not answer.positives
@@ -120,5 +120,5 @@ def test_nothing_has_no_bins() -> None:
     ],
 )
 def test_refusals(fields, expected) -> None:
-    """Each names its field."""
+    """The error names the field."""
     assert invalid_field(lambda: asked(**fields)) == expected

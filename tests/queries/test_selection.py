@@ -1,4 +1,4 @@
-"""Selections: what is refused, with its text, and which panes are chosen."""
+"""Selections: which are refused, with their messages, and which panes they cover."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.v1 import types_pb2
-from streameval_server._queries.resolved_selection import applied
-from streameval_server._queries.selection import selected
+from streameval_server._queries.resolved_selection import resolve
+from streameval_server._queries.selection import parse_selection
 
 from .conftest import DAY, HOUR, MINUTE, NOW, SETTINGS, Event, View, invalid_field
 
@@ -67,8 +67,8 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
             {"mature_after": seconds(60)},
             "mature_after",
             (
-                "mature_after leaves out panes, and all time is not made of panes: set a window, "
-                "for instance last or between"
+                "mature_after leaves out panes, and all time does not consist of panes: set a "
+                "window, for instance last or between"
             ),
         ),
         (
@@ -89,43 +89,43 @@ def between(start_us: int, end_us: int) -> types_pb2.TimeRange:
     ],
 )
 def test_bad_selections(fields: dict, at: str, text: str) -> None:
-    """Each is refused with the field at fault and what was wrong with it."""
+    """The error names the field and its problem."""
     message = types_pb2.Selection(stream="s", **fields)
-    assert invalid_field(lambda: selected(message)) == (f"selection.{at}", text)
-    assert invalid_field(lambda: selected(message, "a"))[0] == f"a.{at}"
+    assert invalid_field(lambda: parse_selection(message)) == (f"selection.{at}", text)
+    assert invalid_field(lambda: parse_selection(message, "a"))[0] == f"a.{at}"
 
 
 @pytest.mark.parametrize(("key", "value"), [("k" * 64, ""), ("country", "é" * 64)])
-def test_any_slice_that_there_can_be_is_asked_for(key: str, value: str) -> None:
-    """Its key and its value may be as long as a batch may say them."""
+def test_any_slice_that_can_exist_may_be_selected(key: str, value: str) -> None:
+    """Key and value may be as long as in a batch."""
     segment = types_pb2.Segment(key=key, value=value)
-    assert selected(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
+    assert parse_selection(types_pb2.Selection(stream="s", segment=segment)).segment == (key, value)
 
 
 def test_an_undeclared_key_is_refused_by_name() -> None:
-    """A typing error in a key would look like a slice that was never seen."""
-    chosen = selected(
+    """Otherwise a typing error in a key would look like a slice without cases."""
+    chosen = parse_selection(
         types_pb2.Selection(stream="s", segment=types_pb2.Segment(key="region", value="EU"))
     )
     view = View([])
-    assert invalid_field(lambda: applied(chosen, view, NOW)) == (
+    assert invalid_field(lambda: resolve(chosen, view, NOW)) == (
         "selection.segment.key",
         "stream s has no segment key 'region': it declares country, device",
     )
     without = View([], settings=type(SETTINGS)())
-    assert invalid_field(lambda: applied(chosen, without, NOW))[1] == (
+    assert invalid_field(lambda: resolve(chosen, without, NOW))[1] == (
         "stream s has no segment key 'region': it declares none"
     )
 
 
 def test_a_value_never_seen_is_empty() -> None:
-    """Nobody knows which values there will be, so that is no error."""
-    chosen = selected(
+    """Values are not declared, so an unknown one is no error."""
+    chosen = parse_selection(
         types_pb2.Selection(
             stream="s", last=seconds(60), segment=types_pb2.Segment(key="country", value="FR")
         )
     )
-    found = applied(chosen, View([Event(True, 0.5, NOW)]), NOW)
+    found = resolve(chosen, View([Event(True, 0.5, NOW)]), NOW)
     assert found.panes == ()
     assert found.slice.all_time.num_cases == 0
 
@@ -144,11 +144,11 @@ def held(found) -> int:
 
 @given(events=EVENTS, minutes=st.integers(1, 45_000), late_s=st.integers(0, 120))
 def test_last_ends_with_the_clocks_pane(events: list, minutes: int, late_s: int) -> None:
-    """It holds all of its span, ends just after the clock, and what is held is in [start, end)."""
+    """It covers all of its span and ends just after the clock, with the cases in [start, end)."""
     view = View(events)
     clock = NOW + late_s * 1_000_000
-    found = applied(
-        selected(types_pb2.Selection(stream="s", last=seconds(60 * minutes))), view, clock
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", last=seconds(60 * minutes))), view, clock
     )
     start, end = found.span_us
     assert clock < end <= clock + MINUTE
@@ -159,10 +159,12 @@ def test_last_ends_with_the_clocks_pane(events: list, minutes: int, late_s: int)
 
 @given(events=EVENTS, start=AGES, length=st.integers(1, 45_000))
 def test_between_widens_to_whole_panes(events: list, start: int, length: int) -> None:
-    """What was asked for is covered, as far as it is kept, and boundaries are those of panes."""
+    """The requested time is covered as far as it is kept, in whole panes."""
     view = View(events)
     asked = NOW - start * MINUTE, NOW - start * MINUTE + length * MINUTE
-    found = applied(selected(types_pb2.Selection(stream="s", between=between(*asked))), view, NOW)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", between=between(*asked))), view, NOW
+    )
     begin, end = found.span_us
     assert end >= asked[1]
     assert begin <= asked[0] or begin == view.grid.oldest_us
@@ -177,9 +179,9 @@ def test_between_widens_to_whole_panes(events: list, start: int, length: int) ->
 
 @given(events=EVENTS, count=st.integers(1, 30))
 def test_last_cases_are_the_newest(events: list, count: int) -> None:
-    """Enough of the newest where there are enough, and no pane more than needed."""
+    """The newest panes with enough cases, if there are enough, and none more than needed."""
     view = View(events)
-    found = applied(selected(types_pb2.Selection(stream="s", last_cases=count)), view, NOW)
+    found = resolve(parse_selection(types_pb2.Selection(stream="s", last_cases=count)), view, NOW)
     kept = [event for event in events if event.at_us >= view.grid.oldest_us]
     assert held(found) == len(starts(found)) >= min(count, len(kept))
     if found.panes:
@@ -190,7 +192,7 @@ def test_last_cases_are_the_newest(events: list, count: int) -> None:
 
 @given(events=EVENTS, mature=st.integers(0, 3_000), kind=st.integers(0, 3))
 def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -> None:
-    """No chosen pane ends later, and every pane of the window that does not is chosen."""
+    """It covers exactly the panes of the window that end early enough."""
     view = View(events)
     window = [
         {"last": seconds(100_000)},
@@ -198,9 +200,11 @@ def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -
         {"last_cases": 10_000},
         {"half_life": seconds(60)},
     ][kind]
-    plain = applied(selected(types_pb2.Selection(stream="s", **window)), view, NOW)
-    found = applied(
-        selected(types_pb2.Selection(stream="s", mature_after=seconds(60 * mature), **window)),
+    plain = resolve(parse_selection(types_pb2.Selection(stream="s", **window)), view, NOW)
+    found = resolve(
+        parse_selection(
+            types_pb2.Selection(stream="s", mature_after=seconds(60 * mature), **window)
+        ),
         view,
         NOW,
     )
@@ -211,15 +215,19 @@ def test_mature_after_cuts_what_is_young(events: list, mature: int, kind: int) -
 
 
 def test_the_clock_never_runs_behind_the_log() -> None:
-    """A clock that was set back does not move windows back before what is counted."""
+    """A clock that was set back does not move windows before the log's time."""
     view = View([Event(True, 0.5, NOW)])
-    found = applied(selected(types_pb2.Selection(stream="s", last=seconds(60))), view, NOW - DAY)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", last=seconds(60))), view, NOW - DAY
+    )
     assert held(found) == 1
 
 
 def test_half_life_takes_all_that_is_kept() -> None:
-    """From the first pane that is kept to the clock's."""
+    """From the oldest pane that is kept to the clock's."""
     view = View([Event(True, 0.5, NOW - age) for age in (0, HOUR, 29 * DAY, 39 * DAY)])
-    found = applied(selected(types_pb2.Selection(stream="s", half_life=seconds(60))), view, NOW)
+    found = resolve(
+        parse_selection(types_pb2.Selection(stream="s", half_life=seconds(60))), view, NOW
+    )
     assert found.span_us == (view.grid.oldest_us, view.grid.end_of(NOW))
     assert held(found) == 3

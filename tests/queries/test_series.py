@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.v1 import query_pb2, types_pb2
-from streameval_server._queries.series import series, series_asked
+from streameval_server._queries.series import parse_series_request, series
 
 from .conftest import (
     DAY,
@@ -43,7 +43,7 @@ def spans(response) -> list[tuple[int, int]]:
 
 
 def asked(view: View, request) -> query_pb2.ListWindowsResponse:
-    return series(answers_of(view), series_asked(request))
+    return series(answers_of(view), parse_series_request(request))
 
 
 EVENTS = st.lists(
@@ -68,7 +68,7 @@ EVENTS = st.lists(
 def test_rows_follow_one_another_and_count_their_events(
     events: list, start: int, share: float, rows: int, page: int
 ) -> None:
-    """Without gaps or overlap, no narrower than the step, and alike on any size of page."""
+    """Rows have no gaps or overlap, are at least a step wide, and equal for any page size."""
     view = View(events)
     begin, length = NOW - start * MINUTE, max(1, int(start * share)) * MINUTE
     step = max(MINUTE // 2, length // rows)
@@ -106,7 +106,7 @@ def test_rows_follow_one_another_and_count_their_events(
 
 
 def test_empty_steps_have_rows_with_reasons() -> None:
-    """A chart must show that nothing came."""
+    """A chart must show that nothing arrived."""
     found = asked(View([Event(True, 0.5, NOW)]), request_of(NOW - 5 * MINUTE, NOW, MINUTE))
     assert [row.num_positive_ref for row in found.snapshots] == [0, 0, 0, 0, 0, 1]
     assert found.snapshots[0].metrics[0].undefined_reason == types_pb2.UNDEFINED_REASON_EMPTY
@@ -114,7 +114,7 @@ def test_empty_steps_have_rows_with_reasons() -> None:
 
 
 def test_steps_are_widened_to_the_panes_of_their_age() -> None:
-    """Hours where only hours are kept, minutes where minutes are."""
+    """Rows are as wide as the panes that are kept: hours for old times, minutes for new ones."""
     view = View([])
     edge = view.grid.edges[-1]
     cut = spans(asked(view, request_of(edge - 2 * HOUR, edge + 5 * MINUTE, MINUTE)))
@@ -123,7 +123,7 @@ def test_steps_are_widened_to_the_panes_of_their_age() -> None:
 
 
 def test_rows_end_with_the_clock_and_begin_with_what_is_kept() -> None:
-    """No rows of a future that nobody knows, and none of a past that is gone."""
+    """There are no rows in the future, and none of an expired past."""
     view = View([])
     cut = spans(asked(view, request_of(NOW - 90 * DAY, NOW + 90 * DAY, DAY)))
     assert cut[0][0] == view.grid.oldest_us
@@ -132,7 +132,7 @@ def test_rows_end_with_the_clock_and_begin_with_what_is_kept() -> None:
 
 
 def test_mature_after_ends_the_series() -> None:
-    """Rows stop where labels may still come."""
+    """Rows end where labels may still arrive."""
     request = request_of(NOW - 10 * MINUTE, NOW, MINUTE)
     request.selection.mature_after.FromMicroseconds(3 * MINUTE)
     cut = spans(asked(View([]), request))
@@ -140,7 +140,7 @@ def test_mature_after_ends_the_series() -> None:
 
 
 def test_a_page_has_500_rows_and_never_more_than_1000() -> None:
-    """Unless fewer are asked for."""
+    """A request may ask for fewer."""
     view = View([], settings=type(SETTINGS)(pane_us=SECOND))
     for size, rows in ((0, 500), (2_000, 1_000), (7, 7)):
         found = asked(view, request_of(NOW - 2 * HOUR, NOW, 1, page_size=size))
@@ -149,7 +149,7 @@ def test_a_page_has_500_rows_and_never_more_than_1000() -> None:
 
 
 def test_pages_do_not_move_with_what_is_counted() -> None:
-    """A token is a time: cases that came meanwhile change rows, never where they begin."""
+    """A token is a time: new cases change the content of rows, never their starts."""
     events = [Event(True, 0.5, NOW - 3 * MINUTE)]
     request = request_of(NOW - 9 * MINUTE, NOW, 2 * MINUTE, page_size=2)
     first = asked(View(events), request)
@@ -192,24 +192,24 @@ def test_bad_requests(change, at: str, text: str | None) -> None:
     """Each is refused with the field at fault."""
     request = request_of(NOW - HOUR, NOW, MINUTE)
     change(request)
-    field, message = invalid_field(lambda: series_asked(request))
+    field, message = invalid_field(lambda: parse_series_request(request))
     assert field == at
     assert text is None or message == text
 
 
 def test_a_token_of_another_series_is_refused() -> None:
-    """It would name a row that this one does not have."""
+    """It may name a row that this series does not have."""
     request = request_of(NOW - HOUR, NOW, MINUTE, page_size=1)
     token = asked(View([]), request).next_page_token
     other = request_of(NOW - HOUR, NOW, 2 * MINUTE, page_size=1, page_token=token)
-    assert invalid_field(lambda: series_asked(other)) == (
+    assert invalid_field(lambda: parse_series_request(other)) == (
         "page_token",
         "page_token belongs to another selection or step: begin without one",
     )
     request.page_token, request.page_size = token, 3
     request.selection.min_revision = 5
     request.metrics.append("prevalence")
-    assert series_asked(request).next_us is not None
+    assert parse_series_request(request).next_us is not None
 
 
 def test_slices_have_series() -> None:

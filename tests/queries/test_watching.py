@@ -1,4 +1,4 @@
-"""Watching: at once, then when something moved, the newest only, and nothing held meanwhile."""
+"""Watching: a snapshot at once, then the newest after each change; nothing is held meanwhile."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.overview import overview_asked
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.snapshots import snapshot_asked
+from streameval_server._queries.overview import parse_overview_request
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request
 from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
-from streameval_server._runtime.watch import interval_s, watched, watched_many
+from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 
 from .conftest import MINUTE, NOW, Event, View, invalid_field
 
@@ -33,7 +32,7 @@ class Runtime:
         self.calls = OpenCalls()
         self.visibility = Visibility(self.visible_revision)
         self.queries = QueryThreads(self.visible_revision)
-        self.answers = Answers(self.view, lambda: self.clock_us)
+        self.answers = QueryEngine(self.view, lambda: self.clock_us)
 
     def visible_revision(self) -> int:
         return self.revision
@@ -53,7 +52,7 @@ class Runtime:
         return self.views[name]
 
     def move(self, events: list[Event] | None = None, name: str = "s") -> None:
-        """Apply an entry: events of a stream, or something else."""
+        """Apply an entry: events of a stream, or an entry without an effect."""
         self.revision += 1
         view = self.views.get(name) or View([], stream=name)
         if events is not None:
@@ -64,17 +63,19 @@ class Runtime:
 
     def watch_many(self, *names: str, pause_s: float = 0.001, **fields):
         request = query_pb2.WatchSnapshotsRequest(streams=names, metrics=["auc_pr"], **fields)
-        return aclosing(watched_many(self, self.answers, overview_asked(request), pause_s=pause_s))
+        return aclosing(
+            watch_snapshots(self, self.answers, parse_overview_request(request), pause_s=pause_s)
+        )
 
     def watch(self, *, pause_s: float = 0.001, min_revision: int = 0, **window):
         request = query_pb2.WatchRequest(
             selection=types_pb2.Selection(stream="s", **window), metrics=["auc_pr"]
         )
         return aclosing(
-            watched(
+            watch_snapshot(
                 self,
                 self.answers,
-                snapshot_asked(request),
+                parse_snapshot_request(request),
                 pause_s=pause_s,
                 min_revision=min_revision,
             )
@@ -95,7 +96,7 @@ def run(scenario) -> None:
 
 
 async def nothing_comes(stream) -> asyncio.Task:
-    """Return the pending next answer, after it had time to come."""
+    """Return the pending next answer, after checking that none arrives."""
     coming = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0.05)
     assert not coming.done()
@@ -103,13 +104,13 @@ async def nothing_comes(stream) -> asyncio.Task:
 
 
 async def leave(coming: asyncio.Task) -> None:
-    """Give up waiting."""
+    """Cancel the pending answer."""
     coming.cancel()
     await asyncio.wait({coming})
 
 
 def test_the_first_comes_at_once_and_the_next_when_the_stream_moves() -> None:
-    """Other streams' revisions are not told."""
+    """Changes of other streams cause no snapshot."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch() as stream:
@@ -127,7 +128,7 @@ def test_the_first_comes_at_once_and_the_next_when_the_stream_moves() -> None:
 
 
 def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
-    """While it does not read nothing is computed, and no counts are kept for it."""
+    """While it does not read, nothing is computed, and no counts are kept for it."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch(last=Duration(seconds=3600)) as stream:
@@ -150,8 +151,8 @@ def test_a_slow_reader_gets_the_newest_and_holds_nothing() -> None:
 
 
 def test_a_window_moves_with_the_clock(monkeypatch) -> None:
-    """Although nothing is counted, time passes."""
-    monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_S", 0.02)
+    """A window that ends at the clock changes without new cases."""
+    monkeypatch.setattr("streameval_server._runtime.watch.CLOCK_INTERVAL_S", 0.02)
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch(last=Duration(seconds=1)) as stream:
@@ -167,7 +168,7 @@ def test_a_window_moves_with_the_clock(monkeypatch) -> None:
 
 
 def test_no_more_often_than_asked() -> None:
-    """Whatever moves in between is in the next answer."""
+    """The next answer includes all changes since the last."""
 
     async def scenario(runtime: Runtime) -> None:
         loop = asyncio.get_running_loop()
@@ -224,7 +225,7 @@ def test_it_ends_with_the_stream_and_with_the_server() -> None:
 
 
 def test_readers_that_leave_are_forgotten() -> None:
-    """A call that ends leaves no task and nobody who waits behind."""
+    """A call that ends leaves no task and no waiting future behind."""
 
     async def scenario(runtime: Runtime) -> None:
         for _ in range(3):
@@ -234,19 +235,19 @@ def test_readers_that_leave_are_forgotten() -> None:
         runtime.calls.stop()
         await asyncio.wait_for(runtime.calls.ended(5.0), 1.0)
         assert len(asyncio.all_tasks()) <= 2
-        assert not runtime.visibility.wanted(1 << 62)
+        assert runtime.visibility.first_awaited > 1 << 62
 
     run(scenario)
 
 
 def told(answer: query_pb2.WatchSnapshotsResponse) -> tuple[dict[str, int], list[str]]:
-    """Return the positives of each stream that moved, and what is gone."""
+    """Return the positives of each changed stream, and the deleted streams."""
     moved = {each.snapshot.stream: each.snapshot.num_positive_ref for each in answer.snapshots}
     return moved, list(answer.gone)
 
 
-def test_many_are_told_of_those_that_moved() -> None:
-    """All at once, then only what is another; the newest of each, however late it is read."""
+def test_watching_many_streams_yields_the_changed_ones() -> None:
+    """First all streams, then only changed ones, each with its newest snapshot."""
 
     async def scenario(runtime: Runtime) -> None:
         runtime.move([Event(True, 0.5, NOW), Event(True, 0.6, NOW)], "t")
@@ -259,7 +260,7 @@ def test_many_are_told_of_those_that_moved() -> None:
             runtime.move([Event(True, 0.9, NOW)], "t")
             answer = await coming
             assert told(answer) == ({"t": 3}, [])
-            # All of it is included; what came while it was computed may be, too.
+            # All entries so far are included; those applied during the computation may be.
             assert runtime.revision - 1 <= answer.revision <= runtime.revision
             for i in range(5):
                 runtime.move([Event(True, i / 9, NOW)], "t")
@@ -270,8 +271,8 @@ def test_many_are_told_of_those_that_moved() -> None:
     run(scenario)
 
 
-def test_many_that_go_and_come() -> None:
-    """A stream that is not there is said to be gone, once; it may come again."""
+def test_watched_streams_may_be_deleted_and_created() -> None:
+    """A missing stream is reported as gone, once; it may be created again."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch_many("s", "t") as stream:
@@ -287,8 +288,8 @@ def test_many_that_go_and_come() -> None:
     run(scenario)
 
 
-def test_many_that_are_not_there() -> None:
-    """None of them is an answer, too, and the server's end is told."""
+def test_watching_streams_that_do_not_exist() -> None:
+    """An answer without streams is sent too, and a stop of the server ends the call."""
 
     async def scenario(runtime: Runtime) -> None:
         async with runtime.watch_many("x") as stream:

@@ -1,4 +1,4 @@
-"""What people do with a server: producers of every kind of rows, batch jobs, an operator."""
+"""The users of a server: producers of every kind of rows, batch jobs, an operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._model.errors import RequestError
 
 from .client import Client
-from .oracle import Merged
+from .oracle import MergeContents
 from .world import MINUTE, MS, START_US, S
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ AGES_US = (0, 0, S, MINUTE, 20 * MINUTE, 70 * MINUTE, 200 * MINUTE, -MINUTE)
 
 
 class Rows:
-    """Makes rows that can be told from one another.
+    """Makes rows that can be identified by their score.
 
-    A score is used once, or, now and then, again: then it is a tie.
+    Most scores are used once; some are used again, as ties.
     """
 
     def __init__(self, world: World) -> None:
@@ -55,17 +55,17 @@ class Rows:
         return (number * 2731 % 4096 - 512) / 4096
 
     def id(self) -> str:
-        """Return an id: mostly one that others use as well."""
+        """Return one of a few ids, so that applications share most of them."""
         return f"id-{self._dice.randrange(14)}"
 
     def at(self) -> np.datetime64 | None:
-        """Return an event time, or none; few are too old or in the future."""
+        """Return an event time, or None; some are too old or in the future."""
         dice = self._dice.random()
         if dice < 0.5:
             return None
         age_us = self._dice.choice(AGES_US)
         if dice < 0.65:
-            # It falls due in a moment, or just has.
+            # Its label falls due within seconds, or fell due seconds ago.
             age_us = self._dice.choice(LABEL_TTLS_S) * S + self._dice.randrange(-20 * S, 5 * S)
         elif dice > 0.985:
             age_us = self._dice.choice((-10 * MINUTE, 90_000 * MINUTE))
@@ -73,7 +73,7 @@ class Rows:
         return np.datetime64(time_us, "us")
 
     def segments(self, keys: tuple[str, ...]) -> dict[str, str]:
-        """Return values of declared keys; now and then of another one."""
+        """Return values of declared keys, and rarely of an undeclared key."""
         dice = self._dice
         segments = {}
         if "country" in keys and dice.random() < 0.8:
@@ -86,7 +86,7 @@ class Rows:
 
 
 class Application:
-    """Something that does one thing after the other, with pauses, and ends."""
+    """A user that performs a number of operations, with pauses between them."""
 
     def __init__(self, world: World, server: Server, ledger: Ledger, rows: Rows) -> None:
         self.world = world
@@ -98,7 +98,7 @@ class Application:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has nothing left to do, and waits for nothing."""
+        """Whether all operations are done and answered."""
         return self.left == 0
 
     def _turn(self) -> None:
@@ -113,12 +113,12 @@ class Application:
         self.world.after(pause_us, self._turn)
 
     def operate(self) -> None:
-        """Do one thing."""
+        """Perform one operation."""
         raise NotImplementedError
 
 
-class Streaming(Application):
-    """Adds rows through the client; is killed, and lives on under a higher epoch."""
+class StreamingProducer(Application):
+    """Adds rows through the client; it may be killed and restarted with a higher epoch."""
 
     def __init__(self, *arguments: Any, producer: str, keys: dict[str, tuple[str, ...]]) -> None:
         super().__init__(*arguments)
@@ -130,15 +130,15 @@ class Streaming(Application):
 
     @property
     def is_done(self) -> bool:
-        """Whether all rows have met their fate."""
+        """Whether every row is acknowledged, refused or lost with its client."""
         return self.left == 0 and not self._flushing and all(c.is_settled for c in self.clients)
 
     def operate(self) -> None:
-        """Add something, flush, or live again."""
+        """Restart, add rows, or flush."""
         world = self.world
         if world.trouble(world.plan.restarts):
             self._restart()
-        # A predecessor that still runs does not know that it has been replaced.
+        # The client before the last may still run, unaware that it has a successor.
         client = world.random.choice(self.clients[-2:]) if world.chance(0.3) else self.clients[-1]
         if client.life:
             client = self.clients[-1]
@@ -158,13 +158,13 @@ class Streaming(Application):
         world.tally["restarted clients"] += 1
         if world.chance(0.6):
             before.crash()
-        # Senders count their epoch up themselves, by little.
+        # Senders increase their epoch themselves, by ones; this is beyond them.
         self._epoch += 1_000
         world.trace(before.name, "is succeeded, %s", "dead" if before.life else "alive")
         successor = Client(world, self.ledger, self.server, before.producer, self._epoch)
         self.clients.append(successor)
 
-    # -- what is added
+    # -- operations
 
     def _cases(self, verbs: Verbs, name: str, keys: tuple[str, ...]) -> None:
         rows, dice = self.rows, self.world.random
@@ -201,7 +201,7 @@ class Streaming(Application):
             self._put["predictions", name, each, score] += 1
             verbs.log(each, score, at=at, segments=rows.segments(keys) or None)
             if at is not None and self.world.chance(0.5):
-                # Perhaps in the last moment.
+                # The prediction may be about to fall due.
                 self._put["labels", name, each, None] += 1
                 verbs.label(each, self.world.chance(0.5))
             return
@@ -233,17 +233,17 @@ class Streaming(Application):
 
 
 _ADDS = (
-    Streaming._cases,
-    Streaming._misses,
-    Streaming._log,
-    Streaming._label,
-    Streaming._retract,
+    StreamingProducer._cases,
+    StreamingProducer._misses,
+    StreamingProducer._log,
+    StreamingProducer._label,
+    StreamingProducer._retract,
 )
 _WEIGHTS = (4, 1, 4, 4, 1)
 
 
-class Repeating(Application):
-    """Sends batches by calls of their own, numbered, until each is answered."""
+class UnaryProducer(Application):
+    """Sends numbered batches by unary calls, and repeats each until it is answered."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -253,11 +253,11 @@ class Repeating(Application):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was answered."""
+        """Whether every batch was answered."""
         return self.left == 0 and self._frame is None
 
     def operate(self) -> None:
-        """Send the next batch, or an old one again."""
+        """Send the next batch, or the unanswered one again."""
         world = self.world
         if self._frame is not None:
             self._send()
@@ -302,8 +302,8 @@ class Repeating(Application):
         self._frame = None
 
 
-class Merging(Application):
-    """Merges what it counted elsewhere, and repeats what was not answered."""
+class MergeProducer(Application):
+    """Merges evaluators of its own, and repeats merges that were not answered."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -313,7 +313,7 @@ class Merging(Application):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was answered."""
+        """Whether every merge was answered."""
         return self.left == 0 and not self._waiting
 
     def operate(self) -> None:
@@ -340,7 +340,7 @@ class Merging(Application):
         header = requests[0].header.SerializeToString()
         data = b"".join(request.data for request in requests[1:])
         payload = len(header).to_bytes(4, "little") + header + data
-        self.ledger.merges[payload] = Merged("edge", self._epoch, at_us, (), cases, misses)
+        self.ledger.merges[payload] = MergeContents("edge", self._epoch, at_us, (), cases, misses)
         self._waiting += 1
         self._send(upload)
         if world.trouble(world.plan.repeats):
@@ -367,8 +367,8 @@ class Merging(Application):
         self._waiting -= 1
 
 
-class Operating(Application):
-    """Makes, changes and deletes streams, logs batches without a name, and looks."""
+class Operator(Application):
+    """Creates, updates and deletes streams, sends batches without a producer, and queries."""
 
     def __init__(self, *arguments: Any, keys: dict[str, tuple[str, ...]]) -> None:
         super().__init__(*arguments)
@@ -378,7 +378,7 @@ class Operating(Application):
                 self._create(name)
 
     def operate(self) -> None:
-        """Do one thing."""
+        """Perform one operation."""
         dice = self.world.random
         name = dice.choice(STREAMS)
         kind = dice.random()

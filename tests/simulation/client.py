@@ -1,4 +1,4 @@
-"""A client: the product's verbs, buffer, delivery and sender; time and wire are the world's."""
+"""A client: the product's verbs, buffer, delivery and sender, with simulated time and network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINGER_S = 0.03
 
 
 class Verbs(CaseVerbs, IdVerbs):
-    """What is added to one stream."""
+    """The methods that add rows to one stream."""
 
 
 class Client(Process):
@@ -38,7 +38,7 @@ class Client(Process):
     ----------
     producer : str
     epoch : int
-        Above those of its lives before.
+        Higher than in its earlier lives.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Client(Process):
             when_full="drop",
             start=lambda: True,
             wake=self._woken,
-            unseen=0,  # no thread but ours
+            max_unlocked_rows=0,  # no thread but ours
         )
-        self.delivery = Delivery(self.buffer, producer, "the simulated server")
+        self.delivery = Delivery(self.buffer, producer, "the simulated server", world.clock_ns)
         self.sender = self.delivery.sender = Sender(producer, epoch, random=dice.random)
         self._server = server
         self._connection: Connection | None = None
         self._flushes: list[tuple[int, ClientError | None, Callable[[], None]]] = []
-        self._looks_at = 0
+        self._next_look_us = 0
         self._epochs = {epoch}
         self._revision = 0
 
@@ -72,20 +72,20 @@ class Client(Process):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing waits to be sent or answered."""
+        """Whether no row waits to be sent or acknowledged."""
         return self.life > 0 or not (self.sender.pending or self.buffer.has_rows())
 
     def stream(self, name: str) -> Verbs:
         """Return a stream to add to."""
         return Verbs(self.buffer, name)
 
-    # -- what wakes it
+    # -- sending
 
     def _woken(self) -> None:
-        self.world.soon(self._look)
+        self.world.soon(self._connect_or_send)
 
-    def _look(self, life: int = 0) -> None:
-        """Connect when there is something to send; send it."""
+    def _connect_or_send(self, life: int = 0) -> None:
+        """Send what there is to send; connect first if there is no connection."""
         if self.life != life or self.sender.phase is Phase.FENCED:
             return
         if self._connection is not None:
@@ -93,11 +93,11 @@ class Client(Process):
             return
         now_s = self.world.now_us / S
         if now_s < self.sender.retry_at:
-            # Somebody will look again at that time.
-            if self._looks_at < self.sender.retry_at * S:
+            # Try again at `retry_at`, unless that is scheduled already.
+            if self._next_look_us < self.sender.retry_at * S:
                 wait_us = int((self.sender.retry_at - now_s) * S) + 1
-                self._looks_at = self.world.now_us + wait_us
-                self.world.after(wait_us, self._look)
+                self._next_look_us = self.world.now_us + wait_us
+                self.world.after(wait_us, self._connect_or_send)
         elif self.sender.pending or self._has_rows():
             self._connect()
 
@@ -116,7 +116,7 @@ class Client(Process):
             self.world.soon(self.ended, connection, UnavailableError("connection refused"))
 
     def _pump(self, connection: Connection, lingered: bool = False) -> None:
-        """Send what may be sent, letting rows wait for company as the shells do."""
+        """Send what may be sent; as in the real client, rows linger to fill a batch."""
         sender = self.sender
         while connection is self._connection and self.life == 0:
             if sender.starved and not lingered:
@@ -141,10 +141,10 @@ class Client(Process):
             self.world.trace(self.name, "sends %s: %s", message.batch.sequence, _brief(message))
             connection.send(frame)
 
-    # -- what it hears
+    # -- receiving
 
     def receive(self, connection: Connection, response: ingest_pb2.IngestResponse) -> None:
-        """Take an answer."""
+        """Process an answer."""
         if connection is not self._connection or self.life:
             return
         self.world.trace(self.name, "hears %s", " ".join(str(response).split())[:100])
@@ -154,26 +154,26 @@ class Client(Process):
         if not alive:
             self.ended(connection, self.sender.error)
             return
-        self._tell()
+        self._answer_flushes()
         self._pump(connection)
 
     def ended(self, connection: Connection, error: ClientError | None) -> None:
-        """Take note that a connection has ended."""
+        """Handle the end of a connection."""
         if connection is not self._connection or self.life:
             return
         self.world.trace(self.name, "is disconnected: %s", error)
         self._connection = None
         connection.up.cut()
         if not self.delivery.disconnected(error, self.world.now_us / S):
-            self.delivery.give_up()
+            self.delivery.discard()
             self.world.tally["fenced clients"] += 1
         self.buffer.settled(self.sender.settled_rows)
         self._check()
-        self._tell()
-        self._look()
+        self._answer_flushes()
+        self._connect_or_send()
 
     def _check(self) -> None:
-        """Compare its counters with one another, and with what is durable."""
+        """Compare its counters with one another, and with the durable rows."""
         sender = self.sender
         seen = read_statistics(sender, self.buffer)
         lost_late = sender.dropped_rows
@@ -188,7 +188,7 @@ class Client(Process):
         self.counted, self.refused = counted, refused
 
     def finish(self) -> None:
-        """Check the counters when nothing is on its way any more."""
+        """Check the counters at the end, when nothing is in flight."""
         if self.life:
             return
         self._check()
@@ -199,21 +199,21 @@ class Client(Process):
             assert seen.refused == self.refused, f"{self.name}: {seen.refused} != {self.refused}"
             assert self.sender.dropped_rows == 0
 
-    # -- waiting until all is durable
+    # -- flushing
 
     def flush(self, done: Callable[[], None]) -> None:
-        """Call back once everything that was added is settled, or never will be."""
+        """Call `done` once all rows added so far are settled, or can no longer be."""
         target = self.delivery.begin_flush()
         self._flushes.append((target, self.sender.error, done))
         self.buffer.wake()
-        self.world.soon(self._tell)
+        self.world.soon(self._answer_flushes)
 
-    def _tell(self) -> None:
+    def _answer_flushes(self) -> None:
         waiting, self._flushes = self._flushes, []
         for flush in waiting:
             target, known, done = flush
             try:
-                revision = self.delivery.flushed(target, known)
+                revision = self.delivery.flush_result(target, known)
             except (RowsLostError, FencedError):
                 done()
                 continue
@@ -225,7 +225,7 @@ class Client(Process):
             done()
 
     def _check_flushed(self, revision: int) -> None:
-        """Hold it to its word: everything up to here is durable, by that revision."""
+        """Assert that every settled batch is durable at the flushed revision or before."""
         sender = self.sender
         self.ledger.promises(revision)
         for sequence in range(1, sender.settled_sequence + 1):
@@ -233,11 +233,11 @@ class Client(Process):
             assert at <= revision, f"{sequence} is durable at {at}, flush returned {revision}"
 
     def crash(self) -> None:
-        """Die: what was not durable may never be."""
+        """Die: rows that are not durable yet may be lost."""
         super().crash()
         if self._connection is not None:
             self._connection.up.cut()
-        self.world.soon(self._tell)
+        self.world.soon(self._answer_flushes)
 
 
 def _brief(message: ingest_pb2.IngestRequest) -> str:

@@ -1,4 +1,4 @@
-"""``python tests/simulation``: many seeds, or one with its trace."""
+"""``python tests/simulation``: run many seeds, or one seed with its trace."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from typing import NamedTuple
 
 from .run import run
 
-_CHUNK = 10
+_SEEDS_PER_CHUNK = 10
 
 
-class Found(NamedTuple):
-    """What some seeds came to."""
+class SeedResults(NamedTuple):
+    """The results of some seeds."""
 
     totals: Counter[str]
     failures: list[tuple[int, str]]
 
 
-def simulate(seeds: range) -> Found:
-    """Run seeds; a failure is the text of what did not hold."""
+def simulate(seeds: range) -> SeedResults:
+    """Run seeds; a failure is the text of its traceback."""
     totals: Counter[str] = Counter()
     failures = []
     for seed in seeds:
         try:
             outcome = run(seed)
-        except Exception:  # noqa: BLE001 - whatever it is, the seed shows it
+        except Exception:  # noqa: BLE001 - any error is a failure of the seed
             failures.append((seed, traceback.format_exc()))
         else:
             totals += outcome.tally
-    return Found(totals, failures)
+    return SeedResults(totals, failures)
 
 
 def replay_command(seed: int) -> str:
-    """Return what shows a seed's history again."""
+    """Return the command that runs a seed with its trace."""
     return f"python tests/simulation --seed {seed} --trace"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return how it went: 0, or 1 when something does not hold."""
+    """Return the exit code: 0, or 1 if a seed failed."""
     parser = argparse.ArgumentParser(prog="python tests/simulation", description=__doc__)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--seed", type=int, help="one seed")
-    chosen.add_argument("--seeds", metavar="FIRST:END", help="many: END is not among them")
-    parser.add_argument("--trace", action="store_true", help="show all that happens")
+    chosen.add_argument("--seeds", metavar="FIRST:END", help="a range of seeds, without END")
+    parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
     if options.seed is not None:
@@ -60,7 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _many(seeds: range, jobs: int) -> int:
     started = time.monotonic()
-    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
+    chunks = [
+        seeds[start : start + _SEEDS_PER_CHUNK] for start in range(0, len(seeds), _SEEDS_PER_CHUNK)
+    ]
     totals: Counter[str] = Counter()
     failed: list[int] = []
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -68,7 +70,7 @@ def _many(seeds: range, jobs: int) -> int:
             totals += found.totals
             for seed, text in found.failures:
                 failed.append(seed)
-                print(f"{text}\nseed {seed} does not hold; {replay_command(seed)}\n", flush=True)
+                print(f"{text}\nseed {seed} failed; {replay_command(seed)}\n", flush=True)
     print(
         f"{len(seeds)} seeds: {len(failed)} failed; "
         f"{totals.pop('events', 0):,} events, {time.monotonic() - started:.0f} s"

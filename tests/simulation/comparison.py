@@ -1,4 +1,4 @@
-"""An engine's state against the oracle's: every count of every score, slice and pane; every id."""
+"""Compares an engine with the oracle: every count of every score, slice and pane; every id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from streameval._joining.rules import EARLY_NEGATIVE, EARLY_POSITIVE, NEGATIVE, PENDING, POSITIVE
+from streameval._joining.rules import (
+    EARLY_NEGATIVE,
+    EARLY_POSITIVE,
+    LABELLED_NEGATIVE,
+    LABELLED_POSITIVE,
+    PENDING,
+)
 from streameval._joining.table import FREE_SLOT
 from streameval._time.effects import COVERAGE
 
@@ -24,20 +30,20 @@ Slice = tuple[str, str] | None
 Place = tuple[Slice, int]
 """A slice, and the start of a pane or `ALL_TIME`."""
 Found = Counter[tuple[str, float | None]]
-"""What was counted, by score; figures that have no score have None."""
+"""Counts by kind and score; the score is None for counts without one."""
 
 ALL_TIME = -1
 _STATES = {
     PENDING: ("pending", None),
-    NEGATIVE: ("labelled", False),
-    POSITIVE: ("labelled", True),
+    LABELLED_NEGATIVE: ("labelled", False),
+    LABELLED_POSITIVE: ("labelled", True),
     EARLY_NEGATIVE: ("early", False),
     EARLY_POSITIVE: ("early", True),
 }
 
 
 def compare(engine: Engine, oracle: Oracle) -> None:
-    """Assert that an engine holds what the oracle says."""
+    """Assert that an engine has the state that the oracle computes."""
     assert engine.revision == oracle.revision
     assert [info.name for info in engine.streams(limit=1 << 30)] == sorted(oracle.streams)
     for name, wanted in oracle.streams.items():
@@ -53,7 +59,7 @@ def compare(engine: Engine, oracle: Oracle) -> None:
 
 
 def kept_ids(engine: Engine, name: str) -> dict[str, tuple]:
-    """Return the ids that a stream keeps, with all that matters of them."""
+    """Return the ids that a stream keeps: state, label, event time and score of each."""
     joins = engine._streams[name].joins
     if joins is None:
         return {}
@@ -81,12 +87,12 @@ def _compare_counts(view: StreamView, wanted: StreamOracle, now_us: int) -> None
 
 
 def strip(counts: Found) -> dict:
-    """Return what is not zero."""
+    """Return the counts that are not zero."""
     return {key: count for key, count in counts.items() if count}
 
 
 def rounded(counts: Found, bits: int) -> Found:
-    """Return counts by cell; without scores where cells are wider than powers of two."""
+    """Return counts by cell; as one cell where cells are wider than powers of two."""
     result: Found = Counter()
     for (what, score), count in counts.items():
         if score is None:
@@ -97,7 +103,7 @@ def rounded(counts: Found, bits: int) -> Found:
 
 
 def recounted(view: StreamView, wanted: StreamOracle, now_us: int) -> dict[Place, Found]:
-    """Return what every slice and pane of a view should hold."""
+    """Return the counts that every slice and pane of a view should have."""
     panes = view.whole.panes
     starts = [pane.start_us for pane in panes]
     oldest_us = wanted.oldest_us(now_us)
@@ -121,11 +127,11 @@ def recounted(view: StreamView, wanted: StreamOracle, now_us: int) -> dict[Place
 
 
 def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
-    """Return what every slice and pane of a view holds, and the bits that it keeps of scores."""
+    """Return the counts of every slice and pane of a view, and its resolution in bits."""
     found: dict[Place, Found] = {}
     bits: dict[Place, int] = {}
 
-    def note(place: Place, evaluator: Evaluator, coverage: PaneCoverage) -> None:
+    def add_place(place: Place, evaluator: Evaluator, coverage: PaneCoverage) -> None:
         state = evaluator._view()
         state.counts._check()
         found[place] = counted = Counter()
@@ -148,7 +154,7 @@ def shown(view: StreamView) -> tuple[dict[Place, Found], dict[Place, int]]:
     for segment in segments:
         part = view.slice(segment)
         assert part is not None
-        note((segment, ALL_TIME), part.all_time, part.coverage)
+        add_place((segment, ALL_TIME), part.all_time, part.coverage)
         for pane in part.panes:
-            note((segment, pane.start_us), pane.evaluator, pane.coverage)
+            add_place((segment, pane.start_us), pane.evaluator, pane.coverage)
     return found, bits

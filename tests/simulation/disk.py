@@ -1,20 +1,20 @@
-"""A disk that remembers what was synced and what was only written, and that fails.
+"""A disk that distinguishes synced from written transactions, and that can fail.
 
 A transaction is *visible* once it is written, and *durable* once it is synced.
-A process that dies leaves what is visible; a power cut leaves what is durable
-and perhaps some of what came after. While a write is in progress the rest of
-the world goes on, and the process may die in the middle of it.
+After a process crash the visible transactions remain; after a power cut the durable
+ones and possibly some later ones. Other threads run while a write is in progress, and
+the process may die in the middle of it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streameval_server._core.compaction import part_keys, read_base
+from streameval_server._log.checkpoint import part_keys, read_base
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
 
-from .world import Killed
+from .world import ThreadKilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,12 +29,12 @@ Transaction = tuple[str, tuple]
 
 
 class Disk(MemoryStorage):
-    """`Storage` of one server, through all its lives.
+    """The `Storage` of one server, through all its lives.
 
     Attributes
     ----------
     broken : bool
-        Every write and every opening fails.
+        Every write fails, and most calls to open or read.
     """
 
     def __init__(self, world: World) -> None:
@@ -49,10 +49,10 @@ class Disk(MemoryStorage):
         self._lives = 0
         self._is_open = False
 
-    # -- what a server does
+    # -- the storage interface
 
     def open(self) -> None:
-        """Open; what is visible is durable afterwards."""
+        """Open; visible transactions are durable afterwards."""
         assert not self._is_open, "opened twice"
         self._fail("open")
         self._sync()
@@ -109,7 +109,7 @@ class Disk(MemoryStorage):
         self._writing = (name, arguments)
         world.meanwhile()
         if self._lives != life:
-            raise Killed(name)
+            raise ThreadKilled(name)
         self._writing = None
         fate = world.fate_of_write(broken=self.broken)
         if self._ailing:
@@ -127,7 +127,7 @@ class Disk(MemoryStorage):
             raise StorageError(f"cannot write: disk I/O error in {name}")
         world.meanwhile()
         if self._lives != life:
-            raise Killed(name)
+            raise ThreadKilled(name)
         return result
 
     def _perform(self, name: str, arguments: tuple) -> object:
@@ -144,14 +144,14 @@ class Disk(MemoryStorage):
         self._synced = len(self._journal)
         self._durable = super().last_revision()
 
-    # -- what happens to it
+    # -- failures
 
     def durable_rows(self, after: int) -> list[LogRow]:
-        """Return the rows above a revision that nothing can take away."""
+        """Return the durable rows above a revision."""
         return [row for row in self.rows if after < row.revision <= self._durable]
 
     def crash(self, *, power: bool) -> None:
-        """Let the process die, or the whole machine."""
+        """Crash the process, or the whole machine if `power`."""
         self._lives += 1
         self._is_open = False
         writing, self._writing = self._writing, None
@@ -173,9 +173,9 @@ class Disk(MemoryStorage):
             self._make_visible(name, arguments)
 
     def rot(self) -> None:
-        """Flip a bit of a checkpoint's part, in place; not of where the log begins.
+        """Flip a bit of a checkpoint's part, in place, but not of the log's base.
 
-        Without that nobody could tell what a compacted log had said before.
+        The base is the only copy of the rows that compaction dropped.
         """
         base = read_base(self)
         keys = sorted(self.parts.keys() - part_keys(base))
@@ -189,9 +189,9 @@ class Disk(MemoryStorage):
             pieces[piece] = bytes(data)
             self._world.tally["damaged checkpoints"] += 1
             self._damaged = self.manifest()
-            self._ailing = 6  # such a disk has other troubles as well
+            self._ailing = 6  # the next writes of such a disk may fail too
 
     @property
     def is_rotten(self) -> bool:
-        """Whether the current checkpoint was damaged; none after it may build on it."""
+        """Whether the current checkpoint was damaged; later checkpoints must not reuse it."""
         return self._damaged is not None and self._damaged == self.manifest()

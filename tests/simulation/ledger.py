@@ -1,4 +1,4 @@
-"""What was sent, what was promised, and what is durable: the books that must balance."""
+"""Records what was sent, acknowledged and durable, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ if TYPE_CHECKING:
     from streameval_server._log.entries import LogRow
 
     from .disk import Disk
-    from .oracle import Merged
+    from .oracle import MergeContents
 
 Key = tuple[str, int, int]
 """Producer, epoch, sequence."""
 
 
-class Sent(NamedTuple):
-    """A batch as it went out."""
+class SentBatch(NamedTuple):
+    """A batch as the client sent it."""
 
     frame: bytes
     rows: int
 
 
 class Ledger:
-    """The books of one run.
+    """The records of one run.
 
     Attributes
     ----------
     put : dict of str to Counter
-        The rows that each producer's applications gave to their clients.
-    sent : dict of Key to Sent
-    merges : dict of bytes to Merged
-        By the payload of the log row that each must become.
+        The rows that each producer's application added to its clients.
+    sent : dict of Key to SentBatch
+    merges : dict of bytes to MergeContents
+        The contents of each merge, by the payload of its log row.
     transmissions : Counter of bytes
         How often each batch without a producer was sent.
     promised : int
-        The highest revision that anybody was told.
+        The highest revision that any answer had.
     durable : list of LogRow
-        All rows that are safe; it only grows.
+        All durable rows; it only grows.
     """
 
     def __init__(self, disk: Disk) -> None:
         self.put: dict[str, Counter[tuple]] = defaultdict(Counter)
-        self.sent: dict[Key, Sent] = {}
-        self.merges: dict[bytes, Merged] = {}
+        self.sent: dict[Key, SentBatch] = {}
+        self.merges: dict[bytes, MergeContents] = {}
         self.transmissions: Counter[bytes] = Counter()
         self.promised = 0
         self.durable: list[LogRow] = []
@@ -62,20 +62,20 @@ class Ledger:
         self._times = Counter[bytes]()
 
     def sends(self, key: Key, frame: bytes, rows: int) -> None:
-        """Note that a batch goes out; under one number it is always the same."""
-        before = self.sent.setdefault(key, Sent(frame, rows))
-        assert before.frame == frame, f"{key} is sent again as something else"
+        """Record a batch that is sent; a sequence number always has the same batch."""
+        before = self.sent.setdefault(key, SentBatch(frame, rows))
+        assert before.frame == frame, f"{key} is sent again with other content"
 
     def promises(self, revision: int) -> None:
-        """Note that somebody is told that a revision is durable."""
+        """Check that a revision in an answer is durable, and record it."""
         self.read()
         assert revision <= len(self.durable), (
-            f"revision {revision} is acknowledged, and {len(self.durable)} is durable"
+            f"revision {revision} is acknowledged, but only {len(self.durable)} is durable"
         )
         self.promised = max(self.promised, revision)
 
     def acks(self, producer: str, epoch: int, sequence: int, revision: int) -> None:
-        """Note that a producer is told how far it has come."""
+        """Check that all batches of an ack are durable."""
         self.promises(revision)
         if sequence:
             at = self.revision_of.get((producer, epoch, sequence))
@@ -83,13 +83,13 @@ class Ledger:
             assert revision >= at, f"the ack of {sequence} at {at} names revision {revision}"
 
     def refuses(self, producer: str, epoch: int, sequence: int) -> None:
-        """Note that a producer is told that a batch was refused."""
+        """Check that a batch which is answered as refused is logged as refused."""
         self.read()
         row = self.durable[self.revision_of[producer, epoch, sequence] - 1]
-        assert row.kind == Kind.REFUSED, f"{producer} {epoch} {sequence} counts, and is refused"
+        assert row.kind == Kind.REFUSED, f"{producer} {epoch} {sequence} counts, not refused"
 
     def read(self) -> None:
-        """Check the rows that have become durable since the last time."""
+        """Check the rows that have become durable since the last call."""
         for row in self._disk.durable_rows(len(self.durable)):
             assert row.revision == len(self.durable) + 1
             if self.durable:
@@ -101,7 +101,7 @@ class Ledger:
                 self._times[row.payload] += 1
                 assert self._times[row.payload] <= self.transmissions[row.payload]
             elif row.kind == Kind.MERGE:
-                assert row.payload in self.merges, "a merge that nobody sent"
+                assert row.payload in self.merges, "a merge that no client sent"
 
     def _read_named(self, row: LogRow) -> None:
         key = (row.producer, row.epoch, row.sequence)
@@ -127,12 +127,12 @@ class Ledger:
         return self._last.get(producer, (0, 0))
 
     def lost(self, producer: str) -> int:
-        """Return how many rows that were put are not counted. For producers never refused."""
+        """Return how many added rows are not counted, for a producer without refused rows."""
         return sum((self.put[producer] - self._counted[producer]).values())
 
 
 def tokens(batch: ingest_pb2.Batch) -> Counter[tuple]:
-    """Return what tells a batch's rows from all others."""
+    """Return a batch's rows as keys that identify them among all rows."""
     kind = batch.WhichOneof("rows")
     found: Counter[tuple] = Counter()
     if kind is None:

@@ -1,7 +1,7 @@
-"""Known bugs, to be put in on purpose: a simulator that misses them is worth nothing.
+"""Known bugs, injected on purpose: the simulator must find each of them.
 
-A mutant is a snippet of the product's source and what takes its place. The
-snippet must be there, once: who changes that code changes the mutant with it.
+A mutant is a snippet of the product's source and its replacement. The snippet must
+occur exactly once, so a change to that code must change the mutant too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from streameval._joining import rules
 from streameval._joining.joiner import Joiner
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._delivery.sender import Sender
-from streameval_server._core import recovery as core
-from streameval_server._core import transaction as draft
+from streameval_server._core import recovery, transaction
+from streameval_server._core.checkpoint_tasks import CheckpointTasks, Compaction
 from streameval_server._core.committer import Committer
-from streameval_server._core.compaction import Compaction
 from streameval_server._core.engine import Engine
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import catalog
 from streameval_server._log.checkpoint import CheckpointWriter
+from streameval_server._state import stream_parts
 from streameval_server._state.join_table import TrackedTable
-from streameval_server._state.pane_store import Store
+from streameval_server._state.pane_store import PaneStore
 from streameval_server._state.segments import Segments
 from streameval_server._state.stream_state import StreamState
 
@@ -43,10 +43,10 @@ class Mutant:
     ----------
     name : str
     place : object
-        The class or module whose function it is in.
+        The class or module of the function.
     function : str
     snippet, instead : str
-        What is there, and what takes its place.
+        The source to replace, and its replacement.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Mutant:
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Let the product have the bug, for a while."""
+        """Inject the bug for the duration of the context."""
         with mock.patch.object(self.place, self.function, self._mutated()):
             yield
 
@@ -69,7 +69,7 @@ class Mutant:
         found = source.count(self.snippet)
         assert found == 1, f"{self.name}: {self.function} has its snippet {found} times"
         source = source.replace(self.snippet, self.instead)
-        # Within a function of its own, so that super() finds its class.
+        # Inside another function, so that super() finds the class.
         source = f"def make(__class__):\n{textwrap.indent(source, '    ')}"
         source += f"\n    return {self.function}\n"
         flags = __future__.annotations.compiler_flag
@@ -80,12 +80,12 @@ class Mutant:
         return wraps(mutated) if wraps else mutated
 
     def found_at(self, seeds: range) -> tuple[int, str] | None:
-        """Return the first of some seeds that finds it, and how; None when none does."""
+        """Return the first seed that fails, with its error; None if no seed does."""
         with self.alive():
             for seed in seeds:
                 try:
                     run(seed)
-                except Exception as error:  # noqa: BLE001 - however it shows
+                except Exception as error:  # noqa: BLE001 - any error finds it
                     return seed, f"{type(error).__name__}: {error}".splitlines()[0]
         return None
 
@@ -96,23 +96,23 @@ MUTANTS = [
         "acks before the commit",
         Committer,
         "_commit",
-        "result.outcomes = draft.outcomes\n",
-        "result.outcomes = draft.outcomes; result.deliver(); result.outcomes = []\n",
+        "result.outcomes = transaction.outcomes\n",
+        "result.outcomes = transaction.outcomes; result.deliver(); result.outcomes = []\n",
     ),
     Mutant(
         "acks although the commit failed",
         Committer,
         "_commit",
-        "result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]",
+        "result.outcomes = [_failed(outcome.item) for outcome in transaction.outcomes]",
         "pass",
     ),
     Mutant(
         "marks advance before the commit",
         Committer,
         "_commit",
-        "if draft.rows:\n",
-        "if draft.rows:\n"
-        "        for e in draft.entries:\n"
+        "if transaction.rows:\n",
+        "if transaction.rows:\n"
+        "        for e in transaction.entries:\n"
         "            self.marks.record(e.producer, e.epoch, e.sequence, e.received_us)\n",
     ),
     Mutant(
@@ -125,21 +125,21 @@ MUTANTS = [
     # -- once and in order
     Mutant(
         "older epochs are not fenced",
-        draft,
-        "judge",
-        "if epoch < mark.epoch:\n            return Verdict.FENCED",
-        "if epoch < mark.epoch:\n            return Verdict.NEXT",
+        transaction,
+        "sequence_status",
+        "if epoch < mark.epoch:\n            return SequenceStatus.FENCED",
+        "if epoch < mark.epoch:\n            return SequenceStatus.NEXT",
     ),
     Mutant(
         "duplicates count",
-        draft.Transaction,
+        transaction.Transaction,
         "add",
-        "if verdict is not Verdict.NEXT:",
-        "if verdict not in (Verdict.NEXT, Verdict.DUPLICATE):",
+        "if status is not SequenceStatus.NEXT:",
+        "if status not in (SequenceStatus.NEXT, SequenceStatus.DUPLICATE):",
     ),
     Mutant(
         "duplicates within one commit count",
-        draft.Transaction,
+        transaction.Transaction,
         "add",
         "self._new_marks.get(item.producer) or self._marks.get(item.producer)",
         "self._marks.get(item.producer)",
@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant(
         "a repeat is acked ahead of refusals",
         IngestSession,
-        "_unexpected",
+        "_handle_out_of_order",
         "if sequence <= self._acked:",
         "if sequence <= self._committer.marks.last_sequence(self._producer, self._epoch):\n"
         "        self._acked = max(self._acked, sequence)",
@@ -155,7 +155,7 @@ MUTANTS = [
     Mutant(
         "a merge's epoch is not noted by the committer",
         catalog,
-        "counted",
+        "add_rows",
         "MappingProxyType({**sources, rows.source: rows.epoch})",
         "sources",
     ),
@@ -176,8 +176,8 @@ MUTANTS = [
     ),
     Mutant(
         "recovery ignores the last row",
-        core,
-        "_recovered",
+        recovery,
+        "_recover",
         "replay(storage.read(checkpoint_revision), applier)",
         "replay(list(storage.read(checkpoint_revision))[:-1], applier); last = engine.revision",
     ),
@@ -186,26 +186,27 @@ MUTANTS = [
         Committer,
         "recover",
         "self._advance(entries, sum(len(row.payload) for row in rows))",
-        "self._revision = last",
+        "self.revision = last",
     ),
     Mutant(
         "a damaged checkpoint is believed after a failed write",
-        Committer,
-        "recover",
-        "self._manifest = self._unsure",
-        "pass\n    self._manifest = None if manifest is None else Manifest.from_bytes(manifest)",
+        CheckpointTasks,
+        "resume",
+        "self.manifest = self._uncertain",
+        "pass\n    from streameval_server._log.checkpoint import Manifest\n"
+        "    self.manifest = None if manifest is None else Manifest.from_bytes(manifest)",
     ),
     Mutant(
         "a checkpoint forgets which ids went",
         TrackedTable,
         "drop",
-        "self.gone += self.ids(slots[self._kept[slots]])",
+        "self.removed += self.ids(slots[self._in_checkpoint[slots]])",
         "pass",
     ),
     Mutant(
         "a checkpoint skips panes that changed when others did",
-        StreamState,
-        "parts",
+        stream_parts,
+        "checkpoint_parts",
         "if content.revision > since",
         "if content.revision > since + 1",
     ),
@@ -234,7 +235,7 @@ MUTANTS = [
     Mutant(
         "a deleted stream's successor inherits it",
         Engine,
-        "_made",
+        "_create_stream",
         "StreamState(info, self._limits)",
         "self.__dict__.setdefault('graves', {}).setdefault(\n"
         "        entry.stream, StreamState(info, self._limits))",
@@ -243,12 +244,12 @@ MUTANTS = [
         "the order of values follows their use",
         Segments,
         "_new",
-        "if code >= self._most:",
-        "if code > self._most:",
+        "if code >= self._max_codes:",
+        "if code > self._max_codes:",
     ),
     Mutant(
         "panes that coarsen lose what is open",
-        Store,
+        PaneStore,
         "_close",
         "content.is_open = False",
         "content.is_open = False\n    return",
@@ -288,14 +289,14 @@ MUTANTS = [
         "refusals told by Resume are not heard",
         Sender,
         "_resume",
-        "self._refuse_as(batch, refused.refusal)",
+        "self._record_refusal(batch, refused.refusal)",
         "pass",
     ),
     Mutant(
         "the buffer forgets to wake its sender",
         Buffer,
         "arm",
-        "self.wake_at = self._taken + 1",
-        "self.wake_at = self._taken + 2",
+        "self.wake_at = self._drained + 1",
+        "self.wake_at = self._drained + 2",
     ),
 ]

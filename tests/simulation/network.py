@@ -1,8 +1,8 @@
-"""Connections and calls: messages that are late, come twice, or never arrive.
+"""Connections and calls: messages may be late, arrive twice, or be lost.
 
 Within one direction of one connection messages keep their order, as in gRPC;
-calls and connections overtake one another. When a connection breaks, its ends
-learn it at different times, and some of what was on its way still arrives.
+calls and connections may overtake one another. When a connection breaks, its ends
+notice at different times, and some of the messages in flight still arrive.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Channel:
         self._left: int | None = None
 
     def send(self, message: object) -> None:
-        """Let a message arrive, some time after those before it."""
+        """Deliver a message after a delay, and after the messages before it."""
         if self._left is not None:
             return
         world = self._world
@@ -50,16 +50,16 @@ class Channel:
             self._deliver(message)
 
     def cut(self) -> None:
-        """Lose the end of what is on its way, and all that comes after it."""
+        """Lose the last messages in flight, and all later ones."""
         if self._left is None:
             self._left = self._world.random.randint(0, len(self._queue))
 
 
 class Connection:
-    """One Ingest stream: the frames of a client, and what a server answers.
+    """One Ingest stream: the frames of a client and the answers of the server.
 
-    The server's half reads no more than the session allows, tells all it has to
-    tell, and ends with the session's error or its own.
+    The server's half reads no more than the session allows, sends all replies, and
+    ends with the session's error or its own.
     """
 
     def __init__(self, client: Client, server: Server) -> None:
@@ -79,12 +79,12 @@ class Connection:
 
     @property
     def is_served(self) -> bool:
-        """Whether the server that it goes to still lives."""
+        """Whether the server process that it is connected to is still alive."""
         return self.server.life == self._life and not self._ended
 
     @property
     def _is_read(self) -> bool:
-        """Whether the server takes what comes."""
+        """Whether the server reads its frames."""
         return self.is_served and self.server.is_up
 
     # -- the server's half, in its event loop
@@ -126,7 +126,7 @@ class Connection:
         if self._ended:
             return
         for reply in session.replies():
-            self._note(reply)
+            self._check_reply(reply)
             self.down.send(reply)
             if not reply.HasField("resume") and self._world.trouble(self._world.plan.repeats):
                 self._world.tally["repeated messages"] += 1
@@ -138,8 +138,8 @@ class Connection:
         else:
             self._feed()
 
-    def _note(self, reply: ingest_pb2.IngestResponse) -> None:
-        """Hold the server to what it says."""
+    def _check_reply(self, reply: ingest_pb2.IngestResponse) -> None:
+        """Check a reply against the durable rows."""
         ledger, client = self.server.ledger, self.client
         producer, epoch = client.producer, self._epoch
         if reply.HasField("resume"):
@@ -153,14 +153,14 @@ class Connection:
             ledger.acks(producer, epoch, reply.ack.last_sequence, reply.ack.revision)
 
     def end(self, error: RequestError | None) -> None:
-        """End it from the server's side; everything said before is heard before."""
+        """End it from the server's side; earlier replies arrive first."""
         if not self._ended:
             self._ended = True
             self.server.connections.pop(self, None)
             self.down.send(UnavailableError("stopping") if error is None else to_client(error))
 
     def flush(self) -> None:
-        """Say all that there is to say, at once: the server stops."""
+        """Send all replies at once, because the server stops."""
         if self._session is not None and not self._ended:
             self._write()
 
@@ -184,10 +184,10 @@ class Connection:
         else:
             self.client.receive(self, answer)
 
-    # -- the way between them
+    # -- failures
 
     def lose(self) -> None:
-        """Break: each end learns it when it does, and the server perhaps never."""
+        """Break: the ends notice at different times, the server possibly never."""
         self._world.tally["broken connections"] += 1
         self.up.cut()
         self.down.cut()

@@ -1,8 +1,8 @@
-"""What the log says, counted anew with plain lists and dicts, one row after the other.
+"""A recount of the log with plain lists and dicts, row by row.
 
-Nothing here is shared with the engine but the shape of panes in time. A stream
-is a Counter of (what, event time, score, slices), and a dict of the ids that
-are kept; whatever a slice or a pane should hold is a sum over the Counter.
+It shares nothing with the engine but the grid of panes. A stream is a Counter of
+(kind, event time, score, slices), and a dict of the ids that are kept; the counts
+of a slice or a pane are sums over the Counter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streameval._time.panes import Grid, tiers_of
 from streameval.v1 import ingest_pb2, stream_pb2
 from streameval_server._log.entries import Format, Kind
-from streameval_server._model.stream_settings import DEFAULTS, settings_of, updated
+from streameval_server._model.stream_settings import DEFAULTS, settings_of, update_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,11 +28,11 @@ SECOND_US = 1_000_000
 OTHER = "__other__"
 
 Slices = tuple[str, ...]
-"""The value of each key that was declared then."""
+"""The value of each key that was declared when the row was taken."""
 
 
-class Merged(NamedTuple):
-    """What somebody else counted: the contents of a merge, as they were put together."""
+class MergeContents(NamedTuple):
+    """The contents of a merge, as the application made it."""
 
     source: str
     epoch: int
@@ -43,7 +43,7 @@ class Merged(NamedTuple):
 
 
 class KeptId:
-    """An id that waits, or may still be relabelled."""
+    """An id that waits for its other half, or may still be relabelled."""
 
     def __init__(self, state: str, event_us: int, score: float | None, slices: Slices) -> None:
         self.state = state
@@ -55,7 +55,7 @@ class KeptId:
 
 
 class StreamOracle:
-    """What one stream should hold."""
+    """The state that one stream should have."""
 
     def __init__(self, settings: StreamSettings, limits: Limits) -> None:
         self.settings = settings
@@ -70,7 +70,7 @@ class StreamOracle:
 
     @property
     def bucket_us(self) -> int:
-        """Ids fall due in buckets of this width."""
+        """The width of the buckets in which ids fall due."""
         shortest = min(self.settings.label_ttl_us, self.settings.relabel_ttl_us)
         return max(SECOND_US, shortest // 128)
 
@@ -79,16 +79,16 @@ class StreamOracle:
         return max(time_us // self.bucket_us, 0)
 
     def oldest_us(self, now_us: int) -> int:
-        """Return since when there are panes."""
+        """Return the oldest time that a pane holds."""
         tiers = tiers_of(self.settings.pane_us, self.settings.retention_us)
         return max(self.floor_us, Grid.at(tiers, now_us).oldest_us)
 
     def pass_time(self, now_us: int) -> None:
-        """Let ids fall due."""
+        """Expire the ids that are due."""
         self.expire(self.bucket(now_us))
 
     def expire(self, before: int) -> None:
-        """Let the ids of some buckets go."""
+        """Expire the ids in buckets below `before`."""
         for each in [each for each, kept in self.ids.items() if kept.due < before]:
             kept = self.ids.pop(each)
             if kept.state == "pending":
@@ -103,11 +103,11 @@ class StreamOracle:
     # -- counting
 
     def add(self, what: str, row: KeptId, count: int = 1) -> None:
-        """Count something that happened to a row."""
+        """Count an event of a row."""
         self.counts[what, row.event_us, row.score, row.slices] += count
 
     def label(self, kept: KeptId, positive: bool, count: int = 1) -> None:
-        """Count a label, or take it away."""
+        """Count a label, or remove it with a negative count."""
         self.add("labelled", kept, count)
         self.add("P" if positive else "N", kept, count)
 
@@ -208,12 +208,12 @@ class StreamOracle:
                 self.add("retracted", kept)
 
     def make_room(self) -> None:
-        """Let what falls due first go early while there are too many ids."""
+        """Expire the ids that are due first until `max_pending` are left."""
         while len(self.ids) > self.settings.max_pending:
             self.expire(min(kept.due for kept in self.ids.values()) + 1)
 
-    def merge(self, merged: Merged) -> None:
-        """Add what somebody else counted."""
+    def merge(self, merged: MergeContents) -> None:
+        """Add the contents of a merge."""
         assert merged.epoch > self.sources.get(merged.source, 0), "merged twice"
         self.sources[merged.source] = merged.epoch
         slices = self.one_row(merged.segments)
@@ -225,7 +225,7 @@ class StreamOracle:
     # -- segments
 
     def columns(self, columns: Iterable[ingest_pb2.SegmentColumn], size: int) -> list[Slices]:
-        """Return each row's values, new ones numbered in the order of the column."""
+        """Return each row's values; new values are registered in the order of the column."""
         rows = [[""] * len(self.values) for _ in range(size)]
         for column in columns:
             key = self.settings.segment_keys.index(column.key)
@@ -240,7 +240,7 @@ class StreamOracle:
         return [tuple(row) for row in rows]
 
     def numbered(self, key: int, value: str) -> str:
-        """Return a value, or the one that all values beyond the most share."""
+        """Return a value, or `OTHER` for a value beyond the maximum number of values."""
         values = self.values[key]
         if value and value not in values:
             if len(values) == self.limits.max_segment_values:
@@ -260,10 +260,10 @@ class StreamOracle:
     # -- settings
 
     def update(self, request: stream_pb2.UpdateStreamRequest, now_us: int) -> None:
-        """Go on under other settings."""
+        """Change the settings."""
         self.floor_us = self.oldest_us(now_us)
         width_us = self.bucket_us
-        self.settings = updated(self.settings, request)
+        self.settings = update_of(request).apply_to(self.settings)
         if self.bucket_us != width_us:
             for kept in self.ids.values():
                 kept.due = self.bucket((kept.due + 1) * width_us - 1)
@@ -272,17 +272,17 @@ class StreamOracle:
 
 
 class Oracle:
-    """What all streams should hold after some rows of a log.
+    """The state that all streams should have after some rows of a log.
 
     Parameters
     ----------
     limits
         The server's.
-    merges : dict of bytes to Merged
-        What was put into each merge, by the payload of its row.
+    merges : dict of bytes to MergeContents
+        The contents of each merge, by the payload of its row.
     """
 
-    def __init__(self, limits: Limits, merges: dict[bytes, Merged]) -> None:
+    def __init__(self, limits: Limits, merges: dict[bytes, MergeContents]) -> None:
         self.revision = 0
         self.now_us = 0
         self.streams: dict[str, StreamOracle] = {}
@@ -290,7 +290,7 @@ class Oracle:
         self._merges = merges
 
     def read(self, rows: Iterable[LogRow]) -> None:
-        """Go on with the next rows."""
+        """Count the next rows."""
         for row in rows:
             self.revision += 1
             assert row.revision == self.revision
@@ -336,7 +336,7 @@ def batch_of(row: LogRow) -> ingest_pb2.Batch:
 
 
 def counts_something(batch: ingest_pb2.Batch) -> bool:
-    """Tell whether a batch has rows."""
+    """Return whether a batch has rows that count."""
     kind = batch.WhichOneof("rows")
     if kind == "cases":
         cases = batch.cases
@@ -347,7 +347,7 @@ def counts_something(batch: ingest_pb2.Batch) -> bool:
 
 
 def cell(score: float, bits: int | None) -> float:
-    """Return the lower edge of a score's cell of so many significant bits."""
+    """Return the lower edge of the cell of a score with `bits` significant bits."""
     if bits is None or not score:
         return score
     mantissa, exponent = math.frexp(score)
@@ -355,7 +355,7 @@ def cell(score: float, bits: int | None) -> float:
 
 
 def codes_of(column: ingest_pb2.SegmentColumn, size: int) -> list[int]:
-    """Return the code of each row: as numbers or as bytes, one for each or one for all."""
+    """Return the code of each row; a column has numbers or bytes, one for all rows or one each."""
     packed = column.codes_u16le
     codes = list(column.codes) or [
         int.from_bytes(packed[at : at + 2], "little") for at in range(0, len(packed), 2)

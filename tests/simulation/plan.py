@@ -1,7 +1,7 @@
-"""What goes wrong in one run, and how often: each seed has its own mixture.
+"""The kinds and probabilities of failures in one run; each seed has its own mixture.
 
-A run in which everything fails all the time finds little: nothing gets far. So
-each seed turns some troubles off, and others up.
+A run in which everything fails all the time finds little, because no operation
+completes. So each seed disables some failures and makes others more likely.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run is like. Probabilities are those of one occasion.
+    """The parameters of one run. Probabilities are those of one occasion.
 
     Attributes
     ----------
     clients : int
         Producers that stream, each with its own client.
     operations : int
-        What each application does before it ends.
+        The number of operations of each application.
     slow : bool
-        Messages and disks take seconds now and then.
+        Messages and disks sometimes take seconds.
     lulls : float
         An application pauses for minutes or hours.
     preemption : float
@@ -34,10 +34,10 @@ class Plan:
     kills_at_failpoints : float
         The server dies there.
     crashes, power_cuts, drains : float
-        Ends of the server, at each step of the troublemaker; how many of the
-        crashes cut the power.
+        Ends of the server, at each step of `Trouble`; `power_cuts` is the share of the
+        crashes that cut the power.
     compactions : float
-        The log begins anew at a checkpoint.
+        The log is compacted at a checkpoint.
     lost_writes, kept_writes, cached_writes : float
         A write fails: not done, done, or done and not synced.
     outages : float
@@ -49,11 +49,11 @@ class Plan:
     repeats : float
         A message arrives twice.
     restarts : float
-        A client is killed, or lives on beside its successor.
+        A client is killed, or runs on beside its successor.
     clock_steps : float
         The server's clock is set.
     limits : Limits
-        Of the server's first life.
+        The limits of the server's first life.
     shrinks : bool
         Later lives take smaller batches.
     auto_create : bool
@@ -87,7 +87,7 @@ def plan_of(dice: random.Random) -> Plan:
     """Return a run's plan."""
 
     def some(probability: float) -> float:
-        """Return nothing, or the usual, or more."""
+        """Return 0, the probability, or twice the probability."""
         return dice.choice((0.0, 1.0, 1.0, 2.0)) * probability
 
     tight = dice.random() < 0.25

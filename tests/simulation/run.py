@@ -1,4 +1,4 @@
-"""One seed: a world, its service, and what must hold in the end."""
+"""One seed: a world, its server and applications, and the final checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streameval_server._core.replay import entry_of
 from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage
 
-from .applications import Merging, Operating, Repeating, Rows, Streaming
+from .applications import MergeProducer, Operator, Rows, StreamingProducer, UnaryProducer
 from .disk import Disk
 from .ledger import Ledger
 from .plan import plan_of
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes
     ----------
     tally : Counter of str
-        What happened, and how often.
+        How often each kind of event happened.
     digest : str
-        Of the whole log and the state; the same each time.
+        A digest of the whole log and the state; a seed always has the same.
     """
 
     tally: Counter[str]
@@ -44,12 +44,12 @@ class Outcome(NamedTuple):
 
 
 def run(seed: int, show: Callable[[str], None] | None = None) -> Outcome:
-    """Let a seed's history happen, and check everything.
+    """Simulate a seed's history, and check everything.
 
     Raises
     ------
     AssertionError
-        When something does not hold.
+        When a check fails.
     """
     plan = plan_of(random.Random(f"plan {seed}"))
     world = World(seed, plan, show)
@@ -59,7 +59,7 @@ def run(seed: int, show: Callable[[str], None] | None = None) -> Outcome:
 
 
 class Run:
-    """A world and what is in it."""
+    """A world with its server and applications."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -69,21 +69,21 @@ class Run:
         parts = (world, self.server, self.ledger, Rows(world))
         keys: dict[str, tuple[str, ...]] = {}
         self.streaming = [
-            Streaming(*parts, producer=f"producer-{number}", keys=keys)
+            StreamingProducer(*parts, producer=f"producer-{number}", keys=keys)
             for number in range(world.plan.clients)
         ]
         self.applications: list[Application] = [
             *self.streaming,
-            Repeating(*parts),
-            Merging(*parts),
-            Operating(*parts, keys=keys),
+            UnaryProducer(*parts),
+            MergeProducer(*parts),
+            Operator(*parts, keys=keys),
             Trouble(*parts, streaming=self.streaming),
         ]
         world.trace("plan", "%s", world.plan)
         self.server.start()
 
     def finish(self) -> Outcome:
-        """Run until everybody is done and the world is quiet; then check."""
+        """Run until all applications are done and the server is idle; then check."""
         world = self.world
         while any(application.left > 0 for application in self.applications):
             world.step()
@@ -91,7 +91,7 @@ class Run:
         world.calm = True
         self.disk.broken = False
         while not (all(each.is_done for each in self.applications) and self.server.is_idle):
-            assert world.step(), "nothing will happen any more, and not all is done"
+            assert world.step(), "no event is left, but not all applications are done"
         self._check_clients()
         state = self._check_state()
         digest = hashlib.sha256(state.encode())
@@ -103,7 +103,7 @@ class Run:
         return Outcome(world.tally, digest.hexdigest())
 
     def _check_clients(self) -> None:
-        """Balance the books: everything acked is there, and nothing twice."""
+        """Check that every acked row is durable, and none counts twice."""
         self.ledger.read()
         for application in self.streaming:
             for client in application.clients:
@@ -114,7 +114,7 @@ class Run:
                     assert not self.ledger.lost(client.producer), "rows are lost"
 
     def _check_state(self) -> str:
-        """Compare the state with what the log says, by whatever way it is come by."""
+        """Compare the state with recounts of the log, from checkpoints and from replays."""
         core, server = self.server.core, self.server
         core.drain(server.clock_us())
         server.compare(core)
@@ -128,7 +128,7 @@ class Run:
         assert restored.engine.state_hash() == wanted, "restored from its checkpoint"
         rows = self.ledger.durable
         kept = MemoryStorage()
-        kept.append(rows)  # also what was compacted away
+        kept.append(rows)  # also those that compaction dropped
         assert open_core(kept, server.limits).engine.state_hash() == wanted, "replayed"
         again = Engine(server.limits)
         until = self.world.random.randrange(len(rows) + 1)

@@ -1,4 +1,4 @@
-"""The server: its core, run by the threads that a process has, through all its lives."""
+"""The server: the product's core, run by simulated threads, through all its lives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streameval.v1 import ingest_pb2
     from streameval_server._core.committer import StepResult
-    from streameval_server._core.recovery import Core
+    from streameval_server._core.recovery import ServerCore
     from streameval_server._ingest.unary_call import Response
 
     from .disk import Disk
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _UNAVAILABLE = RequestError(
     Code.UNAVAILABLE, "the server is away", reason="AWAY", retry_after_s=None
 )
-_MOST_COMPARED = 2
-"""So many times the state is compared with the oracle's before the end."""
+_MAX_COMPARISONS = 2
+"""How often the state is compared with the oracle's before the end of a run."""
 
 
 class Server(Process):
@@ -43,17 +43,17 @@ class Server(Process):
 
     Attributes
     ----------
-    core : Core
-        Of this life.
+    core : ServerCore
+        The core of this life.
     is_up : bool
-        Whether it can be connected to.
+        Whether it accepts connections.
     connections : dict of Connection
-        In the order in which they came.
+        In the order in which they were opened.
     loop : Thread
-        Where sessions live.
+        The event loop, which runs the sessions.
     """
 
-    core: Core
+    core: ServerCore
     loop: Thread
 
     def __init__(self, world: World, disk: Disk, ledger: Ledger) -> None:
@@ -72,7 +72,7 @@ class Server(Process):
         self._delivering = 0
 
     def clock_us(self) -> int:
-        """Return its clock, which may be set back and forth."""
+        """Return its clock, which may be set forwards and backwards."""
         return self.world.now_us + self._skew_us
 
     def set_clock(self, skew_us: int) -> None:
@@ -81,10 +81,10 @@ class Server(Process):
         self.world.tally["clock steps"] += 1
         self._skew_us = skew_us
 
-    # -- living and dying
+    # -- start and stop
 
     def start(self) -> None:
-        """Come up, as soon as the disk lets it."""
+        """Start, and retry until the disk can be opened."""
         self._is_dead = False
         self._committing = Thread(self)
         self._committing.soon(self._open)
@@ -105,7 +105,7 @@ class Server(Process):
             world.after(pause_us, self._committing.soon, self._open)
             return
         error = core.recovery.checkpoint_error
-        assert error is None or rotten, f"nothing was damaged, but: {error}"
+        assert error is None or rotten, f"nothing was damaged, but recovery reports: {error}"
         world.trace(self.name, "starts: %s", core.recovery)
         self.core = core
         self.loop, self._applying = Thread(self), Thread(self)
@@ -116,7 +116,7 @@ class Server(Process):
         self.ring_commit()
 
     def crash(self) -> None:
-        """Die in the middle of whatever it does, and come back some time."""
+        """Die in the middle of any work, and start again later."""
         if self._is_dead:
             return
         world = self.world
@@ -125,7 +125,7 @@ class Server(Process):
         world.tally["crashes"] += 1
         self._die()
         self.disk.crash(power=power)
-        self._lie()
+        self._stay_down()
 
     def _die(self) -> None:
         super().crash()
@@ -141,15 +141,15 @@ class Server(Process):
         for call in calls:
             call.answer(_UNAVAILABLE)
 
-    def _lie(self) -> None:
-        """Be dead for a while; its disk may rot meanwhile."""
+    def _stay_down(self) -> None:
+        """Stay down for a while; the disk may rot meanwhile."""
         if self.world.trouble(self.world.plan.rot):
             self.world.trace("disk", "rots")
             self.disk.rot()
         self.world.soon(self.start)
 
     def stop(self) -> None:
-        """Stop in an orderly way: everything that was queued is durable afterwards."""
+        """Stop gracefully: everything that was queued is durable afterwards."""
         if self.is_up:
             self.world.trace(self.name, "is told to stop")
             self.world.tally["drains"] += 1
@@ -158,7 +158,7 @@ class Server(Process):
 
     def _drain(self) -> None:
         life, core = self.life, self.core
-        if self._in_step or self._delivering:  # the other threads end first
+        if self._in_step or self._delivering:  # the other threads finish first
             self._committing.soon(self._drain)
             return
         self._in_step = True
@@ -177,10 +177,10 @@ class Server(Process):
         self._answer_calls()
         self.world.trace(self.name, "has stopped, %s", core.committer.state)
         self._die()
-        self._lie()
+        self._stay_down()
 
     def compact(self) -> None:
-        """Let the log begin anew at a checkpoint."""
+        """Compact the log at a checkpoint."""
         if not self.is_up or self.core.committer.compacting:
             return
 
@@ -200,7 +200,7 @@ class Server(Process):
     # -- the committing thread
 
     def ring_commit(self) -> None:
-        """Let the committing thread look."""
+        """Wake the committing thread."""
         if self.is_up and not self._commit_rung:
             self._commit_rung = True
             self._committing.soon(self._commit)
@@ -227,7 +227,7 @@ class Server(Process):
         elif result.more:
             self.ring_commit()
         elif result.blocked and not self.core.applier.lag_rows:
-            self.ring_commit()  # the applier made room before it could see that
+            self.ring_commit()  # the applier made room before it saw `blocked`
 
     def _recover(self) -> None:
         committer = self.core.committer
@@ -244,7 +244,7 @@ class Server(Process):
 
     def _check_broken(self) -> None:
         committer = self.core.committer
-        assert committer.state is not State.BROKEN, f"it gives up: {committer.error}"
+        assert committer.state is not State.BROKEN, f"the committer gave up: {committer.error}"
 
     def _hand_over(self, result: StepResult) -> None:
         if result.outcomes:
@@ -287,7 +287,7 @@ class Server(Process):
     # -- queries
 
     def _check_seen(self) -> None:
-        """Hold it to this: what can be seen is durable, and never less than before."""
+        """Assert that the visible revision is durable, and not lower than before."""
         self.ledger.read()
         revision = self.core.engine.revision
         assert self._seen <= revision <= len(self.ledger.durable), (
@@ -297,14 +297,14 @@ class Server(Process):
         self._seen = revision
 
     def query(self) -> None:
-        """Look at everything, and compare it with a recount of the log so far."""
-        if not self.is_up or self._in_step or self.compared == _MOST_COMPARED:
+        """Compare the state with a recount of the log, up to `_MAX_COMPARISONS` times."""
+        if not self.is_up or self._in_step or self.compared == _MAX_COMPARISONS:
             return
         self.compared += 1
         self._check_seen()
         self.compare(self.core)
 
-    def compare(self, core: Core) -> None:
+    def compare(self, core: ServerCore) -> None:
         """Compare a core's state with a recount of the log so far."""
         self.ledger.read()
         self.oracle.read(self.ledger.durable[self.oracle.revision : core.engine.revision])
@@ -313,7 +313,7 @@ class Server(Process):
     # -- calls
 
     def call(self, submit: Callable[[UnaryCall], None], answer: Answer) -> None:
-        """Take a call that ends when it is durable; the answer takes its time, or gets lost."""
+        """Take a call that ends when it is durable; its answer is delayed, or lost."""
         call = _Call(self, submit, answer)
         if self.is_up:
             self._calls.append(call)
@@ -322,7 +322,7 @@ class Server(Process):
             call.answer(_UNAVAILABLE)
 
     def merge(self, requests: list[ingest_pb2.MergeRequest], answer: Answer) -> None:
-        """Take a merge, which is checked in a thread of its own."""
+        """Take a merge, which another thread validates."""
         inbox = MergeInbox(self.limits)
         call = _Call(self, lambda call: call.merge(inbox, prepared[0]), answer)
         prepared: list[Any] = []
@@ -332,7 +332,7 @@ class Server(Process):
                 inbox.feed(request)
             catalog = self.core.committer.catalog
             if inbox.is_duplicate(catalog):
-                call.answer(_Done(self.core.committer.revision))
+                call.answer(_DuplicateAnswer(self.core.committer.revision))
             else:
                 Thread(self).soon(check, inbox.settings_in(catalog))
 
@@ -373,8 +373,8 @@ class Server(Process):
         )
 
 
-class _Done:
-    """The answer to a merge that was there before."""
+class _DuplicateAnswer:
+    """The answer to a merge that was merged before."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -410,7 +410,7 @@ class _Call:
         return self._call is not None and self._call.done
 
     def finish(self) -> None:
-        """Answer what became of it."""
+        """Answer the call with its outcome."""
         assert self._call is not None
         try:
             response = self._call.response()
@@ -420,7 +420,7 @@ class _Call:
             self.answer(response)
 
     def answer(self, answer: Any) -> None:
-        """Send the answer on its way, which it may lose."""
+        """Send the answer, which the network may lose."""
         server = self._server
         server.forget(self)
         if not isinstance(answer, RequestError):

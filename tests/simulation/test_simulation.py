@@ -1,4 +1,4 @@
-"""The whole service in a simulated world: seeds that hold, the same each time, and bugs found."""
+"""The whole service, simulated: seeds pass, a seed is deterministic, known bugs are found."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def test_a_few_seeds_hold(seed: int) -> None:
     try:
         outcome = run(seed)
     except Exception as error:
-        error.add_note(f"{replay_command(seed)} shows how it came about")
+        error.add_note(f"{replay_command(seed)} shows the history")
         raise
     assert outcome.tally["events"]
 
 
 @pytest.mark.heavy
 def test_2000_seeds_hold() -> None:
-    """In at most five minutes on two cores."""
+    """They take at most five minutes on two cores."""
     shown = simulated("--seeds", "0:2000", "--jobs", "2")
     assert re.search(r"^2000 seeds: 0 failed", shown, re.MULTILINE), shown
 
 
 def test_a_seed_is_a_whole_history() -> None:
-    """Another process, with other hashes, does the same, event by event."""
+    """Another process, with another hash seed, has the same trace, event by event."""
     first = simulated("--seed", "8", "--trace", hash_seed="1")
     again = simulated("--seed", "8", "--trace", hash_seed="2")
     assert first == again
@@ -61,12 +61,12 @@ def test_a_seed_is_a_whole_history() -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_known_bug_is_found(mutant: Mutant) -> None:
-    """A simulator that misses it would be worth nothing."""
+    """One of 100 seeds finds it."""
     assert mutant.found_at(range(100)) is not None
 
 
 def test_mutants_are_of_this_source() -> None:
-    """Each has its snippet, once; and without one everything is as it was."""
+    """Each snippet occurs once; and the original function is restored afterwards."""
     for mutant in MUTANTS:
         before = getattr(mutant.place, mutant.function)
         with mutant.alive():

@@ -1,4 +1,4 @@
-"""Whoever makes trouble: it breaks connections, disks, clocks and servers, as the plan says."""
+"""Injects failures: it breaks connections, disks, clocks and servers, as the plan says."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from .world import S
 if TYPE_CHECKING:
     from typing import Any
 
-    from .applications import Streaming
+    from .applications import StreamingProducer
 
 
 class Trouble(Application):
-    """Makes trouble until all others are done."""
+    """Injects failures until the other applications are done."""
 
-    def __init__(self, *arguments: Any, streaming: list[Streaming]) -> None:
+    def __init__(self, *arguments: Any, streaming: list[StreamingProducer]) -> None:
         super().__init__(*arguments)
         self.left = -1
         self._streaming = streaming
 
     @property
     def is_done(self) -> bool:
-        """Never: nobody waits for it."""
+        """Always true, because the run does not wait for it."""
         return True
 
     def operate(self) -> None:
-        """Do this or that."""
+        """Inject failures, each with its probability in the plan."""
         world, plan, server = self.world, self.world.plan, self.server
         if world.calm:
             self.left = 0

@@ -1,9 +1,9 @@
-"""Time, chance, and the order in which things happen.
+"""Simulated time, randomness, and the order of events.
 
-Everything that happens is an event on one agenda, and every choice is made by
-one seeded generator, so a seed names a whole history. Threads are jobs that
-never overlap within a thread; where real ones could be interrupted (a write, or
-a failpoint of the core), others may run.
+Every event is on one agenda, and every choice is made by one seeded generator, so
+a seed determines the whole history. The jobs of one thread never overlap; where a
+real thread could be interrupted (a write, or a failpoint of the core), other threads
+may run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unittest import mock
 
 from streameval.client._buffer import buffer as _buffer
 from streameval.client._buffer import clock as _clock
-from streameval.client._delivery import delivery as _delivery
+from streameval.client._buffer import runs as _runs
 from streameval_server._log import failpoints
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ S = 1_000_000
 MINUTE = 60 * S
 
 _BOOT_US = 7 * S
-"""What the machine's uptime is at the start: another clock than the wall's."""
+"""The machine's uptime at the start; the monotonic clock differs from the wall clock."""
 
-_MOST_EVENTS = 20_000
-_DEEPEST = 12
+_MAX_EVENTS = 20_000
+_MAX_NESTED_THREADS = 12
 
 
-class Killed(BaseException):
-    """The process died while this thread waited; nothing of it goes on."""
+class ThreadKilled(BaseException):
+    """The process died while this thread waited; the thread must not continue."""
 
 
 class World:
@@ -50,22 +50,22 @@ class World:
     ----------
     seed : int
     plan : Plan
-        What goes wrong, and how often.
+        The kinds and probabilities of failures.
     show : callable, optional
-        Takes each line of the trace.
+        Called with each line of the trace.
 
     Attributes
     ----------
     random : random.Random
         Makes every choice.
     now_us : int
-        The true time. Nobody's clock need agree.
+        The true time; the clocks of processes may differ.
     calm : bool
-        Nothing goes wrong any more.
+        No more failures are injected.
     events : int
-        So many have happened.
+        The number of events so far.
     tally : Counter of str
-        How often something went wrong, by what it was.
+        How often each kind of failure happened.
     """
 
     def __init__(self, seed: int, plan: Plan, show: Callable[[str], None] | None = None) -> None:
@@ -80,18 +80,18 @@ class World:
         self._agenda: list[tuple[int, float, int, Callable, tuple]] = []
         self._planned = 0
 
-    # -- chance
+    # -- random choices
 
     def chance(self, probability: float) -> bool:
-        """Tell whether something happens that may happen at any time."""
+        """Return True with a probability."""
         return self.random.random() < probability
 
     def trouble(self, probability: float) -> bool:
-        """Tell whether something goes wrong."""
+        """Return True with a probability; never once the world is calm."""
         return not self.calm and self.random.random() < probability
 
     def delay_us(self) -> int:
-        """Return how long something takes: mostly nothing, now and then seconds."""
+        """Return how long an event takes: mostly milliseconds, sometimes seconds."""
         dice = self.random.random()
         if self.calm or dice < 0.7:
             return int(dice * 2 * MS)
@@ -100,7 +100,7 @@ class World:
         return self.random.randrange(8 * S)
 
     def fate_of_write(self, *, broken: bool) -> str:
-        """Return what becomes of a write: ``done``, or it fails and is lost, kept or cached."""
+        """Return the fate of a write: ``done``, or failed and ``lost``, ``kept`` or ``cached``."""
         plan, dice = self.plan, self.random.random()
         if broken:
             return "lost" if dice < 0.8 else "cached"
@@ -115,29 +115,29 @@ class World:
     # -- the agenda
 
     def after(self, delay_us: int, act: Callable, *arguments: object) -> None:
-        """Let something happen later; at the same time in any order."""
+        """Schedule an event; events at the same time are in random order."""
         self._planned += 1
         event = (self.now_us + delay_us, self.random.random(), self._planned, act, arguments)
         heapq.heappush(self._agenda, event)
 
     def soon(self, act: Callable, *arguments: object) -> None:
-        """Let something happen after a while."""
+        """Schedule an event after a random delay."""
         self.after(self.delay_us(), act, *arguments)
 
     def step(self) -> bool:
-        """Let the next thing happen; False when there is none."""
+        """Run the next event; return False if there is none."""
         if not self._agenda:
             return False
         self.events += 1
-        assert self.events < _MOST_EVENTS, "it does not come to rest"
+        assert self.events < _MAX_EVENTS, "the world does not become idle"
         time_us, _, _, act, arguments = heapq.heappop(self._agenda)
         self.now_us = max(self.now_us, time_us)
         act(*arguments)
         return True
 
     def meanwhile(self, probability: float = 0.5) -> None:
-        """Let what happens in other threads happen, while one of them waits."""
-        if len(self.running) > _DEEPEST or not self.chance(probability):
+        """Run events of other threads while the current one waits."""
+        if len(self.running) > _MAX_NESTED_THREADS or not self.chance(probability):
             return
         until_us = self.now_us + self.delay_us()
         while self._agenda and self._agenda[0][0] <= until_us:
@@ -145,7 +145,7 @@ class World:
         self.now_us = max(self.now_us, until_us)
 
     def at_failpoint(self, name: str) -> None:
-        """Interrupt a thread at a named moment of the core."""
+        """Interrupt a thread at a failpoint of the core."""
         if not self.running:
             return
         process = self.running[-1]
@@ -155,41 +155,41 @@ class World:
             self.trace(process.name, "dies at %s", name)
             process.crash()
         if process.life != life:
-            raise Killed(name)
+            raise ThreadKilled(name)
 
-    # -- seeing
+    # -- tracing
 
     def trace(self, who: str, what: str, *arguments: object) -> None:
-        """Tell what happened, if somebody listens."""
+        """Write a line of the trace, if `show` was given."""
         if self._show is not None:
             time_s = (self.now_us - START_US) / S
             self._show(f"{time_s:14.6f} {who:>10} {what % arguments}")
 
+    def clock_ns(self) -> int:
+        """Return the time on the clock of the client's stamps."""
+        return (self.now_us - START_US + _BOOT_US) * 1_000
+
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Let the client's clock be this world's, and the core's failpoints lead here."""
-
-        def clock_ns() -> int:
-            return (self.now_us - START_US + _BOOT_US) * 1_000
-
+        """Patch the client's clock to simulated time, and the core's failpoints to this world."""
         with (
-            mock.patch.object(_clock, "clock_ns", clock_ns),
-            mock.patch.object(_buffer, "clock_ns", clock_ns),
-            mock.patch.object(_delivery, "clock_ns", clock_ns),
+            mock.patch.object(_clock, "clock_ns", self.clock_ns),
+            mock.patch.object(_buffer, "clock_ns", self.clock_ns),
+            mock.patch.object(_runs, "clock_ns", self.clock_ns),
             mock.patch.dict(failpoints._armed, {"commit.before": ("count", 0)}),
-            mock.patch.object(failpoints, "_reached", self.at_failpoint),
+            mock.patch.object(failpoints, "_hit", self.at_failpoint),
         ):
             yield
 
 
 class Process:
-    """Something that can die.
+    """A process, which can die.
 
     Attributes
     ----------
     name : str
     life : int
-        Counts its deaths; a thread of an earlier life does nothing.
+        The number of its deaths; threads of earlier lives do nothing.
     """
 
     def __init__(self, world: World, name: str) -> None:
@@ -214,14 +214,14 @@ class Thread:
         self._last_us = 0
 
     def soon(self, job: Callable, *arguments: object) -> None:
-        """Let a job be done after a while, but after those that came before."""
+        """Queue a job to run after a random delay, and after the jobs before it."""
         world = self._process.world
         self._last_us = max(self._last_us, world.now_us + world.delay_us())
         self._jobs.append((job, arguments))
         world.after(self._last_us - world.now_us, self._turn)
 
     def _turn(self) -> None:
-        """Do the next job; later, while another one is being done."""
+        """Run the next job, or defer it while another job of this thread runs."""
         process = self._process
         if process.life != self._life:
             return
@@ -236,7 +236,7 @@ class Thread:
             while self._missed and process.life == self._life:
                 self._missed -= 1
                 self._do()
-        except Killed:
+        except ThreadKilled:
             assert process.life != self._life
         finally:
             running.pop()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# What executors are, whatever the machine's own settings.
+# Fixed for drivers and executors, so that the machine's settings do not matter.
 ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_PYTHON": sys.executable,
@@ -28,14 +28,14 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    # Tests are short: what a thorough compiler saves it would cost first.
+    # Tests are short, so thorough compilation would cost more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start-up on a busy machine takes its time, and pyspark warns of new pandas."""
+    """Allow for slow start-up on a busy machine, and ignore pyspark's warning of new pandas."""
     for item in items:
         if "tests/spark/" in item.nodeid:
             if item.get_closest_marker("timeout") is None:
@@ -93,14 +93,14 @@ def frame(session: Any, columns: dict[str, Any], schema: str, partitions: int = 
 
 
 def counted(columns: dict[str, Any], where: Any = slice(None), **settings: Any) -> Evaluator:
-    """Return the evaluator that has seen these rows itself."""
+    """Return an evaluator with these rows."""
     ev = Evaluator(**settings)
     ev.add_cases(labels=columns["label"][where], scores=columns["score"][where])
     return ev
 
 
 def write_json(path: Path, columns: dict[str, Any], where: Any = slice(None)) -> None:
-    """Write rows as a file of JSON lines, whole or not at all."""
+    """Write rows as a file of JSON lines, atomically."""
     import json
 
     picked = {name: np.asarray(column)[where].tolist() for name, column in columns.items()}

@@ -1,10 +1,10 @@
-"""What drivers do in the cluster scenario; a process of its own, which the test may kill.
+"""The driver of the cluster scenario: a separate process, which the test may kill.
 
     drive.py MASTER bulk ROWS.parquet SHARDS
     drive.py MASTER stream ROWS CHECKPOINT ADDRESS
 
-It says what it has come to, one line each, and waits for a line where the test
-is to do something first.
+It reports its progress on stdout, one line each, and waits for a line on stdin where
+the test acts first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def session(master: str) -> Any:
 
 
 def report_tasks(context: Any) -> None:
-    """Say how many tasks are done, as long as a job runs."""
+    """Print the number of finished tasks while a job runs."""
     tracker = context.statusTracker()
     while True:
         done = 0
@@ -61,7 +61,7 @@ def report_tasks(context: Any) -> None:
 
 
 def bulk(spark: Any, path: str, shards: str) -> None:
-    """Evaluate a table; say how far it is, and its figures."""
+    """Evaluate a table; print the progress and the figures."""
     from streameval.spark import evaluate
 
     df = spark.read.parquet(path)
@@ -74,7 +74,7 @@ def bulk(spark: Any, path: str, shards: str) -> None:
 
 
 def stream(spark: Any, rows: str, checkpoint: str, address: str) -> None:
-    """Push a directory of files, one a micro-batch; ask before each push and after it."""
+    """Push a directory of files, one per micro-batch; wait before and after each push."""
     from streameval.spark import _push
 
     push = _push.push
@@ -110,4 +110,4 @@ if __name__ == "__main__":
     master, task, *arguments = sys.argv[1:]
     {"bulk": bulk, "stream": stream}[task](session(master), *arguments)
     sys.stdout.flush()
-    os._exit(0)  # nothing of Spark's own end is under test
+    os._exit(0)  # Spark's own shutdown is not under test

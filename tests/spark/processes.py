@@ -1,4 +1,4 @@
-"""Processes of a Spark cluster, and of a server, that a test may kill like machines."""
+"""Processes of a Spark cluster and of a server, which a test kills as if machines died."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEADLINE_S = 100.0
-"""No single step of a scenario takes longer, on a busy machine."""
+"""The longest that a step of a scenario may take, on a busy machine."""
 
 
 class Process:
@@ -29,11 +29,11 @@ class Process:
     Parameters
     ----------
     command
-        What to run.
+        The command line.
     log
-        Where its stderr goes, for whoever looks into a failure.
+        The file for its stderr, to analyse failures.
     environment
-        Besides this process's own.
+        Variables added to this process's environment.
     """
 
     def __init__(self, *command: str, log: Path, **environment: str) -> None:
@@ -46,7 +46,7 @@ class Process:
                 stderr=errors,
                 env={**os.environ, **ENVIRONMENT, **environment},
                 text=True,
-                start_new_session=True,  # so that children die with it
+                start_new_session=True,  # so that `kill` reaches its children
             )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -64,13 +64,13 @@ class Process:
         while True:
             line = self._lines.get(timeout=max(0.1, end - time.monotonic()))
             if line is None:
-                raise AssertionError(f"{word} was never said; stderr ends:\n{self.errors()}")
+                raise AssertionError(f"{word} was never printed; stderr ends:\n{self.errors()}")
             first, *rest = line.split(" ", 1)
             if first == word:
                 return rest[0].split(" ") if rest else []
 
     def go_on(self) -> None:
-        """Let it pass where it waits for a line."""
+        """Send the line that it waits for."""
         assert self.popen.stdin is not None
         self.popen.stdin.write("\n")
         self.popen.stdin.flush()
@@ -86,10 +86,10 @@ class Process:
             lines = self.log.read_text(errors="replace").splitlines()
             return next((line for line in lines if text in line), "")
 
-        return wait_for(found, lambda: f"{text!r} was never said:\n{self.errors()}")
+        return wait_for(found, lambda: f"{text!r} was never logged:\n{self.errors()}")
 
     def kill(self) -> None:
-        """End it and its children at once, as a machine ends."""
+        """Kill it and its children at once, as if the machine died."""
         if self.popen.poll() is None:
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait(30)
@@ -104,7 +104,7 @@ class Process:
 
 
 def wait_for(condition: Callable[[], Any], why: Callable[[], str]) -> Any:
-    """Return what `condition` gives as soon as it is true."""
+    """Return the value of `condition` as soon as it is true."""
     end = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < end, why()
@@ -125,7 +125,7 @@ class Cluster:
         self.url = master.said("Starting Spark master at ").split()[-1]
 
     def worker(self) -> Process:
-        """Start a worker of one core; return it when the master has it."""
+        """Start a worker with one core; return it once it is registered."""
         worker = self._start(
             f"worker-{len(self.processes)}", "worker.Worker", "--host", "127.0.0.1",
             "--port", "0", "--cores", "1", "--memory", "768m", self.url,
@@ -135,7 +135,7 @@ class Cluster:
         return worker
 
     def workers_lost(self) -> int:
-        """Return how many workers the master has given up."""
+        """Return how many workers the master has removed."""
         lines = self.processes[0].log.read_text(errors="replace").splitlines()
         return sum("Removing worker " in line for line in lines)
 
@@ -154,7 +154,7 @@ class Cluster:
         return process
 
     def driver(self, *arguments: str) -> Process:
-        """Start a driver: what it does is in drive.py."""
+        """Start drive.py as a driver."""
         driver = Process(
             sys.executable,
             str(Path(__file__).with_name("drive.py")),
@@ -166,18 +166,18 @@ class Cluster:
         return driver
 
     def stop(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all processes that still run."""
         for process in reversed(self.processes):
             process.kill()
 
 
 class Proxy:
-    """A way to a server that can be told to kill it while a merge goes through.
+    """A proxy of a server that can kill the server during a merge.
 
     Parameters
     ----------
     connect
-        Returns the server's address now, after it was started again if need be.
+        Returns the server's current address, after restarting it if necessary.
     """
 
     def __init__(self, connect: Callable[[], str]) -> None:
@@ -191,7 +191,7 @@ class Proxy:
         self._threads[0].start()
 
     def arm(self, sent_bytes: int, kill: Callable[[], None]) -> None:
-        """Call `kill` once a connection has sent so many bytes."""
+        """Call `kill` once a connection has sent `sent_bytes` bytes."""
         with self._lock:
             self._armed = (sent_bytes, kill)
 
@@ -210,7 +210,7 @@ class Proxy:
             try:
                 server = socket.create_connection((host, int(port)))
             except OSError:
-                return  # it was killed, and its successor does not listen yet
+                return  # the server was killed, and its successor does not listen yet
             with server:
                 back = threading.Thread(target=self._copy, args=(server, client), daemon=True)
                 back.start()
@@ -219,7 +219,7 @@ class Proxy:
 
     def _copy(self, source: socket.socket, sink: socket.socket, *, counted: bool = False) -> None:
         total = 0
-        with contextlib.suppress(OSError):  # either end dies, which is what this is for
+        with contextlib.suppress(OSError):  # either end may die, as the test intends
             while data := source.recv(16_384):
                 total += len(data)
                 sink.sendall(data)
@@ -238,7 +238,7 @@ class Proxy:
             self.kills += 1
 
     def close(self) -> None:
-        """Listen no longer; the server, or who talks to it, must have ended."""
+        """Stop listening; the server or its client must have ended."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:

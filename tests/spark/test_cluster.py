@@ -1,4 +1,4 @@
-"""A cluster that loses a worker, its driver and its server: every figure equals the oracle."""
+"""A cluster loses a worker, its driver and its server: every figure equals the oracle's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(
     require_command: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
-    """Return a master with a worker that stays; tests may add others, and kill them."""
+    """Return a master with one worker; tests may add others, and kill those."""
     require("pyspark")
     require("pyarrow")
     require_command("java")
@@ -102,7 +102,7 @@ def test_bulk_survives_workers_that_die(cluster: Cluster, tmp_path: Path) -> Non
 
 
 class Served:
-    """A durable server that is killed and started again behind one address."""
+    """A durable server that can be killed and restarted behind one address."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -142,7 +142,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def check_streams(served: Served, columns: dict[str, np.ndarray]) -> None:
-    """Assert that each stream, and each slice, is what an evaluator counts of these rows."""
+    """Assert that each stream and slice has the figures of an evaluator with these rows."""
     with Client(served.address) as client:
         for model in ("a", "b"):
             mine = columns["model"] == model
@@ -194,7 +194,7 @@ def test_stream_survives_its_driver_and_its_server(
     driver = cluster.driver(*drive)
     pushed(driver, epoch=2)  # the same rows again
     check_streams(served, seen)
-    # In the middle of a merge, and when all of it was sent: committed or not, who knows.
+    # In the middle of a merge, and when all of it was sent, committed or not.
     for epoch, share in ((3, 0.5), (4, 1.0)):
         assert driver.until("BEFORE") == [str(epoch)]
         served.proxy.arm(int(share * merge_bytes(columns, epoch - 1)), served.crash)
@@ -208,7 +208,7 @@ def test_stream_survives_its_driver_and_its_server(
 
 
 def merge_bytes(columns: dict[str, np.ndarray], batch: int) -> int:
-    """Return about how long the merge of one stream is, from below."""
+    """Return a lower bound of the bytes of one stream's merge."""
     part = slice(batch * BATCH_ROWS, (batch + 1) * BATCH_ROWS)
     models, countries = columns["model"][part], columns["country"][part]
     rows = {name: column[part] for name, column in columns.items()}

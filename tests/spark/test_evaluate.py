@@ -1,4 +1,4 @@
-"""Figures of the groups of a DataFrame: those of an evaluator that saw every row."""
+"""Figures of the groups of a DataFrame equal those of an evaluator with all rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator, InvalidInputError
-from streameval._snapshot import FIGURES
+from streameval._metric_registry import SNAPSHOT_NAMES
 
 from .conftest import counted, frame, fraud, write_json
 
@@ -31,19 +31,19 @@ def columns() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def df(spark: Any, columns: dict[str, np.ndarray]) -> Any:
-    """Return the rows as a DataFrame, kept so that it is made once."""
+    """Return the rows as a cached DataFrame."""
     return frame(spark, columns, SCHEMA).cache()
 
 
 def same(value: float | None, expected: float, *, exact: bool) -> bool:
-    """Tell whether a column has what an evaluator says."""
+    """Return whether a column has the evaluator's value."""
     if value is None:
         return math.isnan(expected)
     return value == expected if exact else value == pytest.approx(expected, rel=1e-12)
 
 
 def check(row: Any, ev: Evaluator, *, exact: bool) -> None:
-    """Assert that every column is what the evaluator says."""
+    """Assert that every column has the evaluator's value."""
     snapshot = ev.snapshot()
     assert row.num_cases == ev.num_cases
     assert (row.num_positive_ref, row.num_negative_ref) == (
@@ -51,7 +51,7 @@ def check(row: Any, ev: Evaluator, *, exact: bool) -> None:
         ev.num_negative_ref,
     )
     assert row.resolution == ev.resolution
-    for name in FIGURES:
+    for name in SNAPSHOT_NAMES:
         value = getattr(snapshot, name)
         assert same(row[name], value, exact=exact or name in INTEGER), name
     for name, interval in snapshot.intervals.items():
@@ -93,7 +93,7 @@ def test_all_rows_are_one_group(
 
 @pytest.mark.parametrize("shards", [None, 50])
 def test_ties_never_part(spark: Any, shards: int | None) -> None:
-    """Four distinct scores, zeros of both signs, more shards than scores: a tie is one point."""
+    """Four distinct scores, zeros of both signs, more shards than scores: ties are not split."""
     from streameval.spark import evaluate
 
     rng = np.random.default_rng(2)
@@ -108,7 +108,7 @@ def test_ties_never_part(spark: Any, shards: int | None) -> None:
 
 @pytest.mark.parametrize("tied", [0.0, 0.6])
 def test_a_score_that_fills_ranges_comes_as_one_row(spark: Any, tied: float) -> None:
-    """One task gets a tie whole, however many rows have it: as one row of each class."""
+    """A tie of any number of rows reaches one task as one row of each class."""
     from streameval.spark import _sharded
     from streameval.spark._columns import rows_of
 
@@ -120,7 +120,7 @@ def test_a_score_that_fills_ranges_comes_as_one_row(spark: Any, tied: float) -> 
     df = frame(spark, columns, "model string, score double, label boolean")
     rows = rows_of(df, score="score", label="label", by=["model"])
     cuts = _sharded._cuts(rows, _sharded._sizes(rows), 8)
-    gathered = _sharded._gathered(_sharded._with_shards(rows, cuts), rows, cuts)
+    gathered = _sharded._gather_ties(_sharded._with_shards(rows, cuts), rows, cuts)
     distinct = set(zip(*(column.tolist() for column in columns.values()), strict=True))
     assert gathered.count() == len(distinct)
 
@@ -139,7 +139,7 @@ def _sharded_rows(df: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("shards", [None, 3])
 def test_counts_and_other_types(spark: Any, shards: int | None) -> None:
-    """A row may stand for many cases; integers and floats are labels and scores as well."""
+    """A row may count as many cases; integers and floats are accepted as labels and scores."""
     from streameval.spark import evaluate
 
     rows = [(1, 3, 2), (0, 3, 5), (0, 1, 0), (1, 1, 2**40), (0, -2, 2**41)]
@@ -187,7 +187,7 @@ def test_one_class_has_reasons(spark: Any, shards: int | None) -> None:
 
 
 def test_figures_by_name(spark: Any) -> None:
-    """Any figure that a server knows, also one that needs probabilities."""
+    """Any metric that a server has by name, also one that needs probabilities."""
     from streameval.spark import evaluate
 
     rows = [("p", 0.9, True), ("p", 0.2, False), ("q", 3.0, True), ("q", 0.2, False)]
@@ -218,7 +218,7 @@ def test_rows_that_change_between_passes_are_noticed(spark: Any, tmp_path: Path)
 
 
 def test_empty_has_no_groups(spark: Any) -> None:
-    """No rows, no row."""
+    """Without rows the result is empty."""
     from streameval.spark import evaluate
 
     df = spark.createDataFrame([], "score double, label boolean")
@@ -230,7 +230,7 @@ BAD = [(None, True), (float("nan"), True), (float("inf"), False), (1.0, None), (
 
 
 def test_bad_values_are_refused_with_group_and_count(spark: Any) -> None:
-    """Null, NaN and infinite scores and missing labels: which group, and how many."""
+    """The error for invalid scores and labels names the group and their number."""
     from pyspark.errors import PythonException
 
     from streameval.spark import evaluate
@@ -263,7 +263,7 @@ def test_bad_values_are_refused_with_group_and_count(spark: Any) -> None:
     ],
 )
 def test_refused_arguments(df: Any, arguments: dict[str, Any], text: str) -> None:
-    """What cannot be asked is refused before any job begins."""
+    """Invalid arguments are refused before any job starts."""
     from streameval.spark import evaluate
 
     with pytest.raises(InvalidInputError) as caught:
@@ -272,7 +272,7 @@ def test_refused_arguments(df: Any, arguments: dict[str, Any], text: str) -> Non
 
 
 def test_states_by_group_and_pane(df: Any, columns: dict[str, np.ndarray]) -> None:
-    """States add up to the whole, and each is that of its pane."""
+    """States merge to the whole, and each has the cases of its pane."""
     from pyspark.sql import functions as sf
 
     from streameval.spark import states
@@ -296,12 +296,12 @@ def test_states_by_group_and_pane(df: Any, columns: dict[str, np.ndarray]) -> No
 def test_partitions_are_counted_in_bounded_memory(
     require: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task hands its states on when they have grown large, and begins again."""
+    """A task emits its states when they exceed the limit, and starts again."""
     require("pyspark")
     pa = require("pyarrow")
     from streameval.spark import _partial
 
-    monkeypatch.setattr(_partial, "_CHUNK_ROWS", 500)
+    monkeypatch.setattr(_partial, "_MIN_CHUNK_ROWS", 500)
     monkeypatch.setattr(_partial, "_MAX_CELLS", 800)
     columns = fraud(5_000, seed=3)
     table = pa.table(

@@ -1,4 +1,4 @@
-"""The page about Spark: its examples run, in their order, in one session."""
+"""The examples of the Spark page run, in order, in one session."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
 
 def test_examples(spark: Any, tmp_path: Path) -> None:
-    """What the page shows is what happens; the live query counts one file, and is stopped."""
+    """All examples run; the streaming query counts one file, and is stopped."""
 
     def placed(code: str, address: str) -> str:
-        """Return it with folders of its own: relative ones are the virtual machine's."""
+        """Return the code with absolute folders: Spark resolves relative ones elsewhere."""
         for name in ("incoming", "states", "checkpoints/fraud"):
             code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
         return code.replace("127.0.0.1:50051", address)

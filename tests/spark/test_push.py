@@ -1,4 +1,4 @@
-"""States from Spark to servers: each counted once, wherever it goes and whatever is repeated."""
+"""States from Spark to servers: each counts once, with several servers and repetitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def servers() -> Iterator[list[str]]:
 
 
 def check(client: Client, columns: dict[str, Any], where: Any = slice(None)) -> None:
-    """Assert that both models' streams are what an evaluator counts of these rows."""
+    """Assert that both models' streams have the figures of an evaluator with these rows."""
     for model in ("a", "b"):
         mine = {name: column[where][columns["model"][where] == model]
                 for name, column in columns.items()}  # fmt: skip
@@ -51,7 +51,7 @@ def made(client: Client) -> None:
 
 
 def test_batch_is_pushed_once(spark: Any, servers: list[str]) -> None:
-    """Groups go to their streams and slices, on two servers, in their panes; again is nothing."""
+    """Groups go to their streams, slices and panes, on two servers; a repetition adds nothing."""
     from pyspark.sql import functions as sf
 
     from streameval.spark import push, states
@@ -86,7 +86,7 @@ def test_long_merges_are_sent_in_parts(
     from streameval.spark import _push
 
     del spark
-    monkeypatch.setattr(_push, "_MERGE_BYTES", 5_000)
+    monkeypatch.setattr(_push, "_MAX_MERGE_BYTES", 5_000)
     columns = fraud(4_000)
     found = []
     for minute in range(3):
@@ -101,7 +101,7 @@ def test_long_merges_are_sent_in_parts(
 
 
 def test_stream_goes_on_from_its_checkpoint(spark: Any, servers: list[str], tmp_path: Path) -> None:
-    """Micro-batches are counted once, also when the last one runs again."""
+    """Micro-batches count once, also when the last one runs again."""
     from streameval.spark import push_stream
 
     columns = fraud(6_000)
@@ -138,7 +138,7 @@ def test_stream_goes_on_from_its_checkpoint(spark: Any, servers: list[str], tmp_
 
 
 def test_refused_rows_fail_the_query(spark: Any, servers: list[str], tmp_path: Path) -> None:
-    """A row that cannot be counted is not passed over."""
+    """An invalid row fails the query."""
     from streameval.spark import push_stream
 
     columns = {"score": np.array([1.0, None], dtype=object), "label": np.array([True, False])}
@@ -170,7 +170,7 @@ def test_refused_rows_fail_the_query(spark: Any, servers: list[str], tmp_path: P
     ],
 )
 def test_refused_pushes(spark: Any, arguments: dict[str, Any], text: str) -> None:
-    """What cannot be pushed is refused before anything is sent."""
+    """Invalid arguments are refused before anything is sent."""
     from streameval.spark import push
 
     state = Evaluator().to_bytes()

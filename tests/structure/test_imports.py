@@ -35,6 +35,7 @@ ORDER = (
     "streameval._paired_evaluator",
     "streameval._time",
     "streameval._joining",
+    "streameval._row_codec",
     "streameval",
     "streameval.functional",
     "streameval.client._errors",

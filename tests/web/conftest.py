@@ -1,4 +1,4 @@
-"""A server in memory, asked over HTTP and over gRPC."""
+"""A server in memory, with clients for HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Site:
     channel: grpc.Channel
 
     def called(self, method: str, request: Message, token: str | None = None) -> Message:
-        """Return what gRPC answers."""
+        """Return gRPC's answer."""
         found = descriptor_pool.Default().FindMethodByName(method.replace("/", "."))
         answer = message_factory.GetMessageClass(found.output_type)
         call = self.channel.unary_unary(
@@ -44,7 +44,7 @@ class Site:
         return call(request, timeout=20, metadata=metadata)
 
     def push(self, stream: str, labels: str, **more: Any) -> int:
-        """Send cases over HTTP, ``+`` and ``-`` by falling scores; return the revision."""
+        """Send cases over HTTP, ``+`` and ``-`` in order of falling scores; return the revision."""
         scores = [1 - i / len(labels) for i in range(len(labels))]
         cases = {"scores": scores, "positives": [label == "+" for label in labels]} | more
         answer = self.http.post(f"/v1/streams/{stream}:ingest", json={"batch": {"cases": cases}})
@@ -52,7 +52,7 @@ class Site:
         return int(answer.json()["revision"])
 
     def show(self, stream: str, labels: str, **more: Any) -> int:
-        """Send cases, and wait until answers include them: acknowledged says durable only."""
+        """Send cases, and wait until answers include them: an ack only means durable."""
         revision = self.push(stream, labels, **more)
         wait = {"selection.minRevision": revision}
         self.http.get(f"/v1/streams/{stream}:snapshot", params=wait).raise_for_status()
@@ -79,7 +79,7 @@ def served() -> Iterator[Site]:
 
 
 def as_json(message: Message) -> Any:
-    """Return a message as protobuf writes it in JSON, with every field that has a value."""
+    """Return a message in protobuf's JSON, with every field that has a value."""
     return json.loads(json_format.MessageToJson(message, always_print_fields_with_no_presence=True))
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: at once, then the newest only; the end is told, and a stop waits for none."""
+"""Server-sent events: the first at once, then the newest only; the end; the server's stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def positives(event: Event) -> int:
 
 
 def test_at_once_and_whenever_it_moves(served: Site) -> None:
-    """The first event is there without anything happening; each has its revision."""
+    """The first event comes without a change; each has its revision."""
     first = served.show("sse/a", "+-")
     wait = {"selection.minRevision": first, "metrics": "auc_pr"}
     with served.http.stream("GET", WATCH.format("sse/a"), params=wait) as answer:
@@ -52,7 +52,7 @@ def test_at_once_and_whenever_it_moves(served: Site) -> None:
 
 
 def test_no_more_than_five_a_second(served: Site) -> None:
-    """Whatever moves in between is in the next one."""
+    """Changes in between are in the next event."""
     served.show("sse/b", "+")
     with served.http.stream("GET", WATCH.format("sse/b")) as answer:
         coming = only(events(answer))
@@ -70,7 +70,7 @@ def test_no_more_than_five_a_second(served: Site) -> None:
 
 
 def test_a_slow_reader_gets_the_newest(served: Site) -> None:
-    """What it did not read in time was never made: no queue of old ones."""
+    """Answers that it did not read in time are not computed: there is no queue of old ones."""
     served.show("sse/slow", "+")
     url = served.http.base_url
     with socket.socket() as raw:
@@ -92,7 +92,7 @@ def test_a_slow_reader_gets_the_newest(served: Site) -> None:
 
 
 def test_many_streams(served: Site) -> None:
-    """All of them first, then those that moved, and what is gone."""
+    """All of them first, then those that changed, and those deleted."""
     served.show("sse/m1", "+-")
     served.show("sse/m2", "++-")
     names = {"streams": ["sse/m1", "sse/m2", "sse/m3"], "metrics": "auc_pr"}
@@ -112,7 +112,7 @@ def test_many_streams(served: Site) -> None:
 
 
 def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comments tell a reader that the server is there."""
+    """Comments show a client that the server is alive."""
     monkeypatch.setattr(events_module, "HEARTBEAT_S", 0.05)
     with site() as one:
         one.show("a", "+")
@@ -123,7 +123,7 @@ def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_begin_is_an_ordinary_refusal(served: Site) -> None:
-    """No stream of events for a stream that is not there, or a question that is wrong."""
+    """An unknown stream or a wrong request gets an error response instead of events."""
     answer = served.http.get(WATCH.format("no/such"))
     assert (answer.status_code, reason(answer)) == (404, "NO_STREAM")
     wrong = {"minInterval": "-1s"}
@@ -146,7 +146,7 @@ def test_it_ends_with_the_stream(served: Site) -> None:
 
 
 def test_it_ends_with_the_token(tmp_path: Path) -> None:
-    """A token that is taken away opens nothing any more, not even what it opened."""
+    """A revoked token ends its open responses too."""
     path = tmp_path / "tokens.toml"
     token = create_token(path, "web", ["query", "ingest"])
     settings = Settings(listen="127.0.0.1:0", memory=True, tokens=path)
@@ -161,7 +161,7 @@ def test_it_ends_with_the_token(tmp_path: Path) -> None:
             deadline = time.monotonic() + 20
             push = {"batch": {"cases": {"scores": [0.5], "positives": [True]}}}
             sender = {"authorization": f"Bearer {other}"}
-            while True:  # until the file was read again
+            while True:  # until the file has been read again
                 sent = httpx.post(
                     f"{one.addresses.http}/v1/streams/a:ingest", json=push, headers=sender
                 )
@@ -174,7 +174,7 @@ def test_it_ends_with_the_token(tmp_path: Path) -> None:
 
 
 def test_a_stop_ends_it_and_a_new_server_resumes() -> None:
-    """UNAVAILABLE with a delay, at once; whoever asks again is told the newest first."""
+    """UNAVAILABLE with a delay, at once; a client that reconnects gets the newest first."""
     begun = time.monotonic()
     with running_service() as addresses:
         http = httpx.Client(base_url=addresses.http, timeout=20)
@@ -197,7 +197,7 @@ def test_a_stop_ends_it_and_a_new_server_resumes() -> None:
 
 
 def test_readers_that_leave_hold_nothing() -> None:
-    """Connections that were cut are forgotten: a stop waits for none of them."""
+    """A stop does not wait for connections that were cut."""
     with running_service() as addresses:
         with httpx.Client(base_url=addresses.http, timeout=20) as http:
             Site(addresses, http, None).show("a", "+")
@@ -209,8 +209,8 @@ def test_readers_that_leave_hold_nothing() -> None:
 
 
 def test_too_many_at_once_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections are bounded; those that are there go on."""
-    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 3)
+    """The number of connections is bounded; existing ones continue."""
+    monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 3)
     with site() as one:
         one.show("a", "+")
         with (

@@ -1,4 +1,4 @@
-"""docs/http.md: its commands print what it shows, and its table lists every route."""
+"""docs/http.md: its commands print the output shown, and its table lists every route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-
 
 
 def test_its_commands_print_what_it_shows(require_command: Callable[[str], str]) -> None:
-    """In their order, against a new server; `...` stands for what varies."""
+    """In order, against a new server; `...` matches any text."""
     require_command("curl")
     checker = doctest.OutputChecker()
     (block,) = codes(PAGE, "console", "curl")
@@ -35,7 +35,7 @@ def test_its_commands_print_what_it_shows(require_command: Callable[[str], str])
 
 
 def test_its_table_lists_every_route() -> None:
-    """With the method and the scope of each."""
+    """With each route's method and scope."""
     rows = [row.split("|")[1:4] for row in PAGE.splitlines() if row.startswith("| `GET /v1")]
     rows += [row.split("|")[1:4] for row in PAGE.splitlines() if re.match(r"\| `P|\| `D", row)]
     listed = {

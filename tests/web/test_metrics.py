@@ -1,4 +1,4 @@
-"""What Prometheus scrapes against what queries answer: values, views, limits, cost."""
+"""The metrics compared with queries' answers: values, tokens, limits, cost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from prometheus_client.parser import text_string_to_metric_families
 
+from streameval._metric_registry import MONITORED_NAMES
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server._security.tokens import create_token
@@ -65,7 +66,7 @@ def fill(one: Site, stream: str, *, seed: int, rows: int = 400, **more: Any) -> 
 
 
 def test_figures_are_the_snapshots() -> None:
-    """Values, limits, counts and delays of both windows, to the last bit."""
+    """Values, limits, counts and delays of both windows, exactly."""
     with site(ALWAYS_ANEW) as one:
         fill(one, "fraud/v3", seed=1)
         old = {"eventTimesUs": [str(hours_ago(5))]}
@@ -78,7 +79,7 @@ def test_figures_are_the_snapshots() -> None:
             request = query_pb2.GetSnapshotRequest(selection=selection, anytime=anytime)
             snapshot = one.called(f"{QUERY}/GetSnapshot", request).snapshot
             for metric in snapshot.metrics:
-                if metric.name in stream_metrics.FIGURES:
+                if metric.name in MONITORED_NAMES:
                     labels = {"stream": "fraud/v3", "figure": metric.name, "window": window}
                     assert at(series, "figure", **labels) == metric.value
                     assert at(series, "figure_lower", **labels) == metric.interval.lower
@@ -116,7 +117,7 @@ def hours_ago(hours: int) -> int:
 
 
 def test_what_is_undefined_has_no_series() -> None:
-    """Neither a value nor limits: not 0, not NaN."""
+    """No value and no limits, rather than 0 or NaN."""
     with site(ALWAYS_ANEW) as one:
         one.show("a", "++")
         series = scraped(one)
@@ -158,11 +159,11 @@ def test_the_server_and_its_calls() -> None:
             assert at(series, name) == 0
         assert at(series, "state_bytes") > 0
         assert at(series, "window_seconds") == 3600
-        assert at(series, "log_bytes") is None  # nothing is on disk
+        assert at(series, "log_bytes") is None  # the server is in memory
 
 
 def test_batches_that_were_refused_are_counted() -> None:
-    """Those of producers; without one a refusal is a call that failed, and nothing else."""
+    """Those of producers; without a producer a refusal counts as a failed call only."""
     with site(ALWAYS_ANEW) as one:
         wrong = {"stream": "a", "cases": {"scores": [0.5], "positives": []}}
         for sequence, producer in ((1, {"producer": "p", "epoch": 1}), (0, {})):
@@ -175,7 +176,7 @@ def test_batches_that_were_refused_are_counted() -> None:
 
 
 def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
-    """Its size, what is free beside it, and how long commits take."""
+    """Its size, the free space, and the durations of commits."""
     with site(Settings(listen="127.0.0.1:0", data=tmp_path / "data")) as one:
         one.show("a", "+-")
         series = scraped(one)
@@ -186,30 +187,30 @@ def test_a_log_on_disk_is_measured(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Time as the metrics see it, which goes on when it is told to; counts who looks."""
+    """A clock for the metrics that tests advance; it counts its readers."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.looks: queue.SimpleQueue[float] = queue.SimpleQueue()
 
     def monotonic(self) -> float:
-        """Return it."""
+        """Return the time and report the reading."""
         self.looks.put(self.now_s)
         return self.now_s
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock that the metrics look at."""
+    """Return the clock that the metrics use."""
     clock = Clock()
     monkeypatch.setattr(metrics, "time", clock)
     return clock
 
 
 def test_figures_are_found_once_an_interval(clock: Clock) -> None:
-    """Scrapes an interval apart, early ones too, get new figures; those between, the same."""
+    """Scrapes an interval apart, even slightly early, get new figures; others in between do not."""
     labels = {"stream": "a", "window": "all", "class": "positive"}
-    # Two scrape each 20 s, one of them with jitter: what each finds there, one more each time.
+    # Two scrapers, each every 20 s, one with jitter: each gets one more case every time.
     scrapes = ((0, 1), (7, 1), (20, 3), (27, 3), (39, 5), (47, 5), (60, 7), (67, 7), (78.1, 9))
     with site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one:
         for at_s, found in scrapes:
@@ -221,10 +222,10 @@ def test_figures_are_found_once_an_interval(clock: Clock) -> None:
 def test_who_comes_while_figures_are_found_waits(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Figures are as old as the question: one asks again, and the other is told the same."""
+    """Figures are no older than the scrape: one scrape collects, the other shares its result."""
     go_on = threading.Event()
     asked = 0
-    real = stream_metrics.StreamMetrics.seen
+    real = stream_metrics.StreamMetrics.read
 
     async def slow(self, before):
         nonlocal asked
@@ -232,13 +233,14 @@ def test_who_comes_while_figures_are_found_waits(
         await asyncio.to_thread(go_on.wait, 20)
         return await real(self, before)
 
-    monkeypatch.setattr(stream_metrics.StreamMetrics, "seen", slow)
+    monkeypatch.setattr(stream_metrics.StreamMetrics, "read", slow)
     with (
         site(replace(ALWAYS_ANEW, metrics_interval_s=20.0)) as one,
         ThreadPoolExecutor(3) as pool,
     ):
         first = pool.submit(scraped, one)
-        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]  # it came, it asked
+        # On arrival, and when it begins to read.
+        assert [clock.looks.get(timeout=20) for _ in range(2)] == [0.0, 0.0]
         clock.now_s = 19.0
         others = [pool.submit(scraped, one) for _ in range(2)]
         assert [clock.looks.get(timeout=20) for _ in range(2)] == [19.0, 19.0]
@@ -249,7 +251,7 @@ def test_who_comes_while_figures_are_found_waits(
 
 
 def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that stays as it is costs no comparison."""
+    """An unchanged stream is not compared again."""
     compared: list[str] = []
     real = stream_metrics.StreamMetrics._difference
 
@@ -271,7 +273,7 @@ def test_only_what_changed_is_compared_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_series_are_limited() -> None:
-    """The first streams by name are shown, the others counted; none has more than it may."""
+    """The first streams by name have series, the others are counted; all are within the limit."""
     most = 2 * stream_metrics.SERIES_A_STREAM + 1
     limits = Limits(max_metric_series=most)
     with site(replace(ALWAYS_ANEW, limits=limits)) as one:
@@ -287,7 +289,7 @@ def test_series_are_limited() -> None:
 
 
 def test_tokens(tmp_path: Path) -> None:
-    """The scope query is needed; a token for some streams sees those."""
+    """The scope query is required; a limited token gets its streams only."""
     path = tmp_path / "tokens.toml"
     tokens = {
         name: {"authorization": f"Bearer {create_token(path, name, scopes, streams)}"}
@@ -312,7 +314,7 @@ def test_tokens(tmp_path: Path) -> None:
 
 
 def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
-    """As Prometheus asks."""
+    """With the Accept header of Prometheus."""
     accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
     answer = served.http.get("/metrics", headers=accept)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -320,7 +322,7 @@ def test_open_metrics_where_they_are_asked_for(served: Site) -> None:
 
 
 def test_names_of_streams_are_labels_whatever_they_are() -> None:
-    """All that a name may hold comes through."""
+    """Every allowed character is kept."""
     names = ("a", "A.b-c_d/1", "x" * 128)
     with site() as one:
         for name in names:

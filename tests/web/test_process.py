@@ -1,4 +1,4 @@
-"""HTTP in a server's process: one port each, one stop for both, the same certificates."""
+"""HTTP in a server's process: own port, common stop, same certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """A server's process, with what it said about itself."""
+    """A server's process, with the addresses that it printed."""
 
     def __init__(self, *arguments: str) -> None:
         command = (sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0")
@@ -37,7 +37,7 @@ class Process:
         self.http = self.popen.stdout.readline().split()[-1].rstrip("/")
 
     def ended(self) -> tuple[int, str]:
-        """Wait for its end; return its exit code and what it said to stderr."""
+        """Wait for the end; return the exit code and stderr."""
         _, errors = self.popen.communicate(timeout=30)
         return self.popen.returncode, errors
 
@@ -58,13 +58,13 @@ def batch(size: int = 1) -> dict:
 
 
 def visible(sent: httpx.Response) -> dict[str, str]:
-    """Return the parameters of a question whose answer includes what was sent."""
+    """Return parameters of a query that waits for the sent batch."""
     return {"selection.minRevision": sent.json()["revision"]}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) -> None:
-    """Watchers are told, what was acked is in a checkpoint, and it ends with 0 and no word."""
+    """Watches end, acked rows are in a checkpoint, the exit code is 0 and stderr is empty."""
     acked = 0
     refused: list[int] = []
     with httpx.Client(base_url=process.http, timeout=20) as http:
@@ -82,7 +82,7 @@ def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) ->
                         try:
                             sent = sender.post("/v1/streams/a:ingest", json=batch())
                         except httpx.TransportError:
-                            return  # it listens no more
+                            return  # it no longer listens
                         if sent.status_code != 200:
                             refused.append(sent.status_code)
                             return
@@ -103,7 +103,7 @@ def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) ->
     again = Process("--data", data)
     try:
         found = httpx.get(f"{again.http}/v1/streams/a:snapshot").json()["snapshot"]
-        # One more may have been taken whose answer did not come through.
+        # One more batch may have been accepted whose answer was lost.
         assert int(found["numPositiveRef"]) - acked in {0, 1}
         status = httpx.get(f"{again.http}/v1/server").json()
         assert status["checkpointRevision"] == status["durableRevision"]
@@ -113,13 +113,13 @@ def test_a_signal_stops_http_and_grpc_in_order(process: Process, number: int) ->
 
 
 def test_http_can_be_off() -> None:
-    """Then it says nothing of a page, and no port is taken."""
+    """Then no page is announced, and no port is used."""
     with running_service(Settings(listen="127.0.0.1:0", http="off", memory=True)) as addresses:
         assert addresses.http is None
 
 
 def test_addresses_that_cannot_be_had(tmp_path: Path) -> None:
-    """Taken, not HOST:PORT, or one that others reach: said before anything starts."""
+    """In use, not HOST:PORT, or not loopback: refused before anything starts."""
     with running_service() as addresses:
         taken = addresses.http.removeprefix("http://")
         data = tmp_path / "data"
@@ -138,7 +138,7 @@ def test_addresses_that_cannot_be_had(tmp_path: Path) -> None:
 
 
 def test_a_grpc_port_that_is_taken_ends_the_process_in_words() -> None:
-    """HTTP does not outlive what it serves."""
+    """HTTP stops with the server."""
     with running_service() as addresses:
         command = (sys.executable, "-m", "streameval_server", "--memory", "--http", "127.0.0.1:0")
         done = subprocess.run(
@@ -158,7 +158,7 @@ def test_a_grpc_port_that_is_taken_ends_the_process_in_words() -> None:
 
 
 class Files:
-    """Certificates of an authority of the test's own."""
+    """The certificates of a test authority."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -175,7 +175,7 @@ class Files:
         leaf.cert_chain_pems[0].write_to_path(self.certificate)
 
     def client(self, ca: trustme.CA, trusts: trustme.CA) -> ssl.SSLContext:
-        """Return what a client connects with."""
+        """Return a client's SSL context."""
         context = ssl.create_default_context()
         trusts.configure_trust(context)
         ca.issue_cert("client").configure_cert(context)
@@ -183,7 +183,7 @@ class Files:
 
 
 def answered(url: str, context: ssl.SSLContext) -> int | str:
-    """Return the status of an answer on a connection of its own, or why there is none."""
+    """Return the status of an answer on a new connection, or the error."""
     try:
         return httpx.get(f"{url}/healthz", verify=context, timeout=20).status_code
     except httpx.TransportError as error:
@@ -205,14 +205,14 @@ def test_tls_with_clients_certificates_that_change(tmp_path: Path) -> None:
         assert url.startswith("https://")
         assert answered(url, files.client(files.ca, trusts=files.ca)) == 200
         assert answered(url, files.client(other, trusts=files.ca)) != 200
-        nobody = ssl.create_default_context()
-        files.ca.configure_trust(nobody)
-        assert answered(url, nobody) != 200
-        # Other clients are let in, and those before are not.
+        untrusted = ssl.create_default_context()
+        files.ca.configure_trust(untrusted)
+        assert answered(url, untrusted) != 200
+        # New clients are accepted, the old ones are not.
         other.cert_pem.write_to_path(files.clients)
         assert answered(url, files.client(other, trusts=files.ca)) == 200
         assert answered(url, files.client(files.ca, trusts=files.ca)) != 200
-        # Another authority made the server's certificate.
+        # The server's certificate is now of another authority.
         files.renew(other)
         assert answered(url, files.client(other, trusts=other)) == 200
         assert "CERTIFICATE_VERIFY_FAILED" in answered(url, files.client(other, trusts=files.ca))
@@ -222,7 +222,7 @@ def test_tls_with_clients_certificates_that_change(tmp_path: Path) -> None:
 
 
 def test_the_log_of_http_is_the_servers() -> None:
-    """One object a line, whatever was sent; neither what was asked nor invalid requests in it."""
+    """One object per line, for any request; without requests' content or invalid requests."""
     server = Process("--memory", "--log-format", "json", "--log-level", "debug")
     sent = httpx.post(f"{server.http}/v1/streams/secret/name:ingest", json=batch())
     url = f"{server.http}/v1/streams/secret/name:watch"

@@ -1,4 +1,4 @@
-"""Every route against the same question over gRPC."""
+"""Every route, compared with the same request over gRPC."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ ASKED = pytest.mark.parametrize(
 
 
 def test_every_reading_route_is_asked_below() -> None:
-    """All that answer with one message, but the server's status, which has times in it."""
+    """All with a single answer, except the server's status, which contains times."""
     reading = {
         route.method for route in ROUTES if route.verb == "GET" and route.answer is Answer.JSON
     }
@@ -138,7 +138,7 @@ def test_every_reading_route_is_asked_below() -> None:
 def test_the_answer_is_grpcs(
     filled: Site, path: str, parameters: dict, method: str, request_: Callable[[], Message]
 ) -> None:
-    """Each question, with parameters in both spellings."""
+    """Each request, with parameters in both spellings."""
     answer = filled.http.get(f"/v1/{path}", params=parameters)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/json"
@@ -147,7 +147,7 @@ def test_the_answer_is_grpcs(
 
 
 def test_the_servers_status(filled: Site) -> None:
-    """As gRPC has it, but for what goes on."""
+    """Equal to gRPC's, except for times."""
     answer = filled.http.get("/v1/server").json()
     status = as_json(
         filled.called(
@@ -160,7 +160,7 @@ def test_the_servers_status(filled: Site) -> None:
 
 
 def test_the_state(filled: Site) -> None:
-    """What the library reads, and the revision that it includes."""
+    """The library reads it; the header has its revision."""
     answer = filled.http.get("/v1/streams/fraud/v2:state")
     assert answer.headers["content-type"] == "application/octet-stream"
     mine = Evaluator(max_cells=262_144)
@@ -170,7 +170,7 @@ def test_the_state(filled: Site) -> None:
 
 
 def test_a_life_of_a_stream(served: Site) -> None:
-    """Made, changed, filled, read and deleted with nothing but JSON."""
+    """Created, changed, filled, read and deleted, with JSON only."""
     http = served.http
     body = {"stream": {"name": "life/of-1", "settings": {"labelTtl": "86400s"}}}
     made = http.post("/v1/streams", json=body).json()
@@ -223,7 +223,7 @@ def test_a_batch_is_what_grpc_would_have_logged(served: Site) -> None:
 
 
 def test_names_are_escaped_or_not(filled: Site) -> None:
-    """A slash in a name is a slash in the path, as it is or as %2F; parameters are decoded."""
+    """A slash in a name is a slash in the path, plain or as %2F; parameters are decoded."""
     plain, escaped = (
         filled.http.get(f"/v1/streams/{name}:decision", params={"threshold": 0.5}).json()
         for name in ("fraud/v3", "fraud%2Fv3")
@@ -237,7 +237,7 @@ def test_names_are_escaped_or_not(filled: Site) -> None:
 
 
 def test_a_name_may_stand_in_the_request_too(served: Site) -> None:
-    """If it is the path's; another is refused, by its field."""
+    """If it equals the path's; another is refused, naming the field."""
     cases = {"scores": [0.5], "positives": [True]}
     same = {"batch": {"stream": "named/twice", "cases": cases}}
     assert served.http.post("/v1/streams/named/twice:ingest", json=same).status_code == 200

@@ -1,4 +1,4 @@
-"""Pieces of something larger than a message, of a length that was announced."""
+"""Chunks of a payload that is larger than a message and whose length was announced."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
     from streameval_server._model.errors import RequestError
 
-PIECE_BYTES = 1 << 20
-"""Longest piece that is taken or sent."""
+MAX_CHUNK_BYTES = 1 << 20
+"""Largest chunk that the server accepts or sends."""
 
 
-class Pieces:
-    """Joins what comes.
+class ChunkJoiner:
+    """Joins chunks and checks their length.
 
     Parameters
     ----------
     total_bytes
-        What was announced.
+        The announced length.
     refusal
-        Makes the error that ends the call, of a field and what is wrong with it.
+        Makes the error that ends the call, from a field and a message.
     """
 
     def __init__(self, total_bytes: int, refusal: Callable[[str, str], RequestError]) -> None:
@@ -30,25 +30,25 @@ class Pieces:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next piece. O(its bytes).
+        """Append the next chunk. O(its bytes).
 
         Raises
         ------
         RequestError
-            When it is too long, or more than was announced.
+            When it is too long, or exceeds the announced length.
         """
-        if len(data) > PIECE_BYTES:
+        if len(data) > MAX_CHUNK_BYTES:
             raise self._refusal(
-                "data", f"data must be at most {PIECE_BYTES} bytes, got {len(data)}"
+                "data", f"data must be at most {MAX_CHUNK_BYTES} bytes, got {len(data)}"
             )
         if len(self._data) + len(data) > self._total_bytes:
             raise self._refusal(
-                "data", f"the pieces have more than the {self._total_bytes} bytes announced"
+                "data", f"the data has more than the {self._total_bytes} bytes announced"
             )
         self._data += data
 
-    def whole(self) -> bytes:
-        """Return all of it. O(bytes).
+    def joined(self) -> bytes:
+        """Return the payload after its last chunk. O(bytes).
 
         Raises
         ------

@@ -1,35 +1,48 @@
-"""A batch, decoded and checked: what passes here can be applied.
+"""Batches: decoded, and checked so that every accepted batch can be applied.
 
-Checked are the columns themselves (`batch_columns`), the server's limits, and
-the settings of the stream. Settings may change while a batch waits for its
-commit; the committer then checks again (`draft`). Cost: about 15 us for 1,000
-cases.
+`streameval._row_codec` checks the columns themselves; this module adds the server's
+limits and the settings of the stream. Settings may change while a batch waits for its
+commit; the committer then decodes it again (`transaction`). Cost: about 15 us for
+1,000 cases.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import numpy as np
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from streameval import InvalidInputError
-from streameval._common import quoted, truncated
-from streameval._counts import check_scores
-from streameval.v1 import ingest_pb2
-from streameval_server._batch.columns import (
-    case_rows,
-    check_uncounted,
-    label_rows,
-    miss_rows,
-    prediction_rows,
-    refuse,
-    retraction_rows,
+from streameval._common import (
+    OTHER_VALUE,
+    id_problem,
+    quoted,
+    segment_value_problem,
+    stream_name_problem,
+    truncated,
 )
+from streameval._counts import check_scores
+from streameval._row_codec import (
+    decode_cases,
+    decode_labels,
+    decode_misses,
+    decode_predictions,
+    decode_segments,
+    decode_times,
+    row_count,
+)
+from streameval.v1 import ingest_pb2
 from streameval_server._log.entries import Format
-from streameval_server._model.errors import Code, CorruptLogError, RefusedError, refused_input
-from streameval_server._model.names import id_problem, stream_name_problem
+from streameval_server._model.errors import (
+    Code,
+    CorruptLogError,
+    Refused,
+    RefusedError,
+    RequestError,
+    refused_input,
+)
 from streameval_server._model.rows import (
     CaseRows,
     LabelRows,
@@ -39,12 +52,25 @@ from streameval_server._model.rows import (
     Rows,
 )
 from streameval_server._model.stream_settings import DEFAULTS
-from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
     from streameval._common import IntArray
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
+
+M = TypeVar("M", bound=Message)
+
+
+def parse_message(message: type[M], frame: bytes) -> M:
+    """Return a decoded message, or raise the RequestError for a malformed one."""
+    try:
+        return message.FromString(frame)
+    except DecodeError:
+        raise RequestError(
+            Code.INVALID_ARGUMENT,
+            f"the request is not an encoded {message.DESCRIPTOR.full_name}",
+            reason="MALFORMED_MESSAGE",
+        ) from None
 
 
 def decode(
@@ -54,7 +80,7 @@ def decode(
     limits: Limits,
     settings: StreamSettings = DEFAULTS,
 ) -> Rows | None:
-    """Return a batch's rows; None when it has none.
+    """Return a batch's rows; None when nothing in it counts.
 
     Parameters
     ----------
@@ -63,14 +89,14 @@ def decode(
     nbytes
         Its encoded size.
     now_us
-        The clock, to refuse rows from the future and rows that retention has passed.
+        The current time, to refuse rows dated in the future or before retention.
     settings
         The stream's.
 
     Raises
     ------
     RefusedError
-        When anything in it breaks a rule.
+        When the batch breaks a rule.
     """
     if nbytes > limits.max_batch_bytes:
         refuse(
@@ -81,26 +107,26 @@ def decode(
     problem = stream_name_problem(batch.stream, limits.max_stream_name)
     if problem is not None:
         refuse(Code.INVALID_ARGUMENT, problem, "stream")
-    size = _size(batch)
+    size = row_count(batch)
     if size > limits.max_batch_rows:
         refuse(
             Code.RESOURCE_EXHAUSTED,
             f"batch must have at most {limits.max_batch_rows} rows, got {size}: send smaller ones",
         )
-    # Before they are read: a row has one value.
-    _check_sizes(batch, limits, settings)
+    # Before the columns are read, so that a small batch cannot take much memory.
+    _check_segment_counts(batch, limits, settings)
     rows = _rows(batch)
     if rows is None:
-        check_uncounted(batch)
+        _check_uncounted(batch)
     else:
         _check(rows, now_us, limits, settings)
     return rows
 
 
 def stored(format_: int, payload: bytes) -> Rows | None:
-    """Return the rows of a batch that was accepted before, from its log row.
+    """Return the rows of an accepted batch from its log row.
 
-    Limits and settings of today do not apply: what was accepted counts.
+    Today's limits and settings do not apply: an accepted batch counts.
 
     Raises
     ------
@@ -120,32 +146,23 @@ def batch_of(format_: int, payload: bytes) -> ingest_pb2.Batch:
     return ingest_pb2.IngestBatchRequest.FromString(payload).batch
 
 
-def _size(batch: ingest_pb2.Batch) -> int:
-    kind = batch.WhichOneof("rows")
-    if kind == "cases":
-        return len(batch.cases.scores) or len(batch.cases.scores_f64le) // 8
-    if kind == "predictions":
-        return len(batch.predictions.ids)
-    if kind == "labels":
-        return len(batch.labels.ids)
-    return len(batch.retractions.ids) if kind == "retractions" else 1
-
-
-def _check_sizes(batch: ingest_pb2.Batch, limits: Limits, settings: StreamSettings) -> None:
-    """Refuse more segment keys than a stream has, and more values than rows fit. O(keys)."""
+def _check_segment_counts(
+    batch: ingest_pb2.Batch, limits: Limits, settings: StreamSettings
+) -> None:
+    """Refuse more segment keys than a stream may have, or more values than rows. O(keys)."""
     kind = batch.WhichOneof("rows")
     if kind not in ("cases", "predictions", "misses"):
         return
     segments = getattr(batch, kind).segments
-    # A stream may have declared more when more were allowed.
-    most = max(limits.max_segment_keys, len(settings.segment_keys))
-    if len(segments) > most:
+    # A stream may have declared more keys under a higher limit.
+    allowed = max(limits.max_segment_keys, len(settings.segment_keys))
+    if len(segments) > allowed:
         refuse(
             Code.INVALID_ARGUMENT,
-            f"batch must have at most {most} segment keys, got {len(segments)}",
+            f"batch must have at most {allowed} segment keys, got {len(segments)}",
             f"{kind}.segments",
         )
-    if kind == "misses":  # one value for each key
+    if kind == "misses":  # each key has one value
         return
     for place, column in enumerate(segments):
         if len(column.values) > limits.max_batch_rows:
@@ -158,16 +175,74 @@ def _check_sizes(batch: ingest_pb2.Batch, limits: Limits, settings: StreamSettin
 
 
 def _rows(batch: ingest_pb2.Batch) -> Rows | None:
+    """Return the rows, with the library's complaints as refusals; None when nothing counts."""
     kind = batch.WhichOneof("rows")
-    if kind == "cases":
-        return case_rows(batch.cases)
-    if kind == "predictions":
-        return prediction_rows(batch.predictions)
-    if kind == "labels":
-        return label_rows(batch.labels)
-    if kind == "retractions":
-        return retraction_rows(batch.retractions)
-    return miss_rows(batch.misses) if kind == "misses" else None
+    try:
+        if kind == "cases":
+            return _case_rows(batch.cases)
+        if kind == "predictions":
+            return _prediction_rows(batch.predictions)
+        if kind == "labels":
+            return _label_rows(batch.labels)
+        if kind == "retractions":
+            ids = [each.encode() for each in batch.retractions.ids]
+            return RetractionRows(ids, len(ids)) if ids else None
+        if kind == "misses":
+            return _miss_rows(batch.misses)
+    except InvalidInputError as error:
+        assert kind is not None
+        raise RefusedError(refused_input(error, kind)) from None
+    return None
+
+
+def _case_rows(cases: ingest_pb2.Cases) -> CaseRows | None:
+    columns = decode_cases(cases)
+    if columns is None:
+        return None
+    labels, scores, counts, total, event_us, segments = columns
+    return CaseRows(labels, scores, counts, scores.size, total, event_us, segments)
+
+
+def _prediction_rows(predictions: ingest_pb2.Predictions) -> PredictionRows | None:
+    columns = decode_predictions(predictions)
+    if columns is None:
+        return None
+    ids, scores, event_us, segments = columns
+    return PredictionRows(ids, scores, len(ids), len(ids), event_us, segments)
+
+
+def _label_rows(labels: ingest_pb2.Labels) -> LabelRows | None:
+    columns = decode_labels(labels)
+    if columns is None:
+        return None
+    ids, positives, event_us, scores = columns
+    return LabelRows(ids, positives, len(ids), len(ids), event_us, scores)
+
+
+def _miss_rows(misses: ingest_pb2.Misses) -> MissRows | None:
+    columns = decode_misses(misses)
+    if columns is None:
+        return None
+    positives, negatives, event_us, segments = columns
+    return MissRows(positives, negatives, 1, positives + negatives, event_us, segments)
+
+
+def _check_uncounted(batch: ingest_pb2.Batch) -> None:
+    """Refuse a batch that counts nothing and whose columns do not fit together.
+
+    Logged batches are not checked: older versions accepted such batches.
+    """
+    kind = batch.WhichOneof("rows")
+    if kind not in ("cases", "predictions", "labels"):
+        return
+    rows = getattr(batch, kind)
+    size, like = row_count(batch), "scores" if kind == "cases" else "ids"
+    try:
+        decode_times(rows.event_times_us, size, like=like)
+        if kind != "labels" and rows.segments:
+            decode_segments(rows.segments, size, like=like)
+    except InvalidInputError as error:
+        raise RefusedError(refused_input(error, kind)) from None
 
 
 def _check(rows: Rows, now_us: int, limits: Limits, settings: StreamSettings) -> None:
@@ -188,7 +263,7 @@ def _check(rows: Rows, now_us: int, limits: Limits, settings: StreamSettings) ->
             try:
                 check_scores(rows.scores, scale=settings.scale)
             except InvalidInputError as error:
-                raise RefusedError(refused_input(error, kind, {})) from None
+                raise RefusedError(refused_input(error, kind)) from None
 
 
 def _check_columns(
@@ -197,9 +272,9 @@ def _check_columns(
     for place, column in enumerate(rows.segments):
         path = f"{rows.KIND}.segments[{place}]"
         _check_key(column.key, path, settings)
-        # A character has at most 4 bytes: most values need no closer look.
+        # A character has at most 4 bytes, so short values pass without being encoded.
         longest = max(map(len, column.values), default=0)
-        if 4 * longest > limits.max_id_bytes or OTHER in column.values:
+        if 4 * longest > limits.max_id_bytes or OTHER_VALUE in column.values:
             for index, value in enumerate(column.values):
                 _check_value(value, f"{path}.values[{index}]", limits)
 
@@ -207,7 +282,7 @@ def _check_columns(
 def check_segments(
     segments: tuple[tuple[str, str], ...], path: str, limits: Limits, settings: StreamSettings
 ) -> None:
-    """Refuse undeclared keys, and values that are too long or reserved."""
+    """Refuse undeclared keys, and values that are too long or reserved. O(keys)."""
     for place, (key, value) in enumerate(segments):
         _check_key(key, f"{path}[{place}]", settings)
         _check_value(value, f"{path}[{place}].value", limits)
@@ -226,20 +301,9 @@ def _check_key(key: str, path: str, settings: StreamSettings) -> None:
 
 def _check_value(value: str, path: str, limits: Limits) -> None:
     """Refuse a segment value that is too long or reserved."""
-    if len(value) * 4 > limits.max_id_bytes:
-        size = len(value.encode())
-        if size > limits.max_id_bytes:
-            refuse(
-                Code.INVALID_ARGUMENT,
-                f"segment value must be at most {limits.max_id_bytes} bytes of UTF-8, got {size}",
-                path,
-            )
-    if value == OTHER:
-        refuse(
-            Code.INVALID_ARGUMENT,
-            f"segment value {OTHER} is reserved for values beyond the most that a key may have",
-            path,
-        )
+    problem = segment_value_problem(value, limits.max_id_bytes)
+    if problem is not None:
+        refuse(Code.INVALID_ARGUMENT, problem, path)
 
 
 def _check_ids(ids: list[bytes], path: str, limits: Limits) -> None:
@@ -253,9 +317,9 @@ def _check_ids(ids: list[bytes], path: str, limits: Limits) -> None:
 def check_times(
     times: int | IntArray, path: str, now_us: int, limits: Limits, settings: StreamSettings
 ) -> None:
-    """Refuse event times in the future, and those that retention has passed.
+    """Refuse event times in the future or before retention. O(rows).
 
-    `path` names one time; a column's is completed with the row at fault.
+    `path` names the field; for a column the index of the first row at fault is appended.
     """
     latest, oldest = now_us + limits.max_future_us, now_us - settings.retention_us
     column = np.atleast_1d(np.asarray(times, dtype=np.int64))
@@ -281,3 +345,9 @@ def _shown(time_us: int) -> str:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).isoformat()
     except OverflowError:
         return f"{time_us} us"
+
+
+def refuse(code: Code, message: str, field: str | None = None) -> NoReturn:
+    """Refuse the batch."""
+    violations = () if field is None else ((field, message),)
+    raise RefusedError(Refused(code, message, violations))

@@ -1,9 +1,8 @@
-"""Merges: states that somebody else aggregated, from their pieces to rows for the log.
+"""Merges: states that were aggregated outside the server, from chunks to rows for the log.
 
-A header announces the stream, the source, its epoch, the length and the CRC-32
-of what follows; nothing counts before all of it has come and was found good.
-In the log a merge is one entry. Cost: O(bytes), in one pass and a check of
-each state.
+A header announces the stream, the source, its epoch, and the length and CRC-32 of the
+data. Nothing counts before all data has arrived and is valid. A merge is one entry of
+the log. Cost: O(bytes), in one pass and a check of each state.
 """
 
 from __future__ import annotations
@@ -15,14 +14,21 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from streameval import CorruptStateError, Evaluator, InvalidInputError
+from streameval._common import id_problem
 from streameval._counts import empty_state, merge_states
+from streameval._row_codec import check_distinct
 from streameval.v1 import ingest_pb2
-from streameval_server._batch.chunks import Pieces
-from streameval_server._batch.columns import check_distinct
+from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._batch.decode import check_segments, check_times
 from streameval_server._log.catalog import NEW
-from streameval_server._model.errors import Code, CorruptLogError, RefusedError, RequestError
-from streameval_server._model.names import MAX_UINT, check_stream_name, id_problem
+from streameval_server._model.errors import (
+    Code,
+    CorruptLogError,
+    RefusedError,
+    RequestError,
+    refused_input,
+)
+from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.rows import MergedState, MergeRows
 from streameval_server._model.stream_settings import DEFAULTS
 
@@ -32,11 +38,13 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_settings import StreamSettings
 
 _LENGTH_BYTES = 4
-_BYTES_PER_ROW = 64
+
+_ROW_COST_BYTES = 64
+"""Applying this many bytes of states costs about as much as applying one row."""
 
 
 class MergeInbox:
-    """Collects one merge.
+    """Collects the messages of one merge.
 
     Parameters
     ----------
@@ -46,35 +54,35 @@ class MergeInbox:
     Attributes
     ----------
     header : MergeHeader or None
-        None before it came.
+        None before the first message.
     settings : StreamSettings
-        Those of the stream under which `finish` found everything good.
+        The settings of the stream under which `finish` accepted the merge.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.header: ingest_pb2.MergeHeader | None = None
         self.settings = DEFAULTS
         self._limits = limits
-        self._pieces = Pieces(0, _invalid)
+        self._chunks = ChunkJoiner(0, _invalid)
 
     def feed(self, request: ingest_pb2.MergeRequest) -> None:
-        """Take the next message.
+        """Accept the next message.
 
         Raises
         ------
         RequestError
-            The call ends with it; nothing was changed.
+            It ends the call; nothing was changed.
         """
         if self.header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
             self._check(request.header)
             self.header = request.header
-            self._pieces = Pieces(request.header.total_bytes, _invalid)
+            self._chunks = ChunkJoiner(request.header.total_bytes, _invalid)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data", "DATA_EXPECTED")
-        self._pieces.add(request.data)
+        self._chunks.add(request.data)
 
     def _check(self, header: ingest_pb2.MergeHeader) -> None:
         limits = self._limits
@@ -90,39 +98,39 @@ class MergeInbox:
             )
 
     def is_duplicate(self, catalog: Catalog) -> bool:
-        """Whether the source has merged this epoch before, or a later one. O(1)."""
+        """Return whether the source has merged this epoch or a later one. O(1)."""
         header = self.header
         if header is None:
             return False
-        known = catalog.get(header.stream, NEW)
-        return header.epoch <= known.sources.get(header.source, 0)
+        stream = catalog.get(header.stream, NEW)
+        return header.epoch <= stream.sources.get(header.source, 0)
 
     def settings_in(self, catalog: Catalog) -> StreamSettings:
-        """Return the settings of the stream now. O(1)."""
+        """Return the current settings of the stream. O(1)."""
         return catalog.get("" if self.header is None else self.header.stream, NEW).settings
 
     def finish(self, now_us: int, settings: StreamSettings) -> tuple[MergeRows, bytes]:
-        """Return the rows and the payload of the log row; all pieces have come. O(bytes).
+        """Return the rows and the payload of the log row, after the last chunk. O(bytes).
 
         Parameters
         ----------
         now_us
-            The clock.
+            The current time.
         settings
             The stream's.
 
         Raises
         ------
         RequestError
-            When anything is not as it should be.
+            When data is missing, damaged, or not a merge that the stream accepts.
         """
         self.settings = settings
         header = self.header
         if header is None:
             raise _invalid("header", "the first message must be header", "HEADER_EXPECTED")
-        data = self._pieces.whole()
+        data = self._chunks.joined()
         if zlib.crc32(data) != header.crc32:
-            raise _invalid("header.crc32", "the pieces are not what was sent: their CRC-32 differs")
+            raise _invalid("header.crc32", "the data is not what was sent: its CRC-32 differs")
         rows = _read(header, data, self._limits.max_merge_states)
         for place, state in enumerate(rows.states):
             self._check_state(state, f"states[{place}]", now_us, settings)
@@ -133,32 +141,34 @@ class MergeInbox:
     def _check_state(
         self, state: MergedState, path: str, now_us: int, settings: StreamSettings
     ) -> None:
-        """Refuse a state that the stream cannot take."""
+        """Refuse a state that cannot be merged into the stream. O(cells)."""
         try:
             if state.event_us:
                 check_times(state.event_us, f"{path}.event_time_us", now_us, self._limits, settings)
-            check_distinct([key for key, _ in state.segments], f"{path}.segments")
+            check_distinct([key for key, _ in state.segments])
             check_segments(state.segments, f"{path}.segments", self._limits, settings)
         except RefusedError as error:
             raise error.refused.to_error() from None
-        mine = empty_state(
+        except InvalidInputError as error:
+            raise refused_input(error, path).to_error() from None
+        empty = empty_state(
             resolution=settings.resolution,
             scale=settings.scale,
             max_cells=self._limits.pane_cells,
         )
         try:
-            merge_states([mine, replace(state.evaluator._view(), max_cells=None)], revision=0)
+            merge_states([empty, replace(state.evaluator._view(), max_cells=None)], revision=0)
         except InvalidInputError as error:
             raise _invalid(f"{path}.evaluator", str(error)) from None
 
 
 def stored_merge(payload: bytes) -> MergeRows:
-    """Return the rows of a merge that was accepted before, from its log row. O(bytes).
+    """Return the rows of an accepted merge from its log row. O(bytes).
 
     Raises
     ------
     CorruptLogError
-        When the payload is not such a merge.
+        When the payload is not a merge.
     """
     size = int.from_bytes(payload[:_LENGTH_BYTES], "little")
     encoded, data = payload[_LENGTH_BYTES : _LENGTH_BYTES + size], payload[_LENGTH_BYTES + size :]
@@ -168,13 +178,13 @@ def stored_merge(payload: bytes) -> MergeRows:
         raise CorruptLogError(f"not a merge that this version accepts: {error}") from error
 
 
-def _read(header: ingest_pb2.MergeHeader, data: bytes, most_states: int | None = None) -> MergeRows:
+def _read(header: ingest_pb2.MergeHeader, data: bytes, max_states: int | None = None) -> MergeRows:
     try:
         message = ingest_pb2.MergeStates.FromString(data)
     except DecodeError:
-        raise _invalid("data", "the pieces are not an encoded MergeStates") from None
-    if most_states is not None and len(message.states) > most_states:
-        raise _too_large("states", "states", most_states, len(message.states))
+        raise _invalid("data", "the data is not an encoded MergeStates") from None
+    if max_states is not None and len(message.states) > max_states:
+        raise _too_large("states", "states", max_states, len(message.states))
     states = []
     for place, each in enumerate(message.states):
         try:
@@ -184,12 +194,12 @@ def _read(header: ingest_pb2.MergeHeader, data: bytes, most_states: int | None =
         segments = tuple((segment.key, segment.value) for segment in each.segments)
         states.append(MergedState(each.event_time_us, segments, evaluator))
     total = sum(each.evaluator._view().total for each in states)
-    return MergeRows(header.source, header.epoch, states, 1 + len(data) // _BYTES_PER_ROW, total)
+    return MergeRows(header.source, header.epoch, states, 1 + len(data) // _ROW_COST_BYTES, total)
 
 
-def _too_large(field: str, what: str, most: int, got: int) -> RequestError:
+def _too_large(field: str, unit: str, limit: int, got: int) -> RequestError:
     message = (
-        f"a merge must have at most {most} {what}, got {got}: "
+        f"a merge must have at most {limit} {unit}, got {got}: "
         "merge in parts, each with an epoch of its own"
     )
     return RequestError(

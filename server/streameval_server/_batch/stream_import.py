@@ -1,11 +1,11 @@
-"""Imports: an exported stream, from its pieces to an entry for the log."""
+"""Imports: an exported stream, from its chunks to an entry for the log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
-from streameval_server._batch.chunks import Pieces
+from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.names import check_stream_name
 from streameval_server._state.stream_file import StreamFile
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ImportInbox:
-    """Collects one import.
+    """Collects the messages of one import.
 
     Parameters
     ----------
@@ -27,26 +27,26 @@ class ImportInbox:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._header: admin_pb2.ImportStreamHeader | None = None
-        self._pieces = Pieces(0, _invalid)
+        self._chunks = ChunkJoiner(0, _invalid)
 
     def feed(self, request: admin_pb2.ImportStreamRequest) -> None:
-        """Take the next message.
+        """Accept the next message.
 
         Raises
         ------
         RequestError
-            The call ends with it; nothing was changed.
+            It ends the call; nothing was changed.
         """
         if self._header is None:
             if not request.HasField("header"):
                 raise _invalid("header", "the first message must be header")
             self._check(request.header)
             self._header = request.header
-            self._pieces = Pieces(request.header.total_bytes, _invalid)
+            self._chunks = ChunkJoiner(request.header.total_bytes, _invalid)
             return
         if not request.HasField("data"):
             raise _invalid("data", "every message after the first must be data")
-        self._pieces.add(request.data)
+        self._chunks.add(request.data)
 
     def _check(self, header: admin_pb2.ImportStreamHeader) -> None:
         limits = self._limits
@@ -70,12 +70,12 @@ class ImportInbox:
         Raises
         ------
         RequestError
-            When anything is not as it should be.
+            When data is missing, or is not a stream that this server can hold.
         """
         header = self._header
         if header is None:
             raise _invalid("header", "the first message must be header")
-        data = self._pieces.whole()
+        data = self._chunks.joined()
         try:
             file = StreamFile.from_bytes(data)
             name = header.name or file.name

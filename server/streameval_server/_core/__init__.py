@@ -1,11 +1,8 @@
-"""The core: from batches to a durable log to applied state; no threads, clocks or sockets.
+"""The core: durable log entries and the state they add up to; no threads, clocks or sockets.
 
-- In: `admission`, `batch`, `batch_columns`, `merge`, `pieces`, `session` check what arrives;
-  `rows` is what is in it.
-- `committer` decides its order (`draft`, `marks`, `catalog`), writes `entries` to a
-  `storage` and hands them to the `applier`.
-- `engine` is what the log means; `checkpoint` and `replay` bring it back, and
-  `compaction` lets the log begin anew; `importing` takes a stream from elsewhere.
-- `core` puts it together; `limits`, `names`, `errors` are shared; `failpoints` is where
-  tests end it.
+- `committer` puts submitted items in order and commits them to a storage; `transaction` is
+  one commit in preparation, `checkpoint_tasks` the storage work between commits.
+- `applier` queues durable entries and feeds them to the `engine`, which holds all streams.
+- `replay` turns a storage back into an engine; `recovery` opens a storage at the start and
+  puts engine, applier and committer together as a `ServerCore`.
 """

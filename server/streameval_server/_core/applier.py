@@ -1,8 +1,7 @@
-"""Between committer and engine: a bounded backlog of durable entries.
+"""The applier: the queue of durable entries between the committer and the engine.
 
-`push`, `take_checkpoint` and `checkpoint_done` are called by the committing
-thread, `step` and `finish_step` by the applying one; each counter has one writer, so
-no lock is needed.
+The committing thread calls `push`, `take_checkpoint` and `checkpoint_done`, the applying
+thread `step` and `finish_step`. Each counter has a single writer, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ if TYPE_CHECKING:
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
 
-_TIME_BUDGET = 4_096
-"""So many ids may fall due in one step: a few milliseconds."""
+_MAX_DUE_IDS = 4_096
+"""Most ids that expire in one step, which takes a few milliseconds."""
 
-_STATE_RATIO = 4
-"""A checkpoint waits until the log has grown by this many times its own size."""
+_MIN_GROWTH = 4
+"""A checkpoint is not due before the log has grown by this many times the size of the last."""
 
 
 class Applier:
-    """Feeds durable entries to the engine in chunks, and says when to checkpoint.
+    """Feeds durable entries to the engine in chunks, and takes checkpoints when they are due.
 
     Parameters
     ----------
@@ -36,16 +35,26 @@ class Applier:
         The server's.
     checkpoint_revision : int
         Revision of the current checkpoint; 0 when there is none.
-    keeps : bool
-        Whether checkpoints are worth taking.
+    checkpoints : bool
+        Whether to take checkpoints; False when they could never be read.
+
+    Attributes
+    ----------
+    copied_checkpoint : Checkpoint or None
+        The checkpoint that is to be written next.
     """
 
     def __init__(
-        self, engine: Engine, limits: Limits, *, checkpoint_revision: int = 0, keeps: bool = True
+        self,
+        engine: Engine,
+        limits: Limits,
+        *,
+        checkpoint_revision: int = 0,
+        checkpoints: bool = True,
     ) -> None:
         self.engine = engine
         self._limits = limits
-        self._keeps = keeps
+        self._has_checkpoints = checkpoints
         self._queue: deque[Entry] = deque()
         self._pushed_rows = 0
         self._applied_rows = 0
@@ -55,8 +64,8 @@ class Applier:
         self._checkpointed_bytes = 0
         self._requested = False
         self._taking = False
-        self._noted: Callable[[], Checkpoint] | None = None
-        self._waiting: Checkpoint | None = None
+        self._copy: Callable[[], Checkpoint] | None = None
+        self.copied_checkpoint: Checkpoint | None = None
 
     @property
     def lag_rows(self) -> int:
@@ -65,26 +74,26 @@ class Applier:
 
     @property
     def checkpoint_pending(self) -> bool:
-        """Whether a checkpoint was asked for, or taken, and is not written yet."""
+        """Whether a checkpoint was requested or taken and is not written yet."""
         return self._requested or self._taking
 
     def push(self, entries: Sequence[Entry], nbytes: int) -> None:
-        """Queue entries that are durable; `nbytes` is their size in the log."""
+        """Queue entries that are durable; `nbytes` is their size in the log. O(entries)."""
         self._pushed_bytes += nbytes
         self._pushed_rows += sum(map(_cost, entries))
         self._queue.extend(entries)
 
     def step(self) -> bool:
-        """Apply at most about `Limits.apply_rows` rows; say whether there are more.
+        """Apply about `Limits.apply_rows` rows at most; return whether entries are left.
 
-        Where much falls due before the next entry, that takes steps of its own.
-        Takes a checkpoint when one is due. Not to be called at the same time
-        as the engine's `view`. An exception means that the log holds what
+        When more ids expire before the next entry than one step may handle, steps of
+        their own do it first. Takes a checkpoint when one is due. Must not run at the
+        same time as the engine's `view`. An exception means that an entry of the log
         cannot be applied: the server must stop.
         """
         queue, engine = self._queue, self.engine
         self.finish_step()
-        if queue and engine.pass_time(queue[0].received_us, _TIME_BUDGET):
+        if queue and engine.pass_time(queue[0].received_us, _MAX_DUE_IDS):
             return True
         chunk: list[Entry] = []
         rows = 0
@@ -103,26 +112,26 @@ class Applier:
         return bool(queue)
 
     def finish_step(self) -> None:
-        """Do what `step` has left: merge counts, and copy what a checkpoint needs.
+        """Finish the work that `step` deferred: merge counts, copy a checkpoint's parts.
 
-        In the thread of `step`, which does it first of all if nobody did; but
-        here `view` may run at the same time.
+        Runs in the thread of `step`, but the engine's `view` may run at the same time. If
+        it was not called, the next `step` does this work first.
         """
         self.engine.merge()
-        if self._noted is not None:
-            noted, self._noted = self._noted, None
-            checkpoint = noted()
+        if self._copy is not None:
+            copy, self._copy = self._copy, None
+            checkpoint = copy()
             self._checkpoint_size = sum(map(len, checkpoint.changed.values()))
-            self._waiting = checkpoint
+            self.copied_checkpoint = checkpoint
             failpoint("checkpoint.copied")
 
     @property
     def has_collected(self) -> bool:
-        """Whether much was applied that is yet to be counted."""
+        """Whether many applied rows are not counted yet."""
         return self.engine.has_collected
 
     def count(self) -> None:
-        """Count it now rather than when there is more, as `step`; `finish_step` is to follow."""
+        """Count applied rows now, in idle time. Called like `step`; `finish_step` is to follow."""
         self.engine.count()
 
     def finish(self) -> None:
@@ -133,37 +142,42 @@ class Applier:
             self.finish_step()
 
     def _checkpoint_is_due(self) -> bool:
-        if not self._keeps or self._taking or self.engine.revision == self._checkpoint_revision:
+        if (
+            not self._has_checkpoints
+            or self._taking
+            or self.engine.revision == self._checkpoint_revision
+        ):
             self._requested = False
             return False
         grown = self._pushed_bytes - self._checkpointed_bytes
-        due = max(self._limits.checkpoint_bytes, _STATE_RATIO * self._checkpoint_size)
+        due = max(self._limits.checkpoint_bytes, _MIN_GROWTH * self._checkpoint_size)
         return self._requested or grown >= due
 
     def _take(self) -> None:
         self._taking = True
         self._requested = False
         self._checkpointed_bytes = self._pushed_bytes
-        self._noted = self.engine.begin_checkpoint(self._checkpoint_revision)
+        self._copy = self.engine.begin_checkpoint(self._checkpoint_revision)
         failpoint("checkpoint.taken")
 
     def request_checkpoint(self) -> None:
-        """Make the next `step` take a checkpoint, due or not."""
+        """Make the next `step` take a checkpoint even if none is due."""
         self._requested = True
 
     def take_checkpoint(self) -> Checkpoint | None:
-        """Return the checkpoint that waits to be written, once."""
-        waiting = self._waiting
-        if waiting is not None:
-            self._waiting = None
-        return waiting
+        """Return the checkpoint to be written, once; None when there is none."""
+        checkpoint = self.copied_checkpoint
+        if checkpoint is not None:
+            self.copied_checkpoint = None
+        return checkpoint
 
     def checkpoint_done(self, revision: int) -> None:
-        """Note which checkpoint is current now: the one that was taken, or an older one."""
+        """Learn which checkpoint is current: the one that was taken, or an older one."""
         self._checkpoint_revision = revision
-        self._waiting = None
+        self.copied_checkpoint = None
         self._taking = False
 
 
 def _cost(entry: Entry) -> int:
+    """Return the work to apply an entry, in rows."""
     return 1 if entry.rows is None else entry.rows.size

@@ -1,15 +1,14 @@
-"""The committer: the one authority on what is in the log, and in which order.
+"""The committer: decides what is in the log, and in which order.
 
-A step drains the queue into one transaction; only after it is durable do
-marks and revision advance and outcomes say so. A failed commit's fate is
-unknown, so everything stops there: FAILED until the storage was opened again
-and what it holds was read back::
+A step drains the queue into one transaction. Only after it is durable do the marks and the
+revision advance and the outcomes become true. The fate of a failed commit is unknown, so the
+committer stops until the storage was opened again and its content was read back::
 
     SERVING --StorageError--> FAILED --recover()--> SERVING
                                 └─ an acked entry is gone --> BROKEN
 
-`submit` runs in one thread, `step` and `recover` in one other. Cost: about
-10 us a batch, besides the storage's.
+`submit` runs in one thread, `step` and `recover` in one other. Cost: about 10 us a batch,
+besides the storage's.
 """
 
 from __future__ import annotations
@@ -19,27 +18,32 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streameval_server._core.capacity import (
-    RETRY_AFTER_S,
-    check_memory,
-    check_producers,
-    check_queue,
-)
-from streameval_server._core.compaction import Compacted, Compaction, read_base
+from streameval_server._core.checkpoint_tasks import CheckpointTasks
 from streameval_server._core.replay import entry_of
 from streameval_server._core.transaction import Transaction
-from streameval_server._log.catalog import note
-from streameval_server._log.checkpoint import CheckpointWriter, Manifest
-from streameval_server._log.entries import Outcome, Status
+from streameval_server._log.catalog import record as record_facts
+from streameval_server._log.checkpoint import read_base
+from streameval_server._log.entries import Kind, Outcome, Status
 from streameval_server._log.failpoints import NOTED, failpoint
-from streameval_server._model.errors import Code, CorruptLogError, RequestError, StorageError
-from streameval_server._model.rows import BATCH_KINDS
+from streameval_server._model.errors import (
+    CorruptLogError,
+    RequestError,
+    StorageError,
+    queue_full,
+    state_full,
+    storage_failed,
+    too_many_ids,
+    too_many_producers,
+)
+from streameval_server._model.rows import BATCH_KINDS, LabelRows, PredictionRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval_server._core.applier import Applier
+    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._log.catalog import Catalog
+    from streameval_server._log.checkpoint import Manifest
     from streameval_server._log.entries import Entry, Item
     from streameval_server._log.producer_marks import Marks
     from streameval_server._log.storage import Storage
@@ -53,7 +57,7 @@ class State(enum.Enum):
     FAILED = "failed"
     """A write failed: call `recover` until it succeeds, with growing pauses."""
     BROKEN = "broken"
-    """The storage lost what was acknowledged: stop."""
+    """The storage lost entries that were acknowledged: stop."""
 
 
 @dataclass(slots=True)
@@ -69,7 +73,7 @@ class StepResult:
     more : bool
         Whether another step would find work now.
     blocked : bool
-        Whether the applier's lag holds the queue up: step again after it applied.
+        Whether the queue waits for the applier to catch up: step again after it applied.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -95,7 +99,7 @@ class Committer:
     marks : Marks
         Of all durable entries; the committer's own copy. Sessions read it.
     catalog : Catalog
-        What is known of each stream at that revision.
+        The facts about each stream at that revision.
     revision, received_us : int
         Of the last durable entry.
     manifest : Manifest or None
@@ -103,14 +107,20 @@ class Committer:
     base : Manifest or None
         Where the log begins; None when it is whole.
     auto_create : bool
-        Whether a batch for an unknown stream makes it.
+        Whether a batch for an unknown stream creates it.
 
     Attributes
     ----------
+    state : State
+        Safe to read from any thread, as all attributes here.
+    error : StorageError or None
+        Why it does not serve.
+    revision : int
+        The last durable revision.
     batch_rows : dict of str to int
-        Rows of batches that became durable here, by kind. Safe to read from any thread.
+        Rows of batches that became durable here, by kind.
     refused_batches : int
-        Batches whose refusal became durable here. Safe to read from any thread.
+        Batches whose refusal became durable here.
     """
 
     def __init__(
@@ -127,43 +137,23 @@ class Committer:
         base: Manifest | None = None,
         auto_create: bool = True,
     ) -> None:
+        self.state = State.SERVING
+        self.error: StorageError | None = None
+        self.revision = revision
         self.marks = marks
+        self.catalog = catalog
         self.auto_create = auto_create
         self.batch_rows = dict.fromkeys(BATCH_KINDS, 0)
         self.refused_batches = 0
         self._storage = storage
         self._applier = applier
         self._limits = limits
-        self.catalog = catalog
-        self._revision = revision
         self._received_us = received_us
-        self._manifest = manifest
-        self._base = base
-        self._writer: CheckpointWriter | None = None
-        self._unsure: Manifest | None = None
-        self._compaction: Compaction | None = None
-        self._when_compacted: Callable[[Compacted | RequestError], None] | None = None
-        self._state = State.SERVING
-        self._error: StorageError | None = None
+        self._tasks = CheckpointTasks(storage, applier, manifest, base)
         self._queue: deque[Item] = deque()
-        # Each has one writer, so that their difference needs no lock.
+        # Each has a single writer, so their difference needs no lock.
         self._submitted_bytes = 0
         self._drained_bytes = 0
-
-    @property
-    def state(self) -> State:
-        """Whether it serves. Safe to read from any thread."""
-        return self._state
-
-    @property
-    def error(self) -> StorageError | None:
-        """Why it does not serve."""
-        return self._error
-
-    @property
-    def revision(self) -> int:
-        """The last durable revision. Safe to read from any thread."""
-        return self._revision
 
     @property
     def queued_bytes(self) -> int:
@@ -172,39 +162,44 @@ class Committer:
 
     @property
     def queued(self) -> int:
-        """Items that wait to be drained. Safe to read from any thread."""
+        """Items submitted and not drained. Safe to read from any thread."""
         return len(self._queue)
 
     @property
     def checkpoint_revision(self) -> int:
         """Revision of the current checkpoint; 0 when there is none."""
-        return 0 if self._manifest is None else self._manifest.revision
+        manifest = self._tasks.manifest
+        return 0 if manifest is None else manifest.revision
 
     @property
     def log_start(self) -> int:
         """The revision at which the log begins; 0 when it is whole."""
-        return 0 if self._base is None else self._base.revision
+        base = self._tasks.base
+        return 0 if base is None else base.revision
 
     @property
     def compacting(self) -> bool:
         """Whether the log is being compacted, or will be."""
-        return self._when_compacted is not None
+        return self._tasks.when_compacted is not None
 
     def compact(self, done: Callable[[Compacted | RequestError], None]) -> None:
-        """Drop the log before the checkpoint that is current once none is pending.
+        """Drop the log before the next checkpoint, or before the current one if none is pending.
 
-        Steps do it, between commits; to be called in the thread of `submit`, when
-        `compacting` is False. `done` is told what became of it, in the thread of
-        `step`: an error when the disk failed, and then rows below `log_start`
-        may be left.
+        Later steps do the work, between commits. To be called in the thread of `submit`,
+        when `compacting` is False. The thread of `step` calls `done` with the result, or
+        with an error when the disk failed: then rows below `log_start` may be left.
         """
         self.check_serving()
-        self._when_compacted = done
+        self._tasks.when_compacted = done
+
+    def give_up_compaction(self) -> None:
+        """Abandon a compaction because the server stops. In the thread of `step`."""
+        self._tasks.end_compaction(storage_failed())
 
     def check_serving(self) -> None:
         """Raise RequestError (UNAVAILABLE) unless it serves."""
-        if self._state is not State.SERVING:
-            raise _unavailable()
+        if self.state is not State.SERVING:
+            raise storage_failed()
 
     def submit(self, item: Item) -> None:
         """Queue an item.
@@ -217,92 +212,115 @@ class Committer:
             Each has a delay to retry after.
         """
         self.check_serving()
-        check_queue(item, self.queued_bytes, self._limits)
-        check_producers(item, self.marks, self._limits)
-        check_memory(item, self._applier.engine, self._limits)
+        # Entries that are not applied yet are not counted, so the limits on producers,
+        # memory and ids can be exceeded a little. An empty queue takes any item.
+        limits, marks, engine = self._limits, self.marks, self._applier.engine
+        queued_bytes = self._submitted_bytes - self._drained_bytes
+        if queued_bytes and queued_bytes + item.nbytes > limits.max_queue_bytes:
+            raise queue_full(queued_bytes)
+        producer = item.producer
+        if producer and len(marks) >= limits.max_producers and marks.get(producer) is None:
+            raise too_many_producers(limits)
+        rows, is_import = item.rows, item.kind == Kind.IMPORT_STREAM
+        if rows is not None or is_import:
+            if limits.max_state_bytes and engine.memory_bytes > limits.max_state_bytes:
+                raise state_full(limits)
+            has_ids = is_import or isinstance(rows, PredictionRows | LabelRows)
+            if has_ids and engine.kept_ids > limits.max_pending_total:
+                raise too_many_ids(engine.kept_ids, limits)
         self._submitted_bytes += item.nbytes
         self._queue.append(item)
 
     def step(self, now_us: int) -> StepResult:
-        """Drain, commit, hand over to the applier; write a bit of a waiting checkpoint.
+        """Drain the queue, commit, push to the applier; then do a part of the checkpoint tasks.
 
-        Never raises for what the disk does: look at `state` afterwards.
+        Never raises for a disk that fails: look at `state` afterwards.
         """
         result = StepResult()
-        if self._state is not State.SERVING:
+        if self.state is not State.SERVING:
             return result
-        if self._applier.lag_rows >= self._limits.max_lag_rows:
+        applier, tasks = self._applier, self._tasks
+        if applier.lag_rows >= self._limits.max_lag_rows:
             result.blocked = bool(self._queue)
         elif self._queue or self._wants_tick(now_us):
             self._commit(now_us, result)
-        if self._state is State.SERVING:
-            self._write_checkpoint(result)
-        if self._state is State.SERVING and self._when_compacted is not None:
-            self._compact(result)
-        if self._state is State.SERVING:
-            result.more = (
-                self._writer is not None
-                or self._compaction is not None
-                or (bool(self._queue) and not result.blocked)
-            )
+            if self.state is not State.SERVING:
+                return result
+        more = False
+        if (
+            applier.copied_checkpoint is not None
+            or tasks.writer is not None
+            or tasks.when_compacted is not None
+        ):
+            try:
+                more = tasks.step()
+            except StorageError as error:
+                self._fail(error, result)
+                return result
+        result.more = more or (bool(self._queue) and not result.blocked)
         return result
 
     def _wants_tick(self, now_us: int) -> bool:
-        """Whether something is due, and no entry has come for a while to let it happen."""
+        """Whether something is due that no entry has triggered for a while."""
         applier = self._applier
         if now_us - self._received_us < self._limits.tick_us or applier.lag_rows:
             return False
-        return applier.engine.due_us <= now_us or self._wants_room(now_us)
+        return applier.engine.due_us <= now_us or self._can_forget_producers(now_us)
 
-    def _wants_room(self, now_us: int) -> bool:
-        """Whether producers that are idle keep others out, which no entry may ever end."""
+    def _can_forget_producers(self, now_us: int) -> bool:
+        """Whether an entry would forget idle producers that keep new ones out.
+
+        While there are too many producers no batch of a new one is logged, so without a
+        tick this state could last for ever.
+        """
         due_us = self.marks.due_us
         is_full = len(self.marks) >= self._limits.max_producers
         return is_full and due_us is not None and due_us <= now_us
 
     def _commit(self, now_us: int, result: StepResult) -> None:
-        draft = Transaction(
+        transaction = Transaction(
             marks=self.marks,
             catalog=self.catalog,
             limits=self._limits,
-            revision=self._revision,
+            revision=self.revision,
             received_us=max(now_us, self._received_us),
             auto_create=self.auto_create,
         )
         queue = self._queue
         drained = 0
         if not queue:
-            draft.tick()
+            transaction.tick()
         while queue and drained < self._limits.max_commit_bytes:
             item = queue.popleft()
             drained += item.nbytes
-            draft.add(item)
+            transaction.add(item)
         self._drained_bytes += drained
-        result.outcomes = draft.outcomes
-        if draft.rows:
+        result.outcomes = transaction.outcomes
+        if transaction.rows:
             try:
                 failpoint("commit.before")
-                self._storage.append(draft.rows)
+                self._storage.append(transaction.rows)
                 failpoint("commit.after")
             except StorageError as error:
                 failpoint("commit.failed")
-                result.outcomes = [_failed(outcome.item) for outcome in draft.outcomes]
+                result.outcomes = [_failed(outcome.item) for outcome in transaction.outcomes]
                 self._fail(error, result)
                 return
-            self._advance(draft.entries, draft.nbytes)
+            self._advance(transaction.entries, transaction.nbytes)
             result.pushed = True
 
     def _advance(self, entries: Sequence[Entry], nbytes: int) -> None:
-        """Note that entries are durable, and hand them over."""
+        """Record that entries are durable, and push them to the applier."""
         if not entries:
             return
-        # First, so that who reads a mark and then the revision has one that includes it.
-        self._revision = entries[-1].revision
+        # Before the marks: a thread that reads a mark and then the revision must get a
+        # revision that includes the mark.
+        self.revision = entries[-1].revision
         self._received_us = entries[-1].received_us
-        record, batch_rows = self.marks.record, self.batch_rows
+        record_mark, batch_rows = self.marks.record, self.batch_rows
         for entry in entries:
             failpoint("mark.before")
-            record(
+            record_mark(
                 entry.producer,
                 entry.epoch,
                 entry.sequence,
@@ -310,7 +328,7 @@ class Committer:
                 revision=entry.revision,
                 refused=entry.refused,
             )
-            note(self.catalog, entry)
+            record_facts(self.catalog, entry)
             rows = entry.rows
             if rows is not None and rows.KIND in batch_rows:
                 batch_rows[rows.KIND] += rows.size
@@ -321,59 +339,11 @@ class Committer:
         self._applier.push(entries, nbytes)
         failpoint("push.after")
 
-    def _write_checkpoint(self, result: StepResult) -> None:
-        try:
-            if self._writer is None:
-                checkpoint = self._applier.take_checkpoint()
-                if checkpoint is None:
-                    return
-                self._writer = CheckpointWriter(checkpoint, self._manifest, self._base)
-                failpoint("checkpoint.begin")
-            manifest = self._writer.step(self._storage)
-        except StorageError as error:
-            self._fail(error, result)
-            return
-        if manifest is not None:
-            self._writer = None
-            self._manifest = manifest
-            self._applier.checkpoint_done(manifest.revision)
-            failpoint("checkpoint.done")
-
-    def _compact(self, result: StepResult) -> None:
-        if self._compaction is None:
-            if self._writer is not None or self._applier.checkpoint_pending:
-                return
-            if self._manifest is None:  # nothing was ever logged
-                self._compacted(Compacted(0, 0))
-                return
-            self._compaction = Compaction(self._manifest, self._base)
-        try:
-            done = self._compaction.step(self._storage)
-        except StorageError as error:
-            self._fail(error, result)
-            return
-        # At once: the next checkpoint must leave the base's parts alone.
-        self._base = self._compaction.base
-        if done:
-            failpoint("compact.done")
-            self._compacted(self._compaction.result)
-
-    def _compacted(self, outcome: Compacted | RequestError) -> None:
-        done, self._when_compacted, self._compaction = self._when_compacted, None, None
-        if done is not None:
-            done(outcome)
-
-    def give_up_compaction(self) -> None:
-        """Leave the log as it is: the server stops. In the thread of `step`."""
-        self._compacted(_unavailable())
-
     def _fail(self, error: StorageError, result: StepResult) -> None:
-        """Stop: what the storage holds is unknown until it was read back."""
-        self._state = State.FAILED
-        self._error = error
-        self._unsure = None if self._writer is None else self._writer.tried
-        self._writer = None
-        self._compacted(_unavailable())
+        """Stop serving: the storage's content is unknown until it was read back."""
+        self.state = State.FAILED
+        self.error = error
+        self._tasks.abort(storage_failed())
         self._storage.close()
         while self._queue:
             item = self._queue.popleft()
@@ -387,50 +357,36 @@ class Committer:
         their producers learn it when they resume.
         """
         result = StepResult()
-        if self._state is not State.FAILED:
+        if self.state is not State.FAILED:
             return result
         try:
             failpoint("recover.begin")
             self._storage.open()
             failpoint("recover.opened")
             last = self._storage.last_revision()
-            if last < self._revision:
+            if last < self.revision:
                 raise CorruptLogError(
-                    f"the log ends at revision {last}, but {self._revision} was acknowledged"
+                    f"the log ends at revision {last}, but {self.revision} was acknowledged"
                 )
-            rows = list(self._storage.read(self._revision))
+            rows = list(self._storage.read(self.revision))
             entries = [entry_of(row) for row in rows]
             manifest = self._storage.manifest()
             base = read_base(self._storage)
         except StorageError as error:
-            self._error = error
+            self.error = error
             self._storage.close()
             if isinstance(error, CorruptLogError):
-                self._state = State.BROKEN
+                self.state = State.BROKEN
             return result
         failpoint("recover.read")
         self._advance(entries, sum(len(row.payload) for row in rows))
-        if self._unsure is not None and manifest == self._unsure.to_bytes():
-            # Any other was current before, or was found damaged at the start.
-            self._manifest = self._unsure
-        self._base = base
-        self._applier.checkpoint_done(self.checkpoint_revision)
-        self._error = None
-        self._state = State.SERVING
+        self._tasks.resume(manifest, base)
+        self.error = None
+        self.state = State.SERVING
         failpoint("recover.done")
         result.pushed = bool(entries)
         return result
 
 
-def _unavailable() -> RequestError:
-    return RequestError(
-        Code.UNAVAILABLE,
-        "the server's disk failed and what was not acknowledged may be lost: "
-        "connect again and go on from where it says",
-        reason="STORAGE_FAILED",
-        retry_after_s=RETRY_AFTER_S,
-    )
-
-
 def _failed(item: Item) -> Outcome:
-    return Outcome(item, Status.FAILED, error=_unavailable())
+    return Outcome(item, Status.FAILED, error=storage_failed())

@@ -1,12 +1,11 @@
-"""The engine: what the log means. The same log gives the same state bytes.
+"""The engine: all streams at an applied revision. The same log gives the same state bytes.
 
-No clocks, threads or disks: an entry carries its time. One thread applies;
-`view`, `streams`, `begin_checkpoint` and `state_hash` must not run at the same
-time as `apply` and `pass_time` (the shell holds one lock around each of them),
-and what they return is immutable.
+No clocks, threads or disks: an entry carries its time. One thread applies. `view`, `streams`,
+`begin_checkpoint` and `state_hash` must not run at the same time as `apply` and `pass_time`
+(the runtime holds one lock around each of them); what they return is immutable.
 
-The log's time is the last entry's. Before an entry is applied everything that
-is due by its time happens, in every stream: ids expire, panes coarsen.
+The log's time is the last entry's. Before an entry is applied, everything that is due by its
+time happens in every stream: ids expire, panes coarsen.
 """
 
 from __future__ import annotations
@@ -17,46 +16,48 @@ from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
-from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts, administered
+from streameval_server._log.catalog import NO_SOURCES, Catalog, StreamFacts
 from streameval_server._log.checkpoint import Checkpoint
 from streameval_server._log.entries import Kind
 from streameval_server._log.producer_marks import Marks
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_info import StreamInfo
-from streameval_server._model.stream_settings import DEFAULTS
+from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
+from streameval_server._state import stream_parts
 from streameval_server._state.stream_file import StreamFile, stream_to_bytes
-from streameval_server._state.stream_state import NEVER, StreamState, split_part
-from streameval_server._state.views import StreamView
+from streameval_server._state.stream_state import NEVER, StreamState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval_server._log.entries import Entry
     from streameval_server._model.limits import Limits
-    from streameval_server._state.accumulator import LazyCounts
+    from streameval_server._state.views import LazyCounts, StreamView
 
 MARKS_PART = "marks"
 
 _UNLIMITED = 1 << 62
+"""A budget for `pass_time` that is never spent."""
 
 
 class Engine:
-    """All streams, and how far each producer has come.
+    """All streams and the producers' marks.
 
     Attributes
     ----------
     marks : Marks
-        At the applied revision.
+        How far each producer has come, at the applied revision.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        # Revision and time of the last entry, in one, for whoever reads without the lock.
+        # Revision and time of the last entry: one tuple, so a read without the lock is
+        # consistent.
         self._reached = (0, 0)
         self._streams: SortedDict[str, StreamState] = SortedDict()
         self._memory_bytes = 0
         self._kept_ids = 0
-        # By the names of streams: one that is deleted is held by nothing.
+        # These refer to streams by name, so a deleted stream is freed at once.
         self._sizes: dict[str, tuple[int, int]] = {}
         self._agenda: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
@@ -76,7 +77,7 @@ class Engine:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that all streams take, at most about. Safe to read from any thread."""
+        """Bytes that all streams take, an upper estimate. Safe to read from any thread."""
         return self._memory_bytes
 
     @property
@@ -86,11 +87,11 @@ class Engine:
 
     @property
     def due_us(self) -> int:
-        """When something has to happen next, or may. Safe to read from any thread."""
+        """The earliest time at which a stream may have something due. Safe in any thread."""
         agenda = self._agenda
         try:
             return agenda[0][0]
-        except IndexError:  # empty, or emptied just now
+        except IndexError:  # empty, or just emptied by the applying thread
             return NEVER
 
     # -- applying
@@ -99,8 +100,8 @@ class Engine:
         """Apply entries in order; each must carry the revision after the one before.
 
         The result does not depend on how entries are grouped into calls.
-        O(rows log rows), amortised, `merge` included: rows are counted when there
-        are many, or when somebody looks.
+        O(rows log rows), amortised and including `merge`: rows are buffered and counted
+        when there are many of them or when a query reads the stream.
         """
         self.merge()
         touched: dict[str, None] = {}
@@ -108,13 +109,13 @@ class Engine:
             if entry.revision != self.revision + 1:
                 raise ValueError(f"revision {entry.revision} cannot follow {self.revision}")
             if entry.received_us >= self.due_us:
-                self._settle(touched)
+                self._update_sizes(touched)
                 while self.pass_time(entry.received_us, _UNLIMITED):
                     pass
-            state = self._applied(entry)
+            state = self._apply_entry(entry)
             if state is not None:
                 touched[entry.stream] = None
-                self._plan(state)
+                self._schedule(state)
             self.marks.record(
                 entry.producer,
                 entry.epoch,
@@ -124,65 +125,62 @@ class Engine:
                 refused=entry.refused,
             )
             self._reached = (entry.revision, entry.received_us)
-        self._settle(touched)
+        self._update_sizes(touched)
 
-    def _applied(self, entry: Entry) -> StreamState | None:
+    def _apply_entry(self, entry: Entry) -> StreamState | None:
         """Apply an entry; return the stream that changed."""
+        change = entry.change
         if entry.rows is not None:
-            state = self._streams.get(entry.stream) or self._made(entry)
+            state = self._streams.get(entry.stream) or self._create_stream(entry, DEFAULTS)
             state.on_time(entry.received_us)
             state.take(entry.rows, entry.revision, entry.received_us)
             return state
-        if entry.kind == Kind.CREATE_STREAM:
-            return self._made(entry)
-        if isinstance(entry.request, StreamFile):
-            state = entry.request.restored(entry.stream, entry.revision, self._limits)
+        if isinstance(change, StreamSettings):
+            return self._create_stream(entry, change)
+        if isinstance(change, StreamFile):
+            state = change.restored(entry.stream, entry.revision, self._limits)
             self._streams[entry.stream] = state
             return state
-        if entry.kind == Kind.UPDATE_STREAM:
+        if isinstance(change, SettingsUpdate):
             state = self._streams[entry.stream]
-            known = administered(StreamFacts(settings=state.info.settings), entry)
-            assert known is not None
             state.on_time(entry.received_us)
-            state.update(known.settings, entry.revision)
-            # A shorter retention holds from now on, not from the next entry on.
+            state.update(change.apply_to(state.info.settings), entry.revision)
+            # A shorter retention takes effect now, not with the next entry.
             state.on_time(entry.received_us)
             return state
         if entry.kind == Kind.DELETE_STREAM:
             state = self._streams.pop(entry.stream)
-            state.seen = None  # for whoever has found it just now
+            state.last_view = None  # invalidates it for a thread that has just looked it up
             self._due.pop(entry.stream, None)
             memory_bytes, kept_ids = self._sizes.pop(entry.stream, (0, 0))
             self._memory_bytes -= memory_bytes
             self._kept_ids -= kept_ids
         return None
 
-    def _made(self, entry: Entry) -> StreamState:
-        """Return the entry's stream, made now."""
-        known = administered(None, entry) if entry.request is not None else None
-        settings = DEFAULTS if known is None else known.settings
+    def _create_stream(self, entry: Entry, settings: StreamSettings) -> StreamState:
         info = StreamInfo(entry.stream, entry.received_us, entry.revision, settings)
         state = self._streams[entry.stream] = StreamState(info, self._limits)
         return state
 
-    def _settle(self, touched: dict[str, None]) -> None:
-        """Note what streams that changed, and are still there, will need and take."""
+    def _update_sizes(self, touched: dict[str, None]) -> None:
+        """Reschedule and measure the streams that changed and still exist."""
         for name in touched:
             state = self._streams.get(name)
             if state is not None:
-                self._plan(state)
+                self._schedule(state)
                 self._measure(state)
         touched.clear()
 
     @property
     def has_collected(self) -> bool:
-        """Whether streams have collected much that they are yet to count."""
+        """Whether streams have buffered many rows that are not counted yet."""
         return bool(self._collected)
 
     def count(self) -> None:
-        """Count what streams have collected, where it is much; nothing seen changes by it. O(rows).
+        """Count the rows that streams have buffered, where there are many. O(rows).
 
-        As `apply`, which leaves it until there is more, or somebody looks.
+        Answers and state do not change by it. Under the same lock as `apply`, which would
+        leave these rows until there are more or a query reads the stream.
         """
         collected, self._collected = self._collected, {}
         for name in collected:
@@ -192,48 +190,47 @@ class Engine:
                 self._measure(state)
 
     def merge(self) -> None:
-        """Merge what `apply` has left to be merged. O(n log n).
+        """Merge the counts whose merge `apply` deferred. O(n log n).
 
-        In the thread of `apply`, which does it first of all if nobody did; but here
-        `view` may run at the same time.
+        Runs in the thread of `apply`, but `view` may run at the same time. If it was not
+        called, the next `apply` merges first.
         """
         unmerged, self._unmerged = self._unmerged, []
-        for frozen in unmerged:
-            frozen.merge()
+        for counts in unmerged:
+            counts.merge()
 
     def _measure(self, state: StreamState) -> None:
-        """Note what a stream takes, and what should be merged."""
+        """Update the totals by a stream's sizes, and collect its deferred merges."""
         name = state.info.name
         self._unmerged += state.counts.take_due()
         if state.counts.has_collected:
             self._collected[name] = None
         memory_bytes, kept_ids = self._sizes.get(name, (0, 0))
-        self._sizes[name] = now = (state.memory_bytes, state.kept_ids)
-        self._memory_bytes += now[0] - memory_bytes
-        self._kept_ids += now[1] - kept_ids
+        self._sizes[name] = sizes = (state.memory_bytes, state.kept_ids)
+        self._memory_bytes += sizes[0] - memory_bytes
+        self._kept_ids += sizes[1] - kept_ids
 
     # -- time
 
-    def _plan(self, state: StreamState) -> None:
-        """Note when a stream has to be looked at next."""
+    def _schedule(self, state: StreamState) -> None:
+        """Schedule the next time at which a stream has something due."""
         name, due_us = state.info.name, state.due_us
         if due_us < self._due.get(name, NEVER):
             self._due[name] = due_us
             heapq.heappush(self._agenda, (due_us, name))
 
     def pass_time(self, now_us: int, budget: int) -> bool:
-        """Let some of what is due by a time happen; return whether there is more.
+        """Expire and coarsen some of what is due by a time; return whether more is due.
 
-        To be called before the entry of that time is applied. Takes about a
-        millisecond for a thousand of the budget. The order in which streams
-        have their turn makes no difference.
+        To be called before the entry of that time is applied. A budget of a thousand takes
+        about a millisecond. The order of the streams makes no difference to the state.
         """
         agenda = self._agenda
         while agenda and agenda[0][0] <= now_us:
             if budget <= 0:
                 return True
             due_us, name = agenda[0]
-            if self._due.get(name) != due_us:  # it was planned anew, or is gone
+            if self._due.get(name) != due_us:  # rescheduled since, or deleted
                 heapq.heappop(agenda)
                 continue
             state = self._streams[name]
@@ -244,13 +241,13 @@ class Engine:
                     continue
             heapq.heappop(agenda)
             del self._due[name]
-            self._plan(state)
+            self._schedule(state)
         return False
 
     # -- reading
 
     def stream(self, name: str) -> StreamInfo | None:
-        """Return a stream's description; None when there is none. O(1), safe in any thread."""
+        """Return a stream's description; None without such a stream. O(1), safe in any thread."""
         state = self._streams.get(name)
         return None if state is None else state.info
 
@@ -262,9 +259,9 @@ class Engine:
         prefix
             Only names that begin with it.
         after
-            Only names above it.
+            Only names that sort after it.
         limit
-            At most so many.
+            How many at most.
         """
         found: list[StreamInfo] = []
         for name in self._streams.irange(minimum=max(prefix, after)):
@@ -282,43 +279,43 @@ class Engine:
         state = self._streams.get(name)
         if state is None:
             return None
-        seen = state.look()
-        return StreamView(seen.info, *self._reached, seen.counts, seen.counters)
+        return state.view(*self._reached)
 
     def unchanged_view(self, name: str) -> StreamView | None:
-        """Return what `view` would, where somebody has looked since the stream changed last.
+        """Return a stream's cached view; None when the stream has changed since it was made.
 
-        None where nobody has. O(1), safe in any thread at any time: who reads a
-        stream that nobody writes to need not wait for those who write to others.
+        O(1) and safe in any thread without the lock: a query of an idle stream does not
+        wait for the rows of other streams.
         """
         state = self._streams.get(name)
-        seen = None if state is None else state.seen
-        if state is None or seen is None:
+        view = None if state is None else state.last_view
+        if state is None or view is None:
             return None
         reached = self._reached
-        if state.seen is not seen:  # it has begun to change, maybe before that revision
+        # If a change began in between, it may belong to an earlier revision than `reached`.
+        if state.last_view is not view:
             return None
-        return StreamView(seen.info, *reached, seen.counts, seen.counters)
+        return view.at(*reached)
 
     def export(self, name: str) -> Callable[[], tuple[int, bytes]] | None:
-        """Return what makes a stream's file; None when there is no such stream.
+        """Return a callable that makes a stream's file; None when there is no such stream.
 
-        O(panes + ids); the callable, which gives the revision and the file, needs no lock.
+        O(panes + ids). The callable returns the revision and the file; it needs no lock.
         """
         state = self._streams.get(name)
         if state is None:
             return None
         (revision, now_us), ids = self._reached, state.kept_ids
-        noted = list(state.exported())
+        pending = list(stream_parts.export_parts(state))
 
         def export() -> tuple[int, bytes]:
-            parts = {part: data() for part, data in noted}
+            parts = {part: data() for part, data in pending}
             return revision, stream_to_bytes(name, revision, now_us, ids, parts)
 
         return export
 
     def catalog(self) -> Catalog:
-        """Return what a committer has to know of each stream. O(streams)."""
+        """Return the facts about each stream, for a committer. O(streams)."""
         return {
             name: StreamFacts(state.total, state.info.settings, dict(state.sources) or NO_SOURCES)
             for name, state in self._streams.items()
@@ -327,23 +324,23 @@ class Engine:
     # -- checkpoints
 
     def begin_checkpoint(self, since: int) -> Callable[[], Checkpoint]:
-        """Note what changed after the checkpoint at `since`. O(panes).
+        """Begin a checkpoint of what changed after the one at revision `since`. O(panes).
 
         Returns
         -------
         callable
-            Copies it, in O(bytes that changed). It may run at the same time as
-            `view`, and must have run before anything else is applied.
+            Copies the changed parts, in O(their bytes). It may run at the same time as
+            `view`, and must run before the next entry is applied.
         """
         revision, received_us = self._reached
         states = list(self._streams.values())
-        noted = [each for state in states for each in state.parts(since)]
+        pending = [each for state in states for each in stream_parts.checkpoint_parts(state, since)]
 
         def copy() -> Checkpoint:
             parts: dict[str, bytes | None] = {MARKS_PART: self.marks.to_bytes()}
-            parts |= {part: None if data is None else data() for part, data in noted}
+            parts |= {part: None if data is None else data() for part, data in pending}
             for state in states:
-                parts.update(state.join_parts(revision, since))
+                parts.update(stream_parts.join_parts(state, revision, since))
             changed = {part: data for part, data in parts.items() if data is not None}
             unchanged = tuple(part for part, data in parts.items() if data is None)
             return Checkpoint(revision, received_us, changed, unchanged)
@@ -351,14 +348,14 @@ class Engine:
         return copy
 
     def checkpoint(self, since: int) -> Checkpoint:
-        """Copy what changed after the checkpoint at `since`, at once."""
+        """Return a checkpoint of what changed after the one at revision `since`."""
         return self.begin_checkpoint(since)()
 
     @classmethod
     def restore(
         cls, limits: Limits, revision: int, received_us: int, parts: Mapping[str, bytes]
     ) -> Engine:
-        """Return the engine whose checkpoint's parts these are.
+        """Return the engine of a checkpoint's parts. O(bytes).
 
         Raises
         ------
@@ -373,19 +370,19 @@ class Engine:
         streams: dict[str, dict[str, bytes]] = {}
         for part, data in parts.items():
             if part != MARKS_PART:
-                name, which = split_part(part)
+                name, which = stream_parts.split_part(part)
                 streams.setdefault(name, {})[which] = data
-        for name, mine in streams.items():
-            state = StreamState.restore(limits, revision, mine)
+        for name, own_parts in streams.items():
+            state = stream_parts.restore_stream(limits, revision, own_parts)
             engine._streams[name] = state
-            engine._plan(state)
+            engine._schedule(state)
             engine._measure(state)
         return engine
 
     def _content(self) -> Iterator[tuple[str, bytes]]:
         yield MARKS_PART, self.marks.to_bytes()
         for state in self._streams.values():
-            yield from state.content()
+            yield from stream_parts.content_parts(state)
 
     def state_hash(self) -> str:
         """Return the SHA-256 of the whole state, in hexadecimal. O(bytes)."""

@@ -1,4 +1,7 @@
-"""From log rows back to entries: the way into the engine that recovery takes."""
+"""From a storage back to an engine: restore a checkpoint, decode log rows, replay them.
+
+The server's start, `maintenance` and the committer's recovery from a failed write use it.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,20 @@ from streameval._time import MAX_TIME_US
 from streameval.v1 import status_pb2, stream_pb2
 from streameval_server._batch.decode import stored
 from streameval_server._batch.merge import stored_merge
+from streameval_server._core.engine import Engine
+from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.entries import Entry, Format, Kind
 from streameval_server._model.errors import CorruptLogError, Refused, StorageError
+from streameval_server._model.stream_settings import settings_of, update_of
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval_server._core.applier import Applier
-    from streameval_server._log.entries import Administered, LogRow
+    from streameval_server._log.entries import LogRow, StreamChange
+    from streameval_server._log.storage import Storage
+    from streameval_server._model.limits import Limits
     from streameval_server._model.rows import Rows
 
 _FORMATS = {
@@ -32,13 +40,80 @@ _FORMATS = {
     Kind.MERGE: (Format.MERGE,),
     Kind.IMPORT_STREAM: (Format.STREAM_FILE,),
 }
-"""What this version can replay."""
+"""The formats that this version can replay, by kind."""
 
-_CHUNK = 256
+_CHUNK_ENTRIES = 256
+"""Entries that `replay` decodes before it applies them."""
+
+
+def restore(storage: Storage, manifest: Manifest, limits: Limits) -> Engine:
+    """Return the engine as a manifest's checkpoint has it. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError
+        When a part is not what was written.
+    """
+    parts = manifest.read(storage)
+    return Engine.restore(limits, manifest.revision, manifest.received_us, parts)
+
+
+def engine_at_base(storage: Storage, base: Manifest | None, limits: Limits) -> Engine:
+    """Return the engine where the log begins: empty when the log is whole. O(bytes).
+
+    Raises
+    ------
+    CorruptLogError
+        When the base is not what was written.
+    """
+    if base is None:
+        return Engine(limits)
+    try:
+        return restore(storage, base, limits)
+    except CorruptLogError as error:
+        raise CorruptLogError(
+            f"the log begins at revision {base.revision}, where {error}"
+        ) from error
+
+
+def engine_at_checkpoint(
+    storage: Storage, base: Manifest | None, limits: Limits
+) -> tuple[Engine, Manifest | None, str | None]:
+    """Return the engine at the current checkpoint, else at the log's base. O(bytes).
+
+    Parameters
+    ----------
+    base
+        As `read_base` returns it.
+
+    Returns
+    -------
+    engine : Engine
+    manifest : Manifest or None
+        What the engine was restored from; None for an empty engine.
+    error : str or None
+        Why the current checkpoint could not be used; None when it could, or there is none.
+
+    Raises
+    ------
+    CorruptLogError
+        When neither is what was written.
+    """
+    try:
+        data = storage.manifest()
+        if data is None:
+            return engine_at_base(storage, base, limits), base, None
+        manifest = Manifest.from_bytes(data)
+        engine = restore(storage, manifest, limits)
+    except CorruptLogError as error:
+        # The log from its beginning gives the same state, more slowly. The damaged manifest
+        # is dropped: the next checkpoint must not rely on its parts.
+        return engine_at_base(storage, base, limits), base, str(error)
+    return engine, manifest, None
 
 
 def entry_of(row: LogRow) -> Entry:
-    """Return a log row as the engine applies it. O(payload).
+    """Decode a log row. O(payload).
 
     Raises
     ------
@@ -53,7 +128,7 @@ def entry_of(row: LogRow) -> Entry:
             "which this version does not know: start the release that wrote it, or a newer one"
         )
     rows: Rows | None = None
-    request: Administered | None = None
+    change: StreamChange | None = None
     refused: Refused | None = None
     try:
         if row.kind == Kind.BATCH:
@@ -63,11 +138,12 @@ def entry_of(row: LogRow) -> Entry:
         elif row.kind == Kind.REFUSED:
             refused = Refused.from_message(status_pb2.Refusal.FromString(row.payload))
         elif row.kind == Kind.CREATE_STREAM:
-            request = stream_pb2.CreateStreamRequest.FromString(row.payload)
+            created = stream_pb2.CreateStreamRequest.FromString(row.payload)
+            change = settings_of(created.stream.settings)
         elif row.kind == Kind.UPDATE_STREAM:
-            request = stream_pb2.UpdateStreamRequest.FromString(row.payload)
+            change = update_of(stream_pb2.UpdateStreamRequest.FromString(row.payload))
         elif row.kind == Kind.IMPORT_STREAM:
-            request = StreamFile.from_bytes(row.payload)
+            change = StreamFile.from_bytes(row.payload)
     except (CorruptLogError, CorruptStateError, DecodeError, ValueError) as error:
         raise CorruptLogError(f"log row {row.revision}: {error}") from error
     return Entry(
@@ -79,7 +155,7 @@ def entry_of(row: LogRow) -> Entry:
         row.epoch,
         row.sequence,
         rows,
-        request,
+        change,
         refused,
     )
 
@@ -90,7 +166,7 @@ def replay(rows: Iterable[LogRow], applier: Applier) -> int:
     Raises
     ------
     CorruptLogError, StorageError
-        As `entry_of`; when time runs backwards, or leaves the calendar.
+        As `entry_of`; also when time runs backwards or beyond `MAX_TIME_US`.
     """
     replayed = nbytes = 0
     entries: list[Entry] = []
@@ -104,7 +180,7 @@ def replay(rows: Iterable[LogRow], applier: Applier) -> int:
         now_us = row.received_us
         entries.append(entry_of(row))
         nbytes += len(row.payload)
-        if len(entries) == _CHUNK:
+        if len(entries) == _CHUNK_ENTRIES:
             _apply(applier, entries, nbytes)
             replayed += len(entries)
             entries, nbytes = [], 0
@@ -117,7 +193,7 @@ def _apply(applier: Applier, entries: list[Entry], nbytes: int) -> None:
     try:
         applier.finish()
     except Exception as error:
-        # What was accepted once can be applied, so this is not what was accepted.
+        # Whatever was accepted can be applied, so these are not the rows that were accepted.
         raise CorruptLogError(
             f"the log cannot be applied after revision {applier.engine.revision}: {error!r}"
         ) from error

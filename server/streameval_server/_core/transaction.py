@@ -1,7 +1,7 @@
-"""A transaction in the making: what each item becomes, if the commit succeeds.
+"""One transaction before its commit: the log row, entry and outcome of each item.
 
-The draft sees durable marks and totals with its own rows on top, and changes
-neither: after a failed commit it is thrown away.
+A `Transaction` reads the marks and the catalog as of the last durable entry and keeps its
+own changes on top of them, in memory only. After a failed commit it is discarded.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval._counts import MAX_TOTAL
-from streameval.v1 import stream_pb2
 from streameval_server._batch.decode import batch_of, decode
-from streameval_server._log.catalog import NEW, StreamFacts, counted
+from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
 from streameval_server._log.entries import (
     Entry,
     Format,
@@ -23,10 +22,23 @@ from streameval_server._log.entries import (
     checksum,
 )
 from streameval_server._log.failpoints import DRAFTED, failpoint
-from streameval_server._log.producer_marks import Mark, Verdict, advanced, judge
-from streameval_server._model.errors import Code, Refused, RefusedError, RequestError
+from streameval_server._log.producer_marks import Mark, SequenceStatus, advance, sequence_status
+from streameval_server._model.errors import (
+    Code,
+    Refused,
+    RefusedError,
+    RequestError,
+    epoch_fenced,
+    no_stream,
+    sequence_gap,
+)
 from streameval_server._model.rows import MergeRows
-from streameval_server._model.stream_settings import DEFAULTS, check, settings_of, updated
+from streameval_server._model.stream_settings import (
+    DEFAULTS,
+    SettingsUpdate,
+    StreamSettings,
+    check,
+)
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
@@ -35,20 +47,13 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
 
 
-class _Nobody:
-    """Waits for the outcome of a tick."""
-
-    def settle(self, outcome: Outcome) -> None:
-        """Do nothing."""
-
-
 class Transaction:
-    """One transaction's rows, entries and outcomes.
+    """The rows, entries and outcomes of one commit.
 
     Parameters
     ----------
     marks, catalog
-        As of the last durable entry; only read.
+        As of the last durable entry; never written to.
     limits
         The server's.
     revision : int
@@ -56,7 +61,18 @@ class Transaction:
     received_us : int
         The time of all rows of this transaction.
     auto_create : bool
-        Whether a batch for an unknown stream makes it.
+        Whether a batch for an unknown stream creates it.
+
+    Attributes
+    ----------
+    rows : list of LogRow
+        To be committed, in order.
+    entries : list of Entry
+        The same rows, decoded, for the engine.
+    outcomes : list of Outcome
+        One for each item, in order; true once the rows are durable.
+    nbytes : int
+        Length of all payloads.
     """
 
     def __init__(
@@ -80,61 +96,68 @@ class Transaction:
         self._auto_create = auto_create
         self._new_marks: dict[str, Mark] = {}
         self._catalog = catalog
-        # What this transaction makes of each stream that it touches; None: deleted.
+        # The facts of each stream that this transaction touches; None when it deletes it.
         self._new: dict[str, StreamFacts | None] = {}
         self._num_streams = len(catalog)
 
     def add(self, item: Item) -> None:
-        """Decide on an item, after all that were added before. O(payload)."""
+        """Decide on an item, given those that were added before it. O(payload)."""
         if item.producer:
             mark = self._new_marks.get(item.producer) or self._marks.get(item.producer)
-            verdict = judge(mark, item.epoch, item.sequence)
-            if verdict is not Verdict.NEXT:
-                self.outcomes.append(self._not_next(item, verdict, mark))
+            status = sequence_status(mark, item.epoch, item.sequence)
+            if status is not SequenceStatus.NEXT:
+                self.outcomes.append(self._reject_sequence(item, status, mark))
                 return
         if item.kind == Kind.BATCH:
-            refused = self._counted(item)
+            refused = self._count_batch(item)
             if refused is not None:
                 self._refuse(item, refused)
                 return
         elif item.kind != Kind.REFUSED:
             try:
-                is_new = self._merged(item) if item.kind == Kind.MERGE else self._administered(item)
+                if item.kind != Kind.MERGE:
+                    self._change_stream(item)
+                elif not self._count_merge(item):
+                    self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
+                    return
             except RequestError as error:
                 self.outcomes.append(Outcome(item, Status.FAILED, error=error))
-                return
-            if not is_new:
-                self.outcomes.append(Outcome(item, Status.DUPLICATE, revision=self._revision))
                 return
         self._log(item, item.kind, item.format, item.payload)
 
     def tick(self) -> None:
-        """Let time pass, and nothing else happen."""
-        item = Item(_Nobody(), Kind.TICK, Format.TICK, "", "", 0, 0, b"")
-        self._log(item, item.kind, item.format, item.payload)
+        """Add an entry that only moves the log's time forward; it has no item and no outcome."""
+        revision = self._revision = self._revision + 1
+        head = (revision, self._received_us, int(Kind.TICK), int(Format.TICK), "", "", 0, 0)
+        self.rows.append(LogRow(*head, checksum(head, b""), b""))
+        self.entries.append(Entry(revision, self._received_us, Kind.TICK, "", "", 0, 0, None))
+        failpoint(DRAFTED[Kind.TICK])
 
-    def _not_next(self, item: Item, verdict: Verdict, mark: Mark | None) -> Outcome:
-        if verdict is Verdict.DUPLICATE:
+    def _reject_sequence(self, item: Item, status: SequenceStatus, mark: Mark | None) -> Outcome:
+        """Return the outcome of an item that is not its producer's next."""
+        if status is SequenceStatus.DUPLICATE:
             refusal = None if mark is None else mark.refusal(item.sequence)
             if refusal is not None:
                 revision, refused = refusal.revision, refusal.refused
                 return Outcome(item, Status.REFUSED, revision, refused=refused)
-            # What it repeats may be in this very transaction.
+            # The original may be in this transaction, which has the higher revision.
             return Outcome(item, Status.DUPLICATE, revision=self._revision)
         epoch, last = (0, 0) if mark is None else (mark.epoch, mark.last_sequence)
-        if verdict is Verdict.FENCED:
-            return Outcome(item, Status.FAILED, error=fenced(item.producer, item.epoch, epoch))
+        if status is SequenceStatus.FENCED:
+            return Outcome(
+                item, Status.FAILED, error=epoch_fenced(item.producer, item.epoch, epoch)
+            )
         expected = last + 1 if epoch == item.epoch else 1
-        return Outcome(item, Status.FAILED, error=gap(item.sequence, expected))
+        return Outcome(item, Status.FAILED, error=sequence_gap(item.sequence, expected))
 
-    def _counted(self, item: Item) -> Refused | None:
-        """Count a batch's rows in its stream's total, or say why they cannot be."""
+    def _count_batch(self, item: Item) -> Refused | None:
+        """Add a batch's rows to the facts of its stream; return the refusal if that fails."""
         if item.rows is None:
             return None
-        known = self._known(item.stream)
-        settings = DEFAULTS if known is None else known.settings
+        facts = self._facts(item.stream)
+        settings = DEFAULTS if facts is None else facts.settings
         if item.settings is not settings and item.settings != settings:
-            # The settings changed since it was found good.
+            # The settings changed after the session had validated it.
             try:
                 batch = batch_of(item.format, item.payload)
                 item.rows = decode(batch, 0, self._received_us, self._limits, settings)
@@ -142,36 +165,42 @@ class Transaction:
                 return error.refused
             if item.rows is None:
                 return None
-        return self._added(item.stream, known, item.rows.total, item.rows)
+        return self._add_references(item.stream, facts, item.rows.total, item.rows)
 
-    def _added(
-        self, name: str, known: StreamFacts | None, total: int, rows: object
+    def _add_references(
+        self, name: str, facts: StreamFacts | None, total: int, rows: object
     ) -> Refused | None:
-        """Add references to a stream, made if need be; or say why not."""
-        if known is None:
+        """Add references to a stream, which is created if need be; or return the refusal."""
+        if facts is None:
             if not self._auto_create:
                 return _refused(Code.NOT_FOUND, "stream", f"there is no stream {name}: create it")
             if self._num_streams >= self._limits.max_streams:
-                return _refused(Code.RESOURCE_EXHAUSTED, "stream", too_many_streams(self._limits))
+                return _refused(Code.RESOURCE_EXHAUSTED, "stream", _too_many_streams(self._limits))
             self._num_streams += 1
-            known = NEW
-        if known.total + total >= MAX_TOTAL:
+            facts = NEW
+        if facts.total + total >= MAX_TOTAL:
             return _refused(
                 Code.RESOURCE_EXHAUSTED,
                 "stream",
-                f"stream {name} would hold {known.total + total} references, "
+                f"stream {name} would hold {facts.total + total} references, "
                 "and the most is 2**62 - 1",
             )
-        self._new[name] = counted(known, total, rows)
+        self._new[name] = add_rows(facts, total, rows)
         return None
 
-    def _merged(self, item: Item) -> bool:
-        """Count a merge; say whether it is new. Raises RequestError when it cannot be."""
+    def _count_merge(self, item: Item) -> bool:
+        """Add a merge to the facts of its stream; return False when it is a duplicate.
+
+        Raises
+        ------
+        RequestError
+            When it cannot be merged.
+        """
         rows = item.rows
         assert isinstance(rows, MergeRows)
-        known = self._known(item.stream)
-        settings = DEFAULTS if known is None else known.settings
-        sources = NEW.sources if known is None else known.sources
+        facts = self._facts(item.stream)
+        settings = DEFAULTS if facts is None else facts.settings
+        sources = NEW.sources if facts is None else facts.sources
         if rows.epoch <= sources.get(rows.source, 0):
             return False
         if item.settings is not settings and item.settings != settings:
@@ -184,64 +213,69 @@ class Transaction:
         if rows.source not in sources and len(sources) >= self._limits.max_merge_sources:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"{len(sources)} sources merged into stream {item.stream}, and no more may",
+                f"stream {item.stream} has {len(sources)} merge sources, the most allowed",
                 reason="TOO_MANY_SOURCES",
             )
-        refused = self._added(item.stream, known, rows.total, rows)
+        refused = self._add_references(item.stream, facts, rows.total, rows)
         if refused is not None:
             raise refused.to_error()
         return True
 
-    def _administered(self, item: Item) -> bool:
-        """Make, change or delete a stream. Raises RequestError when that cannot be."""
-        name, request = item.stream, item.request
-        known = self._known(name)
-        if isinstance(request, stream_pb2.CreateStreamRequest | StreamFile):
-            if known is not None:
+    def _change_stream(self, item: Item) -> None:
+        """Create, import, update or delete a stream.
+
+        New settings were checked when the request was parsed. Those after an update
+        depend on the stream's present ones, so they are checked here.
+
+        Raises
+        ------
+        RequestError
+            When that is not possible.
+        """
+        name, change = item.stream, item.change
+        facts = self._facts(name)
+        if isinstance(change, StreamSettings | StreamFile):
+            if facts is not None:
                 raise RequestError(
                     Code.ALREADY_EXISTS, f"there is a stream {name} already", reason="STREAM_EXISTS"
                 )
             if self._num_streams >= self._limits.max_streams:
                 raise RequestError(
                     Code.RESOURCE_EXHAUSTED,
-                    too_many_streams(self._limits),
+                    _too_many_streams(self._limits),
                     reason="TOO_MANY_STREAMS",
                 )
-            self._new[name] = self._made(request)
+            if isinstance(change, StreamFile):
+                self._check_export_time(change)
             self._num_streams += 1
-        elif known is None:
+        elif facts is None:
             raise no_stream(name)
-        elif isinstance(request, stream_pb2.UpdateStreamRequest):
-            settings = updated(known.settings, request)
-            check(settings, self._limits)
-            self._new[name] = known._replace(settings=settings)
-        else:
+        elif change is None:
             self._num_streams -= 1
-            self._new[name] = None
-        return True
+        after = apply_change(facts, change)
+        if isinstance(change, SettingsUpdate) and after is not None:
+            check(after.settings, self._limits)
+        self._new[name] = after
 
-    def _made(self, request: stream_pb2.CreateStreamRequest | StreamFile) -> StreamFacts:
-        """Return what is known of a stream that is made now. Raises RequestError."""
-        if isinstance(request, StreamFile):
-            if request.time_us > self._received_us:
-                ahead_s = (request.time_us - self._received_us) / 1e6
-                raise RequestError(
-                    Code.FAILED_PRECONDITION,
-                    f"the stream was exported {ahead_s:.3f} s after this server's time: "
-                    "import it later, and look at both clocks",
-                    reason="EXPORT_IN_FUTURE",
-                    retry_after_s=ahead_s,
-                )
-            return StreamFacts(request.total, request.settings, dict(request.sources))
-        settings = settings_of(request.stream.settings)
-        check(settings, self._limits)
-        return StreamFacts(settings=settings)
+    def _check_export_time(self, file: StreamFile) -> None:
+        """Refuse a stream that was exported after this server's present time."""
+        if file.time_us > self._received_us:
+            ahead_s = (file.time_us - self._received_us) / 1e6
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                f"the stream was exported {ahead_s:.3f} s after this server's time: "
+                "import it later, and check both clocks",
+                reason="EXPORT_IN_FUTURE",
+                retry_after_s=ahead_s,
+            )
 
-    def _known(self, name: str) -> StreamFacts | None:
+    def _facts(self, name: str) -> StreamFacts | None:
+        """Return a stream's facts as of the items added so far; None when there is none."""
         new = self._new
         return new[name] if name in new else self._catalog.get(name)
 
     def _refuse(self, item: Item, refused: Refused) -> None:
+        """Refuse a batch: durably if it has a producer, whose sequence it consumes."""
         item.refused = refused
         item.rows = None
         if item.producer:
@@ -251,7 +285,7 @@ class Transaction:
             self.outcomes.append(Outcome(item, Status.FAILED, error=refused.to_error()))
 
     def _log(self, item: Item, kind: int, format_: int, payload: bytes) -> None:
-        """Add the item's row, entry and outcome."""
+        """Add the row, the entry and the outcome of an accepted item."""
         revision = self._revision = self._revision + 1
         received_us = self._received_us
         producer, epoch, sequence = item.producer, item.epoch, item.sequence
@@ -276,14 +310,14 @@ class Transaction:
                 epoch,
                 sequence,
                 item.rows,
-                item.request,
+                item.change,
                 item.refused,
             )
         )
         self.nbytes += len(payload)
         if producer:
             mark = self._new_marks.get(producer) or self._marks.get(producer)
-            self._new_marks[producer] = advanced(
+            self._new_marks[producer] = advance(
                 mark, epoch, sequence, received_us, revision=revision, refused=item.refused
             )
         status = Status.REFUSED if kind == Kind.REFUSED else Status.DURABLE
@@ -291,34 +325,8 @@ class Transaction:
         failpoint(DRAFTED[kind])
 
 
-def gap(sequence: int, expected: int) -> RequestError:
-    """Return the error of a batch that does not follow the one before."""
-    return RequestError(
-        Code.OUT_OF_RANGE,
-        f"sequence {sequence} leaves a gap: expected {expected}",
-        reason="SEQUENCE_GAP",
-        metadata={"expected_sequence": str(expected)},
-    )
-
-
-def fenced(producer: str, epoch: int, current: int) -> RequestError:
-    """Return the error of a producer that was started again since."""
-    return RequestError(
-        Code.FAILED_PRECONDITION,
-        f"producer {producer} has epoch {current} by now, and {epoch} may send no more",
-        reason="EPOCH_FENCED",
-        metadata={"current_epoch": str(current)},
-    )
-
-
-def no_stream(name: str) -> RequestError:
-    """Return the error of a call for a stream that is not there."""
-    return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
-
-
-def too_many_streams(limits: Limits) -> str:
-    """Return the text of the limit on streams."""
-    return f"there are {limits.max_streams} streams, and no more may be: delete one"
+def _too_many_streams(limits: Limits) -> str:
+    return f"there are {limits.max_streams} streams, the most allowed: delete one"
 
 
 def _refused(code: Code, field: str, message: str) -> Refused:

@@ -1,7 +1,8 @@
 """The service over gRPC: thin handlers around the core and the queries.
 
-- `server`: services, health, reflection, an orderly end.
-- `ingest_service`, `stream_service`, `query_service`, `admin_service`, `calls`, `handlers`.
-- `methods`: the same methods, for callers in this process.
-- `gate`, `call_log`, `current`, `status`: what every call passes.
+- `server` starts and stops: services, health, reflection.
+- `ingest_service`, `stream_service`, `query_service`, `admin_service` are the handlers.
+- `interceptor` wraps every call: authorise, check, log, answer errors.
+- `call_log` writes a line per call; `status` turns errors into gRPC's status.
+- `methods` calls the same handlers from HTTP, in this process.
 """

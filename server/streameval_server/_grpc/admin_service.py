@@ -1,4 +1,4 @@
-"""AdminService over gRPC: looking after the server while it goes on."""
+"""AdminService over gRPC: status, backup, export and import of a running server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from streameval.v1 import admin_pb2, admin_pb2_grpc
-from streameval_server._batch.chunks import PIECE_BYTES
+from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._batch.stream_import import ImportInbox
 from streameval_server._log.backup import LogCopy
 from streameval_server._model.errors import Code, RequestError, StorageError
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """What an operator asks for."""
+    """The methods for operators."""
 
     def __init__(self, runtime: Runtime, limits: Limits, address: Callable[[], str]) -> None:
         self._runtime = runtime
@@ -50,7 +50,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def GetServerStatus(  # noqa: N802 - the contract's name
         self, _request: admin_pb2.GetServerStatusRequest, _context: Context
     ) -> admin_pb2.GetServerStatusResponse:
-        """Return how the server is."""
+        """Return the server's status."""
         runtime = self._runtime
         with runtime.calls.call():
             return await runtime.queries.run(
@@ -77,10 +77,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def CompactLog(  # noqa: N802 - the contract's name
         self, _request: admin_pb2.CompactLogRequest, _context: Context
     ) -> admin_pb2.CompactLogResponse:
-        """Drop the log before a checkpoint of now."""
+        """Take a checkpoint and drop the log before it."""
         done = await self._runtime.compact()
         _log.info(
-            "the log begins at revision %d now, %d rows are gone", done.revision, done.dropped
+            "the log begins at revision %d now, %d rows were dropped", done.revision, done.dropped
         )
         return admin_pb2.CompactLogResponse(
             log_start_revision=done.revision, dropped_rows=done.dropped
@@ -89,7 +89,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def Backup(  # noqa: N802 - the contract's name
         self, _request: admin_pb2.BackupRequest, _context: Context
     ) -> AsyncIterator[admin_pb2.BackupResponse]:
-        """Yield a copy of the log in pieces."""
+        """Yield a copy of the log, in pieces."""
         runtime, directory = self._runtime, self._runtime.directory
         if directory is None:
             raise RequestError(
@@ -104,14 +104,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 reason="BACKUP_IN_PROGRESS",
                 retry_after_s=10.0,
             )
-        # Each takes as much of the disk as the log: one at a time.
+        # A copy takes as much disk space as the log: one at a time.
         self._backing_up = True
         cancelled = threading.Event()
         try:
             with runtime.calls.call(cancelled.set):
-                copy = await self._copied(directory, cancelled)
+                copy = await self._copy(directory, cancelled)
                 try:
-                    while data := await asyncio.to_thread(copy.read, PIECE_BYTES):
+                    while data := await asyncio.to_thread(copy.read, MAX_CHUNK_BYTES):
                         if runtime.calls.stopping:
                             raise stopping_error()
                         yield admin_pb2.BackupResponse(
@@ -120,7 +120,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                             data=data,
                             sha256=copy.sha256 if copy.ended else "",
                         )
-                    _log.info("a backup of revision %d was sent: all of the log", copy.revision)
+                    _log.info("a backup of the whole log, revision %d, was sent", copy.revision)
                 finally:
                     copy.close()
         finally:
@@ -129,7 +129,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ExportStream(  # noqa: N802 - the contract's name
         self, request: admin_pb2.ExportStreamRequest, _context: Context
     ) -> AsyncIterator[admin_pb2.ExportStreamResponse]:
-        """Yield everything about a stream that is durable by now, in pieces."""
+        """Yield everything about a stream that is durable now, in pieces."""
         runtime, name = self._runtime, request.name
         check_stream_name(name, "name")
         with runtime.calls.call():
@@ -137,15 +137,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             revision, data = await runtime.queries.run(
                 ("export", name), lambda: runtime.export(name)
             )
-        for start in range(0, len(data), PIECE_BYTES):
+        for start in range(0, len(data), MAX_CHUNK_BYTES):
             yield admin_pb2.ExportStreamResponse(
-                revision=revision, total_bytes=len(data), data=data[start : start + PIECE_BYTES]
+                revision=revision, total_bytes=len(data), data=data[start : start + MAX_CHUNK_BYTES]
             )
 
     async def ImportStream(  # noqa: N802 - the contract's name
         self, requests: AsyncIterator[admin_pb2.ImportStreamRequest], _context: Context
     ) -> admin_pb2.ImportStreamResponse:
-        """Make a stream of what was exported; answer once it is durable and visible."""
+        """Make a stream from an export; answer once it is durable and visible."""
         runtime = self._runtime
         if self._importing:
             raise RequestError(
@@ -160,7 +160,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 inbox = ImportInbox(self._limits)
                 async for request in requests:
                     inbox.feed(request)
-                # It is checked beside the event loop: there may be much of it.
+                # Off the event loop: checking takes O(bytes of the export).
                 name, file, payload = await asyncio.to_thread(inbox.finish)
             response = await runtime.settled(lambda call: call.import_stream(name, payload, file))
             assert isinstance(response, admin_pb2.ImportStreamResponse)
@@ -170,14 +170,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             self._importing = False
         return response
 
-    async def _copied(self, directory: Path, cancelled: threading.Event) -> LogCopy:
+    async def _copy(self, directory: Path, cancelled: threading.Event) -> LogCopy:
         making = asyncio.ensure_future(asyncio.to_thread(LogCopy, directory, cancelled))
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
-            # The caller is gone; the thread notices soon, or has made what nobody wants.
+            # The client disconnected: the thread stops early, or its copy is closed unread.
             cancelled.set()
-            making.add_done_callback(_close_unwanted)
+            making.add_done_callback(_close_abandoned)
             raise
         except StorageError as error:
             if self._runtime.calls.stopping:
@@ -187,6 +187,6 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             ) from error
 
 
-def _close_unwanted(making: asyncio.Future[LogCopy]) -> None:
+def _close_abandoned(making: asyncio.Future[LogCopy]) -> None:
     if making.exception() is None:
         making.result().close()

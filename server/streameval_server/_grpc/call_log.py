@@ -1,15 +1,15 @@
-"""One line in the log for each call, and not too many for those who are turned away.
+"""One log line per call; lines of refused calls are limited to one a second.
 
-A line says which method, how it ended, how long it took and whose token it was.
-It never says what was asked or answered: messages name ids and values.
+A line has the method, the status, the duration and the token's id. It never has
+requests or answers, because those hold ids and values.
 
 ==================  =====================================================
 level               which calls
 ==================  =====================================================
-DEBUG               those that did what was asked
-INFO                those that the caller got wrong, or took back
-WARNING             those without a token for what they wanted
-ERROR               those that the server got wrong
+DEBUG               successful
+INFO                failed by the client's fault, or cancelled by the client
+WARNING             refused: the token is missing, unknown or not sufficient
+ERROR               failed by the server's fault
 ==================  =====================================================
 """
 
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from streameval_server._security.call_context import current
+from streameval_server._security.access import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Protocol
 
-    class Ending(Protocol):
-        """What a call's context says of it: gRPC's, and HTTP's."""
+    class CallOutcome(Protocol):
+        """The status and the peer of a call: gRPC's context, or `_web`'s own."""
 
         def code(self) -> object: ...
         def peer(self) -> str: ...
@@ -39,33 +39,33 @@ if TYPE_CHECKING:
 _log = logging.getLogger("streameval_server.calls")
 
 _REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
-_OWN_FAULT = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
-_REFUSALS_EVERY_S = 1.0
+_SERVER_FAULTS = frozenset({"INTERNAL", "UNKNOWN", "DATA_LOSS"})
+_MIN_REFUSAL_INTERVAL_S = 1.0
 
 
 class CallLog:
-    """Writes the lines.
+    """Writes the log lines of calls.
 
     Parameters
     ----------
     clock
-        Seconds that go on.
+        Monotonic, in seconds.
 
     Attributes
     ----------
-    ended : callable
-        Told of each call that ended: its method, its status, its seconds.
+    on_call_ended : callable
+        Called at the end of each call, with its method, its status and its seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.ended: Callable[[str, str, float], None] = _untold
+        self.on_call_ended: Callable[[str, str, float], None] = _ignore
         self._clock = clock
-        self._next_refusal = -float("inf")
-        self._untold = 0
+        self._next_refusal_s = -float("inf")
+        self._unlogged_refusals = 0
 
     @contextmanager
-    def call(self, context: Ending) -> Iterator[None]:
-        """Log the call of this task when the context ends."""
+    def call(self, context: CallOutcome) -> Iterator[None]:
+        """Log this task's call when the ``with`` block ends."""
         began = self._clock()
         code = ""
         try:
@@ -75,18 +75,18 @@ class CallLog:
             raise
         finally:
             code, took_s = code or _code(context), self._clock() - began
-            self.ended(current.get().method, code, took_s)
+            self.on_call_ended(current_call.get().method, code, took_s)
             self._write(code, context, took_s)
 
     def unexpected(self, error: Exception) -> None:
-        """Log what a handler did not expect."""
-        _log.error("%s failed unexpectedly", current.get().method, exc_info=error)
+        """Log an exception that a handler did not expect."""
+        _log.error("%s failed unexpectedly", current_call.get().method, exc_info=error)
 
-    def _write(self, code: str, context: Ending, took_s: float) -> None:
+    def _write(self, code: str, context: CallOutcome, took_s: float) -> None:
         level = _level(code)
         if not _log.isEnabledFor(level):
             return
-        call = current.get()
+        call = current_call.get()
         fields: dict[str, object] = {
             "method": call.method,
             "code": code,
@@ -94,22 +94,22 @@ class CallLog:
         }
         if call.reason:
             fields["reason"] = call.reason
-        if call.access is not None and call.access.who:
-            fields["token"] = call.access.who
+        if call.access is not None and call.access.token_id:
+            fields["token"] = call.access.token_id
         if code in _REFUSED:
-            # Whoever guesses, or is configured wrongly, may call very often.
-            if self._clock() < self._next_refusal:
-                self._untold += 1
+            # A client that guesses tokens, or has a wrong one, may call very often.
+            if self._clock() < self._next_refusal_s:
+                self._unlogged_refusals += 1
                 return
-            self._next_refusal = self._clock() + _REFUSALS_EVERY_S
+            self._next_refusal_s = self._clock() + _MIN_REFUSAL_INTERVAL_S
             fields["peer"] = context.peer()
-            fields["more_refused"] = self._untold
-            self._untold = 0
+            fields["more_refused"] = self._unlogged_refusals
+            self._unlogged_refusals = 0
         _log.log(level, "call %s", code, extra={"fields": fields})
 
 
-def _untold(_method: str, _code: str, _took_s: float) -> None:
-    """Tell nobody."""
+def _ignore(_method: str, _code: str, _took_s: float) -> None:
+    """Do nothing: the default of `CallLog.on_call_ended`."""
 
 
 def _level(code: str) -> int:
@@ -117,10 +117,10 @@ def _level(code: str) -> int:
         return logging.DEBUG
     if code in _REFUSED:
         return logging.WARNING
-    return logging.ERROR if code in _OWN_FAULT else logging.INFO
+    return logging.ERROR if code in _SERVER_FAULTS else logging.INFO
 
 
-def _code(context: Ending) -> str:
-    """Return the name of the status that a call ends with; grpc.aio has 0 for OK."""
+def _code(context: CallOutcome) -> str:
+    """Return the name of a call's status; grpc.aio has 0 for OK."""
     code = context.code()
     return code.name if isinstance(code, grpc.StatusCode) else "OK"

@@ -1,8 +1,8 @@
 """IngestService over gRPC: frames to sessions, replies from sessions, nothing else.
 
-Each Ingest stream has a task that reads and one that writes. The reader stops
-while too much waits for its ack; the writer sends what there is when the
-client takes it, so acks that nobody reads pile up as one number.
+Each Ingest stream has two tasks. The reader feeds the session, and pauses while the
+session has too many bytes without an ack. The writer sends the session's replies as
+fast as the client reads them; acks are cumulative, so unread acks merge into one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import grpc
 
 from streameval.v1 import ingest_pb2
 from streameval_server._batch.merge import MergeInbox
-from streameval_server._core.capacity import RETRY_AFTER_S
 from streameval_server._ingest.session import IngestSession
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._runtime.open_calls import stopping_error
 from streameval_server._runtime.runtime import now_us
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 
 _FULL_NAME = ingest_pb2.DESCRIPTOR.services_by_name["IngestService"].full_name
 
-_MOST_UNREAD = 1024
-"""So many batches are read while an answer waits to be taken: each may be refused,
-and refusals, unlike acks, cannot be told in one."""
+_MAX_UNREAD_BATCHES = 1024
+"""Batches that are read while the client leaves an answer unread. Each batch may be
+refused, and refusals, unlike acks, do not merge into one."""
 
-_MERGES_AT_ONCE = 4
-"""So many of the largest merges may be on their way at once."""
+_MAX_CONCURRENT_MERGES = 4
+"""Merges in progress at once, if each has the largest size allowed."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class IngestService:
-    """Takes encoded requests, because the log keeps them as they came."""
+    """Takes encoded requests, because the log stores the frames that clients sent."""
 
     def __init__(self, runtime: Runtime, limits: Limits) -> None:
         self._runtime = runtime
@@ -99,7 +98,7 @@ class IngestService:
             if inbox.is_duplicate(runtime.core.committer.catalog):
                 return ingest_pb2.MergeResponse(revision=runtime.durable_revision(), duplicate=True)
             settings = inbox.settings_in(runtime.core.committer.catalog)
-            # States are checked beside the event loop: there may be many.
+            # Off the event loop: checking takes O(bytes of the states).
             prepared = await asyncio.to_thread(inbox.finish, now_us(), settings)
         response = await runtime.settled(lambda call: call.merge(inbox, prepared))
         assert isinstance(response, ingest_pb2.MergeResponse)
@@ -109,13 +108,13 @@ class IngestService:
     async def _collect(
         self, inbox: MergeInbox, requests: AsyncIterator[ingest_pb2.MergeRequest]
     ) -> None:
-        """Take all pieces, as long as all merges in progress together are not too much."""
+        """Read all pieces, within the limit on the bytes of all merges in progress."""
         mine = 0
         try:
             async for request in requests:
                 mine += len(request.data)
                 self._merging_bytes += len(request.data)
-                if self._merging_bytes > _MERGES_AT_ONCE * self._limits.max_merge_bytes:
+                if self._merging_bytes > _MAX_CONCURRENT_MERGES * self._limits.max_merge_bytes:
                     raise RequestError(
                         Code.RESOURCE_EXHAUSTED,
                         "too many merges are in progress: send it again later",
@@ -128,7 +127,7 @@ class IngestService:
 
 
 class _Stream:
-    """One Ingest stream's two tasks and what they tell each other."""
+    """One Ingest stream: its reader, its writer, and the events between them."""
 
     def __init__(self, runtime: Runtime, limits: Limits, access: Access) -> None:
         self._runtime = runtime
@@ -140,10 +139,10 @@ class _Stream:
         )
         self._ended = False
         self._writing = False
-        self._fed_since_write = 0
+        self._batches_since_write = 0
 
     def wake(self) -> None:
-        """Let both tasks look for what is new."""
+        """Wake both tasks."""
         self._changed.set()
         self._room.set()
 
@@ -153,35 +152,35 @@ class _Stream:
         Raises
         ------
         RequestError
-            When the client breaks a rule; what it sent before still counts.
+            When the client breaks a rule; batches before that still count.
         """
         session, runtime = self._session, self._runtime
         try:
             async for frame in requests:
                 if runtime.calls.stopping:
                     return
-                self._access.need(Scope.INGEST)  # a token may have been taken away
+                self._access.need(Scope.INGEST)  # the token may have been revoked
                 session.feed(frame, now_us())
                 runtime.submitted()
-                self._fed_since_write += 1
-                while session.full or self._unread():
+                self._batches_since_write += 1
+                while session.full or self._client_stalls():
                     self._room.clear()
                     await self._room.wait()
         finally:
             self._ended = True
             self._changed.set()
 
-    def _unread(self) -> bool:
-        """Whether the client sends on and on without reading what it is answered."""
-        return self._writing and self._fed_since_write >= _MOST_UNREAD
+    def _client_stalls(self) -> bool:
+        """Whether the client sends many batches without reading its answers."""
+        return self._writing and self._batches_since_write >= _MAX_UNREAD_BATCHES
 
     async def write(self, context: Context) -> None:
-        """Send replies until all that was fed is settled and nothing more will be.
+        """Send replies until every batch is settled and the client has sent its last.
 
         Raises
         ------
         RequestError
-            When the stream must end before the client ended it.
+            When the server must end the stream before the client does.
         """
         session, runtime = self._session, self._runtime
         while True:
@@ -189,7 +188,7 @@ class _Stream:
             replies = session.replies()
             if replies:
                 self._writing = True
-                self._fed_since_write = 0
+                self._batches_since_write = 0
                 for reply in replies:
                     await context.write(reply)
                 self._writing = False

@@ -1,7 +1,7 @@
-"""Every method by its full name, for whoever calls them otherwise than over gRPC.
+"""Finds the gRPC methods by their full names, for HTTP in the same process.
 
-Services are added to `Methods` as to a server. A handler checks nothing of the
-caller and raises RequestError; whoever calls it asks for its rule first.
+Services are added to `Methods` as to a server. Handlers raise RequestError. They do
+not check the caller's token: `_web.call_runner` does so before it calls one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf import descriptor_pool, message_factory
 
-from streameval_server._grpc.handlers import behaviour_of
+from streameval_server._grpc.interceptor import behaviour_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class _Details(NamedTuple):
-    """What a generic handler looks a method up by."""
+    """The part of grpc.HandlerCallDetails that a generic handler reads."""
 
     method: str
     invocation_metadata: tuple[()] = ()
 
 
 class Method:
-    """One method that takes one request.
+    """One method with a single request.
 
     Attributes
     ----------
@@ -49,26 +49,26 @@ class Method:
 
     async def answer(self, request: Message) -> Message:
         """Return the one answer. Raises RequestError."""
-        answer: Message = await self._behaviour(self._sent(request), None)
+        answer: Message = await self._behaviour(self._argument(request), None)
         return answer
 
     def answers(self, request: Message) -> AsyncGenerator[Message, None]:
-        """Return the answers, one after the other. Raises RequestError, also later."""
-        answers: AsyncGenerator[Message, None] = self._behaviour(self._sent(request), None)
+        """Yield the answers. Raises RequestError, also after the first one."""
+        answers: AsyncGenerator[Message, None] = self._behaviour(self._argument(request), None)
         return answers
 
-    def _sent(self, request: Message) -> Message | bytes:
+    def _argument(self, request: Message) -> Message | bytes:
         return request.SerializeToString() if self._takes_bytes else request
 
 
 class Methods:
-    """A server, as far as services are added to it."""
+    """Collects services; has the methods of a grpc.Server that add them."""
 
     def __init__(self) -> None:
         self._handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Add handlers that look their methods up."""
+        """Add a service's handlers."""
         self._handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:

@@ -1,7 +1,7 @@
 """QueryService over gRPC: requests are checked on the event loop, answered in query threads.
 
-Each method translates, no more: what a request means stands in the module of
-its answer.
+Each method only connects a request to its answer; the module of the answer defines
+what the request means.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streameval.v1 import query_pb2, query_pb2_grpc
-from streameval_server._queries.comparison import compare_asked, comparison
-from streameval_server._queries.curves import curve, curve_asked, state
-from streameval_server._queries.decision import decision, decision_asked
-from streameval_server._queries.histogram import histogram, histogram_asked
-from streameval_server._queries.overview import overview, overview_asked
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.ranking import rank_asked, ranking
-from streameval_server._queries.selection import selected
-from streameval_server._queries.series import series, series_asked
-from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._queries.comparison import comparison, parse_comparison_request
+from streameval_server._queries.curves import curve, parse_curve_request, state
+from streameval_server._queries.decision import decision, parse_decision_request
+from streameval_server._queries.histogram import histogram, parse_histogram_request
+from streameval_server._queries.overview import overview, parse_overview_request
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
+from streameval_server._queries.ranking import parse_ranking_request, ranking
+from streameval_server._queries.selection import parse_selection
+from streameval_server._queries.series import parse_series_request, series
 from streameval_server._runtime.runtime import now_us
-from streameval_server._runtime.watch import interval_s, watched, watched_many
+from streameval_server._runtime.watch import interval_s, watch_snapshot, watch_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound="Hashable")
 T = TypeVar("T")
 
-_LONG: frozenset[object] = frozenset({overview, series, ranking})
-"""Answers of many windows."""
+_MULTI_WINDOW: frozenset[object] = frozenset({overview, series, ranking})
+"""Computations over many windows: they may take long."""
 
 
 class QueryService(query_pb2_grpc.QueryServiceServicer):
@@ -45,7 +44,7 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._answers = Answers(runtime.view, now_us, runtime.queries.check)
+        self._engine = QueryEngine(runtime.view, now_us, runtime.queries.check)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service's methods."""
@@ -56,47 +55,47 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.GetSnapshotResponse:
         """Return the figures of a selection."""
         found = await self._answer(
-            request.selection.min_revision, lambda: snapshot_asked(request), snapshot
+            request.selection.min_revision, lambda: parse_snapshot_request(request), snapshot
         )
         return query_pb2.GetSnapshotResponse(snapshot=found)
 
     async def BatchGetSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.BatchGetSnapshotsRequest, _context: Context
     ) -> query_pb2.BatchGetSnapshotsResponse:
-        """Return the figures of many streams, of all that are durable by now."""
+        """Return the figures of many streams, with everything that is durable now."""
         durable = self._runtime.durable_revision()
-        return await self._answer(durable, lambda: overview_asked(request), overview)
+        return await self._answer(durable, lambda: parse_overview_request(request), overview)
 
     async def GetCurve(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetCurveRequest, _context: Context
     ) -> query_pb2.GetCurveResponse:
         """Return a curve's points, thinned."""
         return await self._answer(
-            request.selection.min_revision, lambda: curve_asked(request), curve
+            request.selection.min_revision, lambda: parse_curve_request(request), curve
         )
 
     async def GetHistogram(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetHistogramRequest, _context: Context
     ) -> query_pb2.GetHistogramResponse:
-        """Return how scores are distributed."""
+        """Return the distribution of scores."""
         return await self._answer(
-            request.selection.min_revision, lambda: histogram_asked(request), histogram
+            request.selection.min_revision, lambda: parse_histogram_request(request), histogram
         )
 
     async def GetDecision(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetDecisionRequest, _context: Context
     ) -> query_pb2.GetDecisionResponse:
-        """Return what a threshold does."""
+        """Return the figures at a threshold."""
         return await self._answer(
-            request.selection.min_revision, lambda: decision_asked(request), decision
+            request.selection.min_revision, lambda: parse_decision_request(request), decision
         )
 
     async def GetState(  # noqa: N802 - the contract's name
         self, request: query_pb2.GetStateRequest, _context: Context
     ) -> AsyncIterator[query_pb2.GetStateResponse]:
-        """Yield the state in pieces."""
+        """Yield the state, in pieces."""
         found = await self._answer(
-            request.selection.min_revision, lambda: selected(request.selection), state
+            request.selection.min_revision, lambda: parse_selection(request.selection), state
         )
         for piece in found.pieces():
             yield piece
@@ -106,32 +105,34 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     ) -> query_pb2.ListWindowsResponse:
         """Return a page of a time series."""
         return await self._answer(
-            request.selection.min_revision, lambda: series_asked(request), series
+            request.selection.min_revision, lambda: parse_series_request(request), series
         )
 
     async def CompareStreams(  # noqa: N802 - the contract's name
         self, request: query_pb2.CompareStreamsRequest, _context: Context
     ) -> query_pb2.CompareStreamsResponse:
-        """Return how much two selections differ."""
+        """Return the difference between two selections."""
         min_revision = max(request.a.min_revision, request.b.min_revision)
-        return await self._answer(min_revision, lambda: compare_asked(request), comparison)
+        return await self._answer(
+            min_revision, lambda: parse_comparison_request(request), comparison
+        )
 
     async def RankSegments(  # noqa: N802 - the contract's name
         self, request: query_pb2.RankSegmentsRequest, _context: Context
     ) -> query_pb2.RankSegmentsResponse:
         """Return the slices of a key, the worst first."""
         return await self._answer(
-            request.selection.min_revision, lambda: rank_asked(request), ranking
+            request.selection.min_revision, lambda: parse_ranking_request(request), ranking
         )
 
     async def Watch(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchResponse]:
-        """Yield the newest figures whenever they move."""
-        async for found in watched(
+        """Yield the newest figures whenever they change."""
+        async for found in watch_snapshot(
             self._runtime,
-            self._answers,
-            snapshot_asked(request),
+            self._engine,
+            parse_snapshot_request(request),
             pause_s=interval_s(request),
             min_revision=request.selection.min_revision,
         ):
@@ -140,21 +141,24 @@ class QueryService(query_pb2_grpc.QueryServiceServicer):
     async def WatchSnapshots(  # noqa: N802 - the contract's name
         self, request: query_pb2.WatchSnapshotsRequest, _context: Context
     ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
-        """Yield the newest figures of those that moved."""
-        async for found in watched_many(
-            self._runtime, self._answers, overview_asked(request), pause_s=interval_s(request)
+        """Yield the newest figures of the streams that changed."""
+        async for found in watch_snapshots(
+            self._runtime,
+            self._engine,
+            parse_overview_request(request),
+            pause_s=interval_s(request),
         ):
             yield found
 
     async def _answer(
-        self, min_revision: int, check: Callable[[], Q], compute: Callable[[Answers, Q], T]
+        self, min_revision: int, check: Callable[[], Q], compute: Callable[[QueryEngine, Q], T]
     ) -> T:
-        """Check the request, wait for the revision, then for a query thread's answer."""
-        runtime, asked = self._runtime, check()
+        """Check the request, wait until the revision is applied, answer from a query thread."""
+        runtime, query = self._runtime, check()
         with runtime.calls.call():
             await runtime.visible(min_revision)
             return await runtime.answer(
-                (compute.__name__, asked),
-                partial(compute, self._answers, asked),
-                is_long=compute in _LONG,
+                (compute.__name__, query),
+                partial(compute, self._engine, query),
+                is_long=compute in _MULTI_WINDOW,
             )

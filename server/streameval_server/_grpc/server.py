@@ -1,4 +1,4 @@
-"""The gRPC server around a runtime: services, health, reflection, and an orderly end."""
+"""The gRPC server around a runtime: services, health, reflection, and a clean stop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
 from streameval_server._grpc.admin_service import AdminService
 from streameval_server._grpc.call_log import CallLog
-from streameval_server._grpc.gate import Gate
-from streameval_server._grpc.handlers import Decoding
 from streameval_server._grpc.ingest_service import IngestService
+from streameval_server._grpc.interceptor import CallInterceptor
 from streameval_server._grpc.methods import Methods
 from streameval_server._grpc.query_service import QueryService
 from streameval_server._grpc.stream_service import StreamService
@@ -40,37 +39,38 @@ SERVICES = tuple(
 )
 """Full names of the services, each with a health status of its own."""
 
-_LAST_WORDS_S = 0.5
-"""What is being sent when all calls have ended gets so long to be sent."""
+_SEND_GRACE_S = 0.5
+"""Time for the last bytes to be sent after all calls have ended."""
 
 _HANDSHAKE_MS = 20_000
-"""A connection that has not said by then what it wants is closed."""
+"""A connection whose handshake takes longer is closed."""
 
 _PING_AFTER_MS, _PING_TIMEOUT_MS = 60_000, 20_000
-"""Who says nothing for so long is asked whether it is there, and has so long to answer."""
+"""A silent connection is pinged after the first time, and closed when no answer comes
+within the second."""
 
-_REFRESH_S = 1.0
-"""A changed tokens file is noticed after at most so long."""
+_TOKENS_REFRESH_S = 1.0
+"""Interval at which the tokens file is checked for changes."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Server:
-    """A server in this process and event loop: `start` it, `stop` it.
+    """A server in this process and event loop; call `start`, then `stop`.
 
     Attributes
     ----------
     address : str
-        Where it listens, with the port that it was given; set by `start`.
+        ``HOST:PORT`` with the actual port; set by `start`.
     guard : Guard
-        Who may do what.
+        Authorises calls.
     call_log : CallLog
         Of all calls, over gRPC and HTTP.
     runtime : Runtime
-        Runs the core.
+        The threads around the core.
     methods : Methods
-        What the services do, for HTTP.
+        The services' methods, for HTTP.
     certificates : Certificates or None
         None without TLS.
 
@@ -104,14 +104,14 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Restore what the log holds, then listen.
+        """Recover the state from the log, then listen.
 
         Raises
         ------
         SettingsError
-            When the address cannot be had.
+            When it cannot listen on the address.
         DataDirectoryInUseError
-            When another server has the data directory.
+            When another server uses the data directory.
         StorageError
             When the log cannot be read, or is of an unknown format.
         """
@@ -133,14 +133,14 @@ class Server:
             service.add_to(server)
 
     def _bind(self) -> grpc.aio.Server:
-        # Twice the limit of a batch passes the transport, so that a batch above
-        # it is refused by name instead of ending the stream that it came on.
-        most = 2 * self._settings.limits.max_batch_bytes
+        # The transport lets twice the limit of a batch pass, so that a larger batch is
+        # refused with a reason, and does not end its stream.
+        max_message_bytes = 2 * self._settings.limits.max_batch_bytes
         server = grpc.aio.server(
-            interceptors=(Gate(self.guard, self.call_log),),
+            interceptors=(CallInterceptor(self.guard, self.call_log),),
             options=(
-                ("grpc.max_receive_message_length", most),
-                ("grpc.so_reuseport", 0),  # a second server on the port is a mistake
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.so_reuseport", 0),  # two servers on one port are a mistake
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
                 ("grpc.keepalive_time_ms", _PING_AFTER_MS),
                 ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
@@ -149,16 +149,15 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ),
         )
-        decoding: Any = Decoding(server)  # to which services are added as to a server
-        self._add_services_to(decoding)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, decoding)
+        self._add_services_to(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(  # type: ignore[no-untyped-call]  # its stubs have no types
-            reflection.aio.ReflectionServicer(names), decoding
+            reflection.aio.ReflectionServicer(names), server
         )
         host, _ = split_address(self._settings.listen)
         if not is_loopback(host):
-            self._warn()
+            self._warn_about_exposure()
         try:
             if self.certificates is None:
                 port = server.add_insecure_port(self._settings.listen)
@@ -173,43 +172,47 @@ class Server:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes and answers requests now."""
+        """Whether the server answers requests now."""
         return self._serving and not self.runtime.calls.stopping
 
     async def wait_failed(self) -> None:
-        """Wait until the server cannot go on, and raise why."""
+        """Wait until the server fails, and raise the reason."""
         await self.runtime.wait_failed()
 
     async def begin_stop(self) -> None:
-        """Turn new calls away, and tell those in progress to end. Safe to call twice."""
+        """Refuse new calls, and tell those in progress to end. Idempotent."""
         await self._health.enter_graceful_shutdown()
         self.runtime.calls.stop()
 
     async def stop(self) -> None:
-        """Stop in order: no new work, end streams, commit, apply, checkpoint, close.
+        """Stop cleanly: refuse new calls, end streams, commit, apply, checkpoint, close.
 
-        Ends within the settings' grace and what the disk needs. Safe to call twice.
+        Takes at most the settings' grace and the time of the last writes. Idempotent.
         """
         server, self._grpc = self._grpc, None
         if server is None:
             return
         await self.begin_stop()
         await self.runtime.calls.ended(self._settings.stop_grace_s)
-        await server.stop(_LAST_WORDS_S)
+        await server.stop(_SEND_GRACE_S)
         await self.runtime.stop()
         for task in self._tasks:
             task.cancel()
 
     async def _refresh_tokens(self) -> None:
         while True:
-            await asyncio.sleep(_REFRESH_S)
+            await asyncio.sleep(_TOKENS_REFRESH_S)
             self.guard.refresh()
 
-    def _warn(self) -> None:
+    def _warn_about_exposure(self) -> None:
         if self.certificates is None:
-            _log.warning("other machines reach this server without TLS: they can be listened to")
+            _log.warning(
+                "the server listens beyond this machine without TLS: its traffic can be read"
+            )
         if self.guard.is_open:
-            _log.warning("other machines reach this server without tokens: all may do everything")
+            _log.warning(
+                "the server listens beyond this machine without tokens: any client may do anything"
+            )
 
     async def _report_health(self) -> None:
         while True:

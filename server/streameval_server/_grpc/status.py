@@ -1,9 +1,9 @@
 """A RequestError as a gRPC status with google.rpc details.
 
-ErrorInfo is always there: its reason is stable, its domain is ours. BadRequest
-lists the fields at fault with their rows, RetryInfo says when a retry may help,
-RequestInfo names the call as the server's log does.
-All of it travels in headers, which may not be long: texts are cut.
+ErrorInfo is always present: its reason is stable, its domain is `DOMAIN`. BadRequest
+lists the fields at fault with their rows, RetryInfo when to retry, RequestInfo the
+call's id in the server's log. All of it is sent in headers, whose size is limited,
+so long texts are cut.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from streameval_server._security.call_context import current
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._security.access import current_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,21 +23,20 @@ if TYPE_CHECKING:
     import grpc
     from google.protobuf.message import Message
 
-    from streameval_server._model.errors import RequestError
-
 DOMAIN = "streameval"
 """The domain of every ErrorInfo."""
 
 _NANOS = 1_000_000_000
 
-_LONGEST_TEXT_BYTES = 400
-_MOST_VIOLATIONS = 3
-"""A client that gets more than 8 KiB of headers loses the status. The message is
-among them twice, once at up to 3 bytes for a byte; details take 4/3."""
+_MAX_TEXT_BYTES = 400
+_MAX_VIOLATIONS = 3
+"""BadRequest's fields that are sent. A client that gets more than 8 KiB of headers
+loses the status. They contain the message twice, once with up to 3 bytes for a byte,
+and the details in base64, 4/3 of their bytes."""
 
 
 def status_message(error: RequestError, request_id: str = "") -> status_pb2.Status:
-    """Return what goes over the wire for `error`."""
+    """Return an error as google.rpc.Status."""
     packed = []
     for detail in _details(error, request_id):
         box = any_pb2.Any()
@@ -46,11 +46,11 @@ def status_message(error: RequestError, request_id: str = "") -> status_pb2.Stat
 
 
 def _cut(text: str) -> str:
-    """Return a text without its middle when it is too long."""
+    """Return a text, without its middle if it is too long."""
     data = text.encode()
-    if len(data) <= _LONGEST_TEXT_BYTES:
+    if len(data) <= _MAX_TEXT_BYTES:
         return text
-    half = _LONGEST_TEXT_BYTES // 2
+    half = _MAX_TEXT_BYTES // 2
     start, end = (part.decode(errors="ignore") for part in (data[:half], data[-half:]))
     return f"{start} [...] {end}"
 
@@ -62,7 +62,7 @@ def _details(error: RequestError, request_id: str) -> Iterator[Message]:
                 error_details_pb2.BadRequest.FieldViolation(
                     field=_cut(path), description=_cut(text)
                 )
-                for path, text in error.violations[:_MOST_VIOLATIONS]
+                for path, text in error.violations[:_MAX_VIOLATIONS]
             ]
         )
     yield error_details_pb2.ErrorInfo(
@@ -78,10 +78,20 @@ def _details(error: RequestError, request_id: str) -> Iterator[Message]:
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: RequestError) -> NoReturn:
     """End the call with `error`."""
-    call = current.get(None)
+    call = current_call.get(None)
     if call is not None:
         call.reason = error.reason
     request_id = "" if call is None else call.request_id
     status = rpc_status.to_status(status_message(error, request_id))
     await context.abort(status.code, status.details, status.trailing_metadata)
-    raise AssertionError("abort returned")  # it raises; the types do not say so
+    raise AssertionError("abort returned")  # context.abort always raises; its types do not say so
+
+
+def internal_error() -> RequestError:
+    """Return the error that answers an unexpected exception."""
+    return RequestError(
+        Code.INTERNAL,
+        "the server failed unexpectedly; its log has more about request "
+        f"{current_call.get().request_id}",
+        reason="INTERNAL",
+    )

@@ -1,4 +1,4 @@
-"""StreamService over gRPC: making and deleting go through the log, reading does not."""
+"""StreamService over gRPC: changes go through the log, reads do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streameval.v1 import stream_pb2
 from streameval_server._ingest.unary_call import UnaryCall, counters_message, info_message
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import check_stream_name
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.tokens import covers
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from streameval_server._model.stream_info import StreamInfo
     from streameval_server._runtime.runtime import Runtime
 
-    Administered = (
+    ChangeResponse = (
         stream_pb2.CreateStreamResponse
         | stream_pb2.UpdateStreamResponse
         | stream_pb2.DeleteStreamResponse
     )
 
 _FULL_NAME = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].full_name
-_DEFAULT_PAGE = 100
-_LONGEST_PAGE = 1000
+_DEFAULT_PAGE_STREAMS = 100
+_MAX_PAGE_STREAMS = 1000
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StreamService:
-    """Takes encoded requests where the log keeps them as they came."""
+    """Takes encoded requests for changes, because the log stores the frames themselves."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -73,27 +73,27 @@ class StreamService:
         )
 
     async def create(self, frame: bytes, _context: Context) -> stream_pb2.CreateStreamResponse:
-        """Make a stream; it is visible to whoever asks after the answer."""
-        response = await self._logged(lambda call: call.create_stream(frame))
+        """Make a stream; queries after the answer include it."""
+        response = await self._change(lambda call: call.create_stream(frame))
         assert isinstance(response, stream_pb2.CreateStreamResponse)
         return response
 
     async def delete(self, frame: bytes, _context: Context) -> stream_pb2.DeleteStreamResponse:
-        """Delete a stream; it is gone for whoever asks after the answer."""
-        response = await self._logged(lambda call: call.delete_stream(frame))
+        """Delete a stream; queries after the answer do not find it."""
+        response = await self._change(lambda call: call.delete_stream(frame))
         assert isinstance(response, stream_pb2.DeleteStreamResponse)
         return response
 
     async def update(self, frame: bytes, _context: Context) -> stream_pb2.UpdateStreamResponse:
-        """Change settings; they count for whatever is sent after the answer."""
-        response = await self._logged(lambda call: call.update_stream(frame))
+        """Change settings; they apply to batches sent after the answer."""
+        response = await self._change(lambda call: call.update_stream(frame))
         assert isinstance(response, stream_pb2.UpdateStreamResponse)
         info = self._runtime.core.engine.stream(response.stream.name)
         if info is not None:
             response.stream.CopyFrom(info_message(info))
         return response
 
-    async def _logged(self, submit: Callable[[UnaryCall], None]) -> Administered:
+    async def _change(self, submit: Callable[[UnaryCall], None]) -> ChangeResponse:
         response = await self._runtime.settled(submit)
         assert isinstance(
             response,
@@ -119,10 +119,10 @@ class StreamService:
     async def list(
         self, request: stream_pb2.ListStreamsRequest, _context: Context
     ) -> stream_pb2.ListStreamsResponse:
-        """Describe a page of streams, of those that the caller's token is for."""
+        """Describe a page of the streams that the caller's token covers."""
         runtime, streams = self._runtime, current_access().streams
         size = _page_size(request.page_size)
-        after = _read_token(request.page_token)
+        after = _name_of_token(request.page_token)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
             infos, revision = await runtime.queries.run(
@@ -131,7 +131,7 @@ class StreamService:
             )
         return stream_pb2.ListStreamsResponse(
             streams=[info_message(info) for info in infos[:size]],
-            next_page_token=_token(infos[size - 1].name) if len(infos) > size else "",
+            next_page_token=_page_token(infos[size - 1].name) if len(infos) > size else "",
             revision=revision,
         )
 
@@ -139,14 +139,17 @@ class StreamService:
 def _page(
     runtime: Runtime, prefix: str, after: str, limit: int, streams: tuple[str, ...] | None
 ) -> tuple[list[StreamInfo], int]:
-    """Return so many streams of a token's, looking at all in between. For query threads."""
+    """Return at most `limit` streams that a token covers. For query threads.
+
+    O(streams between them): those that the token does not cover are skipped.
+    """
     if streams is None:
         return runtime.list_streams(prefix=prefix, after=after, limit=limit)
     found: list[StreamInfo] = []
     while True:
-        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_LONGEST_PAGE)
+        infos, revision = runtime.list_streams(prefix=prefix, after=after, limit=_MAX_PAGE_STREAMS)
         found += [info for info in infos if covers(streams, info.name)]
-        if len(found) >= limit or len(infos) < _LONGEST_PAGE:
+        if len(found) >= limit or len(infos) < _MAX_PAGE_STREAMS:
             return found[:limit], revision
         after = infos[-1].name
 
@@ -154,17 +157,17 @@ def _page(
 def _page_size(asked: int) -> int:
     if asked < 0:
         raise invalid("page_size", f"page_size must not be negative, got {asked}")
-    return min(asked or _DEFAULT_PAGE, _LONGEST_PAGE)
+    return min(asked or _DEFAULT_PAGE_STREAMS, _MAX_PAGE_STREAMS)
 
 
-# A token is the last name of its page, encoded so that nobody writes one by hand.
+# A page token is the last name of its page, encoded so that clients treat it as opaque.
 
 
-def _token(name: str) -> str:
+def _page_token(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
-def _read_token(token: str) -> str:
+def _name_of_token(token: str) -> str:
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

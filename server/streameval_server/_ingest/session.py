@@ -1,30 +1,49 @@
-"""The server's side of an Ingest stream, without the wire.
+"""The server's side of an Ingest stream, without the network.
 
-Bytes in, messages out. The session knows the order that its own stream must
-keep; whether a sequence is new is the committer's to decide, when it commits:
-an older connection's batches of the same producer may still be queued.
-Cost: about 20 us for a batch of 1,000 cases, decoding included.
+Frames go in, messages come out. The session checks the order of its own stream. The
+committer decides whether a sequence is new, when it commits: batches of the same
+producer from an older connection may still be queued. Cost: about 20 us for a batch
+of 1,000 cases, decoding included.
+
+`batch_item` and `check_producer` are used by unary calls too.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common import id_problem, stream_name_problem
 from streameval.v1 import ingest_pb2
-from streameval_server._core.transaction import fenced, gap
-from streameval_server._ingest.admission import batch_item, check_producer, nothing, nowhere, parsed
-from streameval_server._log.entries import Format, Status
+from streameval_server._batch.decode import decode, parse_message
+from streameval_server._log.catalog import NEW
+from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._log.failpoints import failpoint
 from streameval_server._log.producer_marks import Mark
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import (
+    Code,
+    Refused,
+    RefusedError,
+    RequestError,
+    epoch_fenced,
+    sequence_gap,
+)
+from streameval_server._model.names import MAX_UINT
+from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._core.committer import Committer
-    from streameval_server._ingest.admission import Forbids
-    from streameval_server._log.entries import Outcome
+    from streameval_server._log.catalog import Catalog
+    from streameval_server._log.entries import Outcome, Owner
     from streameval_server._model.limits import Limits
+
+    Forbids = Callable[[str], str | None]
+    """Returns why the caller must not write to a stream; None when it may."""
+
+
+def forbid_nothing(_stream: str) -> None:
+    """Permit every stream."""
 
 
 class IngestSession:
@@ -35,19 +54,19 @@ class IngestSession:
     committer, limits
         The server's.
     wake
-        Called when there is something new: replies, room, or an error. It
-        runs in the thread that calls `feed` or delivers outcomes.
+        Called when replies, room or an error are new, in the thread that calls
+        `feed` or delivers outcomes.
     forbids
-        Says why the client must not write to a stream: such a batch is refused.
+        Returns why the client must not write to a stream; such a batch is refused.
     """
 
     def __init__(
         self,
         committer: Committer,
         limits: Limits,
-        wake: Callable[[], None] = nothing,
+        wake: Callable[[], None] = do_nothing,
         *,
-        forbids: Forbids = nowhere,
+        forbids: Forbids = forbid_nothing,
     ) -> None:
         self._forbids = forbids
         self._committer = committer
@@ -64,17 +83,17 @@ class IngestSession:
         self._error: RequestError | None = None
 
     def feed(self, frame: bytes, now_us: int) -> None:
-        """Take the next frame, an encoded IngestRequest.
+        """Accept the next frame, an encoded IngestRequest.
 
         Raises
         ------
         RequestError
-            The stream must end with it. What was submitted before may still
-            become durable; nothing of this frame does.
+            The stream must end with it. Batches submitted before may still become
+            durable; this frame does not.
         """
         if self._error is not None:
             raise self._error
-        request = parsed(ingest_pb2.IngestRequest, frame)
+        request = parse_message(ingest_pb2.IngestRequest, frame)
         if not self._producer:
             self._open(request, now_us)
             return
@@ -87,7 +106,7 @@ class IngestSession:
         batch = request.batch
         sequence = batch.sequence
         if sequence != self._next:
-            self._unexpected(sequence)
+            self._handle_out_of_order(sequence)
             return
         item = batch_item(
             self,
@@ -113,11 +132,11 @@ class IngestSession:
         producer, epoch = request.open.producer, request.open.epoch
         check_producer(producer, epoch, self._limits, prefix="open.")
         self._committer.check_serving()
-        # Read in this order, the revision includes the sequence.
+        # In this order: the revision then includes the mark's sequence.
         mark = self._committer.marks.get(producer)
         revision = self._committer.revision
         if mark is not None and mark.epoch > epoch:
-            raise fenced(producer, epoch, mark.epoch)
+            raise epoch_fenced(producer, epoch, mark.epoch)
         if mark is None or mark.epoch < epoch:
             mark = Mark(epoch, 0, now_us)
         last = mark.last_sequence
@@ -141,12 +160,12 @@ class IngestSession:
         )
         self._wake()
 
-    def _unexpected(self, sequence: int) -> None:
-        """Take a batch out of order: a repeat is answered as before, or else an error."""
+    def _handle_out_of_order(self, sequence: int) -> None:
+        """Answer a repeated batch as before; raise RequestError for a gap."""
         if sequence > self._next or sequence < 1:
-            raise gap(sequence, self._next)
-        # Not by the marks: one that is durable may stand behind refusals of which this
-        # stream has not heard yet, and its ack would cover them.
+            raise sequence_gap(sequence, self._next)
+        # The marks must not decide: a durable batch may follow refusals that this stream has
+        # not delivered yet, and its cumulative ack would cover them.
         if sequence <= self._acked:
             mark = self._committer.marks.get(self._producer)
             refusal = None
@@ -156,25 +175,25 @@ class IngestSession:
                 self._replies.append(ingest_pb2.IngestResponse(refused=refusal.to_message()))
             self._sent_ack = min(self._sent_ack, sequence - 1)
             self._wake()
-        # Otherwise it is on its way, and the ack of the first one covers it.
+        # Otherwise its first copy is still in flight, and that copy's ack covers it.
 
     @property
     def full(self) -> bool:
-        """Whether to stop reading until something was acked."""
+        """Whether the reader must pause until a batch is settled."""
         return self._inflight_bytes >= self._limits.max_inflight_bytes
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was fed has been settled."""
+        """Whether all fed batches are settled."""
         return self._inflight_bytes == 0
 
     @property
     def error(self) -> RequestError | None:
-        """Why the stream must end, once `settle` learnt it."""
+        """Why the stream must end, after `settle` received a failure."""
         return self._error
 
     def replies(self) -> list[ingest_pb2.IngestResponse]:
-        """Return what is to be sent now: resume or refusals, then one cumulative ack."""
+        """Return the messages to send: resume or refusals, then one cumulative ack."""
         replies, self._replies = self._replies, []
         if self._acked > self._sent_ack:
             self._sent_ack = self._acked
@@ -187,7 +206,7 @@ class IngestSession:
         return replies
 
     def settle(self, outcome: Outcome) -> None:
-        """Take the outcome of a batch."""
+        """Accept the outcome of a batch."""
         item = outcome.item
         self._inflight_bytes -= item.nbytes
         if outcome.status is Status.FAILED:
@@ -207,3 +226,83 @@ class IngestSession:
                     )
                 )
         self._wake()
+
+
+def batch_item(
+    owner: Owner,
+    batch: ingest_pb2.Batch,
+    frame: bytes,
+    *,
+    format_: Format,
+    producer: str,
+    epoch: int,
+    now_us: int,
+    limits: Limits,
+    catalog: Catalog,
+    forbids: Forbids = forbid_nothing,
+) -> Item:
+    """Decode and check a batch; return the item to submit to the committer.
+
+    A batch that breaks a rule becomes a refusal item, which consumes its sequence. A
+    batch for a stream that the caller must not write to is logged without the stream's
+    name, so that it leaves no trace in that stream.
+    """
+
+    def refused(refusal: Refused, stream: str) -> Item:
+        payload = refusal.to_message().SerializeToString()
+        return Item(
+            owner,
+            Kind.REFUSED,
+            Format.REFUSAL,
+            stream,
+            producer,
+            epoch,
+            batch.sequence,
+            payload,
+            None,
+            refusal,
+            len(payload),
+        )
+
+    is_valid_name = stream_name_problem(batch.stream, limits.max_stream_name) is None
+    problem = forbids(batch.stream) if is_valid_name else None
+    if problem is not None:
+        return refused(Refused(Code.PERMISSION_DENIED, problem, (("stream", problem),)), "")
+    nbytes = len(frame)
+    # The settings may change before the commit; the committer then checks again.
+    settings = catalog.get(batch.stream, NEW).settings
+    try:
+        rows = decode(batch, nbytes, now_us, limits, settings)
+    except RefusedError as error:
+        return refused(error.refused, batch.stream if is_valid_name else "")
+    item = Item(
+        owner,
+        Kind.BATCH,
+        format_,
+        batch.stream,
+        producer,
+        epoch,
+        batch.sequence,
+        frame,
+        rows,
+        None,
+        nbytes,
+    )
+    item.settings = settings
+    return item
+
+
+def check_producer(producer: str, epoch: int, limits: Limits, *, prefix: str = "") -> None:
+    """Refuse a producer's name or epoch that the log cannot store."""
+    field = f"{prefix}producer"
+    problem = id_problem("producer", producer, limits.max_id_bytes)
+    if problem is None and epoch > MAX_UINT:
+        field = f"{prefix}epoch"
+        problem = f"epoch must be below 2**63, got {epoch}"
+    if problem is not None:
+        raise RequestError(
+            Code.INVALID_ARGUMENT,
+            problem,
+            reason="INVALID_PRODUCER",
+            violations=((field, problem),),
+        )

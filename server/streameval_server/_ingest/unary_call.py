@@ -1,4 +1,4 @@
-"""Single calls that end when they are durable: IngestBatch, Merge, CreateStream, ..."""
+"""Unary calls that end when they are durable: IngestBatch, Merge, CreateStream, ..."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from typing import TYPE_CHECKING
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from streameval.v1 import admin_pb2, ingest_pb2, stream_pb2
-from streameval_server._ingest.admission import batch_item, check_producer, nothing, nowhere, parsed
+from streameval_server._batch.decode import parse_message
+from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
 from streameval_server._model.names import MAX_UINT, check_stream_name
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
-from streameval_server._model.stream_settings import check, check_mask, settings_of
+from streameval_server._model.stream_settings import (
+    StreamSettings,
+    check,
+    check_mask,
+    settings_of,
+    update_of,
+)
+from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streameval_server._batch.merge import MergeInbox
     from streameval_server._core.committer import Committer
-    from streameval_server._ingest.admission import Forbids
-    from streameval_server._log.entries import Administered, Outcome
+    from streameval_server._ingest.session import Forbids
+    from streameval_server._log.entries import Outcome, StreamChange
     from streameval_server._model.limits import Limits
     from streameval_server._model.rows import MergeRows
     from streameval_server._state.stream_file import StreamFile
@@ -50,29 +58,29 @@ class UnaryCall:
     committer, limits
         The server's.
     wake
-        Called when `response` has an answer, in the thread that delivers outcomes.
+        Called when the call is `done`, in the thread that delivers outcomes.
     """
 
     def __init__(
-        self, committer: Committer, limits: Limits, wake: Callable[[], None] = nothing
+        self, committer: Committer, limits: Limits, wake: Callable[[], None] = do_nothing
     ) -> None:
         self._committer = committer
         self._limits = limits
         self._wake = wake
         self._outcome: Outcome | None = None
 
-    def ingest_batch(self, frame: bytes, now_us: int, *, forbids: Forbids = nowhere) -> None:
+    def ingest_batch(self, frame: bytes, now_us: int, *, forbids: Forbids = forbid_nothing) -> None:
         """Submit an encoded IngestBatchRequest.
 
-        With a producer, a refused batch consumes its sequence here too;
-        `forbids` as in IngestSession.
+        With a producer, a refused batch consumes its sequence, as in IngestSession;
+        `forbids` has the same meaning too.
 
         Raises
         ------
         RequestError
-            The call ends with it; nothing was changed.
+            It ends the call; nothing was changed.
         """
-        request = parsed(ingest_pb2.IngestBatchRequest, frame)
+        request = parse_message(ingest_pb2.IngestBatchRequest, frame)
         batch = request.batch
         if request.producer:
             check_producer(request.producer, request.epoch, self._limits)
@@ -99,14 +107,14 @@ class UnaryCall:
         self._committer.submit(item)
 
     def merge(self, inbox: MergeInbox, prepared: tuple[MergeRows, bytes]) -> None:
-        """Submit a merge of which everything has come.
+        """Submit a complete merge.
 
         Parameters
         ----------
         inbox
-            Where it was collected.
+            The inbox that collected it.
         prepared
-            What its `finish` returned, under the stream's settings of then.
+            The result of the inbox's `finish`.
 
         Raises
         ------
@@ -122,52 +130,52 @@ class UnaryCall:
         self._committer.submit(item)
 
     def import_stream(self, name: str, payload: bytes, file: StreamFile) -> None:
-        """Submit an exported stream, of which `file` was read and found good.
+        """Submit an exported stream; `file` is its checked content.
 
         Raises
         ------
         RequestError
             As `Committer.submit`.
         """
-        # It has a limit of its own and waits alone, so it takes nothing of the queue.
+        # Its bytes do not count against the queue's limit: an import has a limit of its own.
         item = Item(self, Kind.IMPORT_STREAM, Format.STREAM_FILE, name, "", 0, 0, payload)
-        item.request = file
+        item.change = file
         self._committer.submit(item)
 
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
-        request = parsed(stream_pb2.CreateStreamRequest, frame)
+        request = parse_message(stream_pb2.CreateStreamRequest, frame)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
-        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, request)
+        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""
-        request = parsed(stream_pb2.UpdateStreamRequest, frame)
+        request = parse_message(stream_pb2.UpdateStreamRequest, frame)
         check_mask(request)
-        settings_of(request.stream.settings)
-        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, request)
+        update = update_of(request)
+        self._administer(Kind.UPDATE_STREAM, "stream.name", request.stream.name, frame, update)
 
     def delete_stream(self, frame: bytes) -> None:
         """Submit an encoded DeleteStreamRequest. Raises RequestError."""
-        request = parsed(stream_pb2.DeleteStreamRequest, frame)
+        request = parse_message(stream_pb2.DeleteStreamRequest, frame)
         self._administer(Kind.DELETE_STREAM, "name", request.name, frame)
 
     def _administer(
-        self, kind: Kind, field: str, name: str, frame: bytes, request: Administered | None = None
+        self, kind: Kind, field: str, name: str, frame: bytes, change: StreamChange | None = None
     ) -> None:
         check_stream_name(name, field, self._limits.max_stream_name)
         item = Item(self, kind, _FORMATS[kind], name, "", 0, 0, frame, nbytes=len(frame))
-        item.request = request
+        item.change = change
         self._committer.submit(item)
 
     @property
     def done(self) -> bool:
-        """Whether `response` has an answer."""
+        """Whether the outcome is known, so that `response` returns or raises."""
         return self._outcome is not None
 
     def response(self) -> Response:
-        """Return the answer once `done`. Raises RequestError when the call failed."""
+        """Return the response once `done`. Raises RequestError when the call failed."""
         outcome = self._outcome
         if outcome is None:
             raise RuntimeError("the call is not done")
@@ -176,12 +184,11 @@ class UnaryCall:
         if outcome.refused is not None:
             raise outcome.refused.to_error()
         item, revision = outcome.item, outcome.revision
-        if isinstance(item.request, stream_pb2.CreateStreamRequest):
-            settings = settings_of(item.request.stream.settings)
-            info = StreamInfo(item.stream, outcome.received_us, revision, settings)
+        if isinstance(item.change, StreamSettings):
+            info = StreamInfo(item.stream, outcome.received_us, revision, item.change)
             return stream_pb2.CreateStreamResponse(stream=info_message(info), revision=revision)
         if item.kind == Kind.UPDATE_STREAM:
-            # What it is now, whoever answers says.
+            # The service adds the stream's current settings.
             stream = stream_pb2.Stream(name=item.stream)
             return stream_pb2.UpdateStreamResponse(stream=stream, revision=revision)
         if item.kind == Kind.DELETE_STREAM:
@@ -194,7 +201,7 @@ class UnaryCall:
         return ingest_pb2.IngestBatchResponse(revision=revision, duplicate=duplicate)
 
     def settle(self, outcome: Outcome) -> None:
-        """Take the outcome."""
+        """Accept the outcome."""
         self._outcome = outcome
         self._wake()
 
@@ -212,5 +219,5 @@ def info_message(info: StreamInfo) -> stream_pb2.Stream:
 
 
 def counters_message(counters: StreamCounters) -> stream_pb2.StreamCounters:
-    """Return what a stream keeps, and what had no effect, as a message."""
+    """Return a stream's counters as a message."""
     return stream_pb2.StreamCounters(**asdict(counters))

@@ -1,7 +1,7 @@
-"""Copies of a log: consistent, of one revision, while a server writes to it.
+"""Copies of a log, consistent at one revision, while a server writes to it.
 
-SQLite's own online backup reads within one transaction, so the copy is of one
-moment, and commits go on; the write-ahead log grows meanwhile by what they write.
+SQLite's online backup reads within one transaction, so the copy has the state of one moment
+while commits continue. Meanwhile the write-ahead log grows by what they write.
 """
 
 from __future__ import annotations
@@ -15,49 +15,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streameval_server._log.data_directory import LOG_NAME, log_of
-from streameval_server._log.sqlite import connected_to_read
+from streameval_server._log.schema import connect_read_only
 from streameval_server._model.errors import StorageError
 
 if TYPE_CHECKING:
     import threading
 
-_PAGES = 256
-"""So many pages (2 MiB; of a log that began with pages of 4 KiB, 1 MiB) are copied before
-anybody looks whether it is still wanted."""
-_RESERVE = 256 << 20
-"""So much is left to the log beside which a copy is made."""
+_PAGES_PER_STEP = 256
+"""Pages that are copied between two checks for cancellation: 2 MiB, or 1 MiB of an old log
+with pages of 4 KiB."""
+_RESERVED_BYTES = 256 << 20
+"""Free space in bytes that a copy on the log's own disk leaves to the log."""
 _PREFIX = "backup-"
 
 
 class BackupStoppedError(StorageError):
-    """Nobody wants the copy any more."""
+    """The copy was cancelled."""
 
 
 def copy_log(
     source: Path, target: Path, cancelled: threading.Event | None = None, *, reserve: int = 0
 ) -> int:
-    """Copy a log as it is at one moment into a new file; return its last revision. O(bytes).
+    """Copy a log to a new file; return the last revision in the copy. O(bytes).
 
-    `reserve` bytes of the target's disk are left for others.
+    Parameters
+    ----------
+    source, target
+        The log's file and the new one.
+    cancelled
+        Set to stop the copy.
+    reserve
+        Bytes that must stay free on the target's disk.
 
     Raises
     ------
     StorageError
-        When either cannot be used, or the target's disk has no room.
+        When a file cannot be used, or the target's disk has too little space.
     BackupStoppedError
         When `cancelled` was set.
     """
 
-    def look(_status: int, _remaining: int, _total: int) -> None:
+    def check_cancelled(_status: int, _remaining: int, _total: int) -> None:
         if cancelled is not None and cancelled.is_set():
-            raise BackupStoppedError("the backup was given up")
+            raise BackupStoppedError("the backup was cancelled")
 
     try:
         with (
-            closing(connected_to_read(source)) as log,
+            closing(connect_read_only(source)) as log,
             closing(sqlite3.connect(target, isolation_level=None)) as copy,
         ):
-            # One transaction from the first page to the last: no restart when somebody commits.
+            # One read transaction for all pages: else each commit would restart the backup.
             log.execute("BEGIN")
             (last,) = log.execute("SELECT max(revision) FROM log").fetchone()
             (size,) = log.execute(
@@ -69,8 +76,8 @@ def copy_log(
                     f"a copy of {source} takes {size:,} bytes, "
                     f"and {target.parent} has {free:,} left"
                 )
-            log.backup(copy, pages=_PAGES, progress=look)
-            # One file, and nothing beside it, whoever opens it; a server turns that back.
+            log.backup(copy, pages=_PAGES_PER_STEP, progress=check_cancelled)
+            # No files beside the copy when it is opened; a server switches back to WAL.
             copy.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise StorageError(f"cannot copy {source} to {target}: {error}") from error
@@ -78,14 +85,14 @@ def copy_log(
 
 
 class LogCopy:
-    """A copy of a directory's log in a file beside it, its owner's alone, until `close`.
+    """A temporary copy of a directory's log, readable by its owner only, until `close`.
 
     Attributes
     ----------
     revision : int
-        The last in it.
+        The last revision in it.
     size : int
-        Its length in bytes.
+        In bytes.
 
     Raises
     ------
@@ -95,49 +102,49 @@ class LogCopy:
 
     def __init__(self, directory: Path, cancelled: threading.Event | None = None) -> None:
         source = log_of(directory)
-        place = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=directory))
         try:
-            path = place / LOG_NAME
-            self.revision = copy_log(source, path, cancelled, reserve=_RESERVE)
+            path = folder / LOG_NAME
+            self.revision = copy_log(source, path, cancelled, reserve=_RESERVED_BYTES)
             self.size = path.stat().st_size
             self._file = path.open("rb")
             self._read_bytes = 0
             self._digest = hashlib.sha256()
         except BaseException:
-            shutil.rmtree(place)
+            shutil.rmtree(folder)
             raise
-        self._place = place
+        self._folder = folder
 
-    def read(self, most: int) -> bytes:
-        """Return the next bytes; none at the end."""
-        data = self._file.read(most)
+    def read(self, max_bytes: int) -> bytes:
+        """Return the next bytes; b"" at the end."""
+        data = self._file.read(max_bytes)
         self._read_bytes += len(data)
         self._digest.update(data)
         return data
 
     @property
     def ended(self) -> bool:
-        """Whether all of it was read."""
+        """Whether all bytes were read."""
         return self._read_bytes == self.size
 
     @property
     def sha256(self) -> str:
-        """Of what was read, as hexadecimal digits."""
+        """The SHA-256 of the bytes that were read, in hexadecimal."""
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Remove it."""
+        """Delete the copy."""
         self._file.close()
-        shutil.rmtree(self._place)
+        shutil.rmtree(self._folder)
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove copies that a killed server left in its directory."""
-    for place in directory.glob(f"{_PREFIX}*"):
-        shutil.rmtree(place)
+    """Delete copies that a killed server left in its directory."""
+    for folder in directory.glob(f"{_PREFIX}*"):
+        shutil.rmtree(folder)
 
 
 def sha256_of(path: Path) -> str:
-    """Return a file's SHA-256, as hexadecimal digits. O(bytes)."""
+    """Return a file's SHA-256 in hexadecimal. O(bytes)."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

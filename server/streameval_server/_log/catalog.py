@@ -1,8 +1,8 @@
-"""What the committer knows of each stream: enough to decide, and no counts.
+"""What the committer knows of each stream: enough to decide on a request, and no counts.
 
-It is a function of the log alone, so the committer's catalogue and the engine's
-streams agree at equal revisions. What is known of a stream is immutable: a
-transaction in the making keeps its own versions of the streams that it touches.
+A catalog is a function of the log alone, so the committer's catalog and the engine's
+streams agree at equal revisions. `StreamFacts` are immutable: a transaction keeps its own
+versions for the streams that it touches, and discards them if the commit fails.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval.v1 import stream_pb2
 from streameval_server._log.entries import Kind
 from streameval_server._model.rows import MergeRows
-from streameval_server._model.stream_settings import DEFAULTS, StreamSettings, settings_of, updated
+from streameval_server._model.stream_settings import DEFAULTS, SettingsUpdate, StreamSettings
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streameval_server._log.entries import Entry
+    from streameval_server._log.entries import Entry, StreamChange
 
 NO_SOURCES: Mapping[str, int] = MappingProxyType({})
 
 
 class StreamFacts(NamedTuple):
-    """What is known of a stream.
+    """The facts about one stream.
 
     Attributes
     ----------
@@ -42,48 +41,46 @@ class StreamFacts(NamedTuple):
 
 
 Catalog = dict[str, StreamFacts]
-"""By name. Other threads than the committing one may look up a name."""
+"""Facts by stream name. Only the committing thread writes; any thread may look up a name."""
 
 NEW = StreamFacts()
-"""A stream that is made on first use."""
+"""A stream that its first batch creates."""
 
 
-def administered(known: StreamFacts | None, entry: Entry) -> StreamFacts | None:
-    """Return what an entry without rows makes of its stream; None when that is gone.
+def apply_change(facts: StreamFacts | None, change: StreamChange | None) -> StreamFacts | None:
+    """Return a stream's facts after a change; None after a deletion, which is no `change`.
 
     Raises
     ------
     RequestError
-        When an update cannot be; in the log there is none such.
+        When the update is not possible; the log holds no such update.
     """
-    request = entry.request
-    if isinstance(request, stream_pb2.CreateStreamRequest):
-        return StreamFacts(settings=settings_of(request.stream.settings))
-    if isinstance(request, StreamFile):
-        return StreamFacts(request.total, request.settings, MappingProxyType(dict(request.sources)))
-    if isinstance(request, stream_pb2.UpdateStreamRequest):
-        assert known is not None
-        return known._replace(settings=updated(known.settings, request))
+    if isinstance(change, StreamSettings):
+        return StreamFacts(settings=change)
+    if isinstance(change, StreamFile):
+        return StreamFacts(change.total, change.settings, MappingProxyType(dict(change.sources)))
+    if isinstance(change, SettingsUpdate):
+        assert facts is not None
+        return facts._replace(settings=change.apply_to(facts.settings))
     return None
 
 
-def note(catalog: Catalog, entry: Entry) -> None:
-    """Bring a catalogue up to date with an entry that is durable."""
+def add_rows(facts: StreamFacts, total: int, rows: object) -> StreamFacts:
+    """Return a stream's facts after rows of `total` references."""
+    sources = facts.sources
+    if isinstance(rows, MergeRows):
+        sources = MappingProxyType({**sources, rows.source: rows.epoch})
+    return StreamFacts(facts.total + total, facts.settings, sources)
+
+
+def record(catalog: Catalog, entry: Entry) -> None:
+    """Update a catalog with an entry that is durable."""
     name, rows = entry.stream, entry.rows
     if rows is not None:
-        known = catalog.get(name, NEW)
-        catalog[name] = counted(known, rows.total, rows)
-    elif entry.kind in {Kind.CREATE_STREAM, Kind.UPDATE_STREAM, Kind.IMPORT_STREAM}:
-        after = administered(catalog.get(name), entry)
+        catalog[name] = add_rows(catalog.get(name, NEW), rows.total, rows)
+    elif entry.change is not None:
+        after = apply_change(catalog.get(name), entry.change)
         assert after is not None
         catalog[name] = after
     elif entry.kind == Kind.DELETE_STREAM:
         del catalog[name]
-
-
-def counted(known: StreamFacts, total: int, rows: object) -> StreamFacts:
-    """Return what rows make of a stream."""
-    sources = known.sources
-    if isinstance(rows, MergeRows):
-        sources = MappingProxyType({**sources, rows.source: rows.epoch})
-    return StreamFacts(known.total + total, known.settings, sources)

@@ -1,9 +1,8 @@
-"""Checkpoints in parts: only what changed is written, and the manifest comes last.
+"""Checkpoints in parts: only changed parts are written, and the manifest comes last.
 
-A part is the producers' marks, or a piece of one stream (`stream_state`). A
-manifest names for each part the revision of the checkpoint that wrote it, its
-length and its CRC-32. A crash between parts leaves the checkpoint before it
-current.
+A part is the producers' marks, or a piece of one stream (`stream_state`). A manifest gives
+for each part the revision of the checkpoint that wrote it, its length and its CRC-32. After a
+crash between parts the previous checkpoint is still current.
 """
 
 from __future__ import annotations
@@ -21,36 +20,37 @@ from streameval_server._model.errors import CorruptLogError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from streameval_server._log.storage import Storage
+    from streameval_server._log.storage import PartKey, Storage
 
 PIECE_BYTES = 1 << 20
-"""Longest piece of a part, and about what one step writes."""
+"""Longest piece of a part in bytes, and about what one step writes."""
 
 FORMAT = 3
-"""3 has refusals among the producers' marks; 2 is read, and knows of none.
+"""Version of the manifest.
 
-2 has panes, slices and joins; of 1 the whole log is replayed, for their sake.
+Format 3 has refusals in the producers' marks; format 2, which has none, is read too. Format 1
+has no panes, slices and joins, so the whole log is replayed to get them.
 """
 
-_OLDEST = 2
+_OLDEST_FORMAT = 2
 
 
 class OldCheckpointError(CorruptLogError):
-    """A checkpoint that lacks what this version keeps."""
+    """A checkpoint of a format that lacks a part of the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What has to be written for the state at one applied revision.
+    """The content of a checkpoint at one applied revision.
 
     Attributes
     ----------
     revision : int
-        The applied revision at which it was copied.
+        The applied revision at which it was taken.
     received_us : int
         The log's time at that revision.
     changed : mapping of str to bytes
-        The parts that changed since the checkpoint before.
+        The parts that changed since the previous checkpoint.
     unchanged : tuple of str
         The names of the other parts.
     """
@@ -63,7 +63,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class PartEntry:
-    """Where a manifest finds a part, and how it knows it."""
+    """A manifest's entry for a part: the revision that wrote it, and how to verify it."""
 
     revision: int
     length: int
@@ -72,7 +72,7 @@ class PartEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Which parts, written when, make up the current checkpoint.
+    """The parts that make up a checkpoint.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Manifest:
         return {name: part.revision for name, part in self.parts.items()}
 
     def to_bytes(self) -> bytes:
-        """Return it, with a CRC-32 of its own."""
+        """Encode it, preceded by its CRC-32."""
         body = json.dumps(
             {
                 "format": FORMAT,
@@ -107,12 +107,12 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Read it back.
+        """Decode it.
 
         Raises
         ------
         CorruptLogError
-            When it is not what was written, or by an older version.
+            When it is not what was written, or its format is too old.
         StorageError
             When a newer version wrote it.
         """
@@ -121,26 +121,26 @@ class Manifest:
             raise CorruptLogError("the checkpoint's manifest is not what was written")
         try:
             fields = json.loads(body)
-            form = _integer(fields["format"])
-            if _OLDEST <= form <= FORMAT:
+            format_ = _integer(fields["format"])
+            if _OLDEST_FORMAT <= format_ <= FORMAT:
                 parts = {name: _entry(numbers) for name, numbers in fields["parts"].items()}
                 return cls(_integer(fields["revision"]), _integer(fields["received_us"]), parts)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise CorruptLogError(f"the checkpoint's manifest cannot be read: {error}") from error
-        if form < _OLDEST:
-            raise OldCheckpointError(f"the checkpoint has format {form}, which has no panes")
+        if format_ < _OLDEST_FORMAT:
+            raise OldCheckpointError(f"the checkpoint has format {format_}, which has no panes")
         raise StorageError(
-            f"the checkpoint has format {form}, this version knows {FORMAT}: "
+            f"the checkpoint has format {format_}, this version knows {FORMAT}: "
             "start the release that wrote it, or a newer one"
         )
 
     def read(self, storage: Storage) -> dict[str, bytes]:
-        """Return all parts.
+        """Read all parts. O(bytes).
 
         Raises
         ------
         CorruptLogError
-            When one is not what was written.
+            When a part is not what was written.
         """
         found: dict[str, bytes] = {}
         for name, part in self.parts.items():
@@ -149,6 +149,23 @@ class Manifest:
                 raise CorruptLogError(f"part {name} of the checkpoint is not what was written")
             found[name] = data
         return found
+
+
+def part_keys(manifest: Manifest | None) -> set[PartKey]:
+    """Return the keys of the parts that a manifest names; none without a manifest."""
+    return set() if manifest is None else set(manifest.keys().items())
+
+
+def read_base(storage: Storage) -> Manifest | None:
+    """Return the manifest of the log's base; None when the log is whole.
+
+    Raises
+    ------
+    CorruptLogError
+        When it is not what was written.
+    """
+    data = storage.base()
+    return None if data is None else Manifest.from_bytes(data)
 
 
 def _entry(numbers: list[object]) -> PartEntry:
@@ -168,16 +185,16 @@ class CheckpointWriter:
     Parameters
     ----------
     checkpoint
-        What to write.
+        To be written.
     before
-        The current manifest, which has the parts that did not change.
+        The current manifest, which names the unchanged parts.
     base
-        The log's base, whose parts stay.
+        The log's base, whose parts must not be deleted.
 
     Attributes
     ----------
     tried : Manifest or None
-        The manifest, once all parts are written and it was tried to make it current.
+        The manifest, once the writer has tried to make it current.
     """
 
     def __init__(
@@ -219,6 +236,6 @@ class CheckpointWriter:
 
 
 def pieces(part: str, revision: int, data: bytes) -> Iterator[PartRow]:
-    """Cut a part into rows."""
+    """Split a part into rows."""
     for piece, at in enumerate(range(0, len(data), PIECE_BYTES)):
         yield PartRow(part, revision, piece, data[at : at + PIECE_BYTES])

@@ -1,7 +1,7 @@
-"""One server per data directory: an exclusive lock that ends with the process.
+"""The data directory of one server: its log's file, and a lock that ends with the process.
 
-The lock belongs to an open file, not to the file's existence, so a server
-that was killed leaves nothing behind that would have to be removed by hand.
+The lock belongs to an open file, not to the file's existence, so a killed server leaves
+nothing behind that has to be removed by hand.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 LOG_NAME = "streameval.db"
-"""The log's file in a data directory."""
+"""Name of the log's file in a data directory."""
 
 
 def log_of(directory: Path) -> Path:
-    """Return the log in a data directory.
+    """Return the path of the log in a data directory.
 
     Raises
     ------
@@ -36,20 +36,22 @@ def log_of(directory: Path) -> Path:
 
 
 class DataDirectoryInUseError(StreamEvalError):
-    """Another server has the data directory."""
+    """Another server uses the data directory."""
 
     __module__ = "streameval_server"
 
 
 class DirectoryLock:
-    """The right to use a data directory, held until `release` or the process's end.
+    """An exclusive lock on a data directory, held until `release` or the end of the process.
+
+    Creates the directory when it does not exist, readable by its owner only.
 
     Raises
     ------
     DataDirectoryInUseError
-        When another process (or another server of this one) holds it.
+        When another process, or another server in this one, holds the lock.
     StorageError
-        When it cannot be made or written to.
+        When the directory cannot be created or written to.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -61,7 +63,7 @@ class DirectoryLock:
         try:
             _lock(self._fd)
         except OSError as error:
-            # Read before the file is closed: the holder's number helps to find it.
+            # The file holds the process id of the server that has the lock.
             holder = os.read(self._fd, 32).decode(errors="replace").strip()
             os.close(self._fd)
             raise DataDirectoryInUseError(
@@ -78,7 +80,7 @@ class DirectoryLock:
             raise _cannot_use(directory, error) from error
 
     def release(self) -> None:
-        """Let another server have the directory."""
+        """Release the lock."""
         os.close(self._fd)
 
 
@@ -90,7 +92,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(fd: int) -> None:
-        # Far beyond the contents: a locked region cannot be read by others.
+        # Far beyond the content, because other processes cannot read a locked region.
         os.lseek(fd, 1 << 30, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 else:

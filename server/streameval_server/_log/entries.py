@@ -1,9 +1,8 @@
-"""Log entries: what was decided, in the order that makes it true.
+"""Log entries, and the items and outcomes of the requests that they come from.
 
-A `LogRow` is what the disk keeps; an `Entry` is the same, decoded, as the
-engine applies it; an `Item` is a request on its way into the log, and an
-`Outcome` what became of it. Rows keep the request's own bytes, so what a
-later version understands of them can be replayed from today's log.
+A `LogRow` is stored on disk; an `Entry` is the same, decoded, as the engine applies it; an
+`Item` is a request on its way into the log, and an `Outcome` its result. Rows keep the
+request's own bytes, so a later version can replay fields that this one does not know.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from streameval.v1 import stream_pb2
     from streameval_server._model.errors import Refused, RequestError
     from streameval_server._model.rows import Rows
-    from streameval_server._model.stream_settings import StreamSettings
+    from streameval_server._model.stream_settings import SettingsUpdate, StreamSettings
     from streameval_server._state.stream_file import StreamFile
 
-    Administered = stream_pb2.CreateStreamRequest | stream_pb2.UpdateStreamRequest | StreamFile
+    StreamChange = StreamSettings | SettingsUpdate | StreamFile
+    """What creates a stream, updates it, or imports it."""
 
 
 class Kind(enum.IntEnum):
     """What an entry does. Numbers are never reused."""
 
     BATCH = 1
-    """Counts a batch's rows, in a stream that is made if need be."""
+    """Counts a batch's rows, in a stream that is created if need be."""
     REFUSED = 2
-    """Consumes a sequence."""
+    """Consumes the sequence of a refused batch."""
     CREATE_STREAM = 3
     DELETE_STREAM = 4
     UPDATE_STREAM = 5
     """Changes a stream's settings."""
     TICK = 6
-    """Lets time pass: what fell due by now happens."""
+    """Moves the log's time forward: what is due by then happens."""
     MERGE = 7
-    """Adds what somebody else counted."""
+    """Adds counts that were aggregated elsewhere."""
     IMPORT_STREAM = 8
-    """Makes a stream of an exported one."""
+    """Creates a stream from an exported one."""
 
 
 class Format(enum.IntEnum):
@@ -59,12 +58,12 @@ class Format(enum.IntEnum):
     UPDATE_STREAM_REQUEST = 6
     """A streameval.v1.UpdateStreamRequest."""
     TICK = 7
-    """Nothing."""
+    """Empty."""
     MERGE = 8
     """The length of a streameval.v1.MergeHeader (4 bytes, little-endian), the
     header, and a streameval.v1.MergeStates."""
     STREAM_FILE = 9
-    """A stream as it was exported."""
+    """An exported stream, as in `StreamFile`."""
 
 
 class LogRow(NamedTuple):
@@ -79,13 +78,13 @@ class LogRow(NamedTuple):
     kind, format : int
         A `Kind` and a `Format`.
     stream : str
-        The stream's name; empty where there is none.
+        The stream's name; empty for an entry without one.
     producer : str
-        Empty for a request that is not protected against duplicates.
+        Empty for a request that is not protected from duplication.
     epoch, sequence : int
         0 without a producer.
     crc32 : int
-        `checksum` of all the others.
+        `checksum` of all other columns.
     payload : bytes
         The request's own bytes.
     """
@@ -110,7 +109,7 @@ RowHead = tuple[int, int, int, int, str, str, int, int]
 
 
 def checksum(head: RowHead, payload: bytes) -> int:
-    """Return the CRC-32 of a row: of every column, so that no flipped bit goes unseen."""
+    """Return the CRC-32 of a row; it covers every column."""
     revision, received_us, kind, format_, stream, producer, epoch, sequence = head
     name = stream.encode()
     fixed = _HEAD.pack(
@@ -128,8 +127,8 @@ class Entry:
     rows : Rows or None
         The decoded columns of a batch, or states of a merge; None for other
         kinds and for a batch without rows.
-    request : message, StreamFile or None
-        What makes a stream, or changes its settings.
+    change : StreamSettings, SettingsUpdate, StreamFile or None
+        The parsed request to create, update or import a stream; None for other kinds.
     refused : Refused or None
         Why a batch was refused; None for other kinds.
     """
@@ -142,33 +141,33 @@ class Entry:
     epoch: int
     sequence: int
     rows: Rows | None
-    request: Administered | None = None
+    change: StreamChange | None = None
     refused: Refused | None = None
 
 
 class Owner(Protocol):
-    """Who submitted an item and learns what became of it."""
+    """The call or session that submitted an item and waits for its outcome."""
 
     def settle(self, outcome: Outcome) -> None:
-        """Take the outcome of one item; called in the order of submission."""
+        """Receive the outcome of one item; called in the order of submission."""
 
 
 @dataclass(slots=True)
 class Item:
-    """A request on its way into the log, validated as far as it can be alone.
+    """A request on its way into the log, validated except for what depends on earlier items.
 
     Attributes
     ----------
     owner : Owner
-        Who is told the outcome.
+        Receives the outcome.
     refused : Refused or None
-        Why a batch consumes its sequence without being counted.
-    rows, request
+        Why a batch consumes its sequence without being counted; None for other items.
+    rows, change
         As in `Entry`.
     settings : StreamSettings or None
-        The settings of the stream under which the rows were found good.
+        The stream's settings with which the rows were validated.
     nbytes : int
-        What it takes of the queue: the length of the request.
+        Length of the request, which the limit on the queue counts.
     """
 
     owner: Owner
@@ -182,34 +181,36 @@ class Item:
     rows: Rows | None = None
     refused: Refused | None = None
     nbytes: int = 0
-    request: Administered | None = None
+    change: StreamChange | None = None
     settings: StreamSettings | None = None
 
 
 class Status(enum.IntEnum):
-    """What became of an item."""
+    """The result of an item."""
 
     DURABLE = 1
     DUPLICATE = 2
-    """It was durable before; nothing changed."""
+    """An earlier item with its sequence is durable; nothing changed."""
     REFUSED = 3
-    """Its sequence is consumed, durably, by this item or by one before that it repeats."""
+    """Its sequence is durably consumed, by this item or by an earlier one that it repeats."""
     FAILED = 4
-    """It ended with an error; if that is UNAVAILABLE its fate is unknown."""
+    """It ended with an error; after UNAVAILABLE it may or may not be durable."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of an item.
+    """The result of an item, with its details.
 
     Attributes
     ----------
     revision : int
         Log revision that includes it; 0 when it failed.
     received_us : int
-        The committer's time of that; 0 when it failed or was a duplicate.
-    refused, error
-        Set by status.
+        The committer's time of that entry; 0 when it failed or was a duplicate.
+    refused : Refused or None
+        Set when the status is REFUSED.
+    error : RequestError or None
+        Set when the status is FAILED.
     """
 
     item: Item

@@ -1,13 +1,13 @@
-"""Failpoints: named moments at which a test ends the process, or makes the disk fail.
+"""Failpoints: named places in the code at which a test can kill the process or fail the disk.
 
-Off unless armed; a moment then costs one look at an empty dict (about 40 ns).
-`serve` arms what STREAMEVAL_FAILPOINTS says::
+They are off unless armed; a failpoint then costs one check of an empty dict (about 40 ns).
+`serve` arms those that STREAMEVAL_FAILPOINTS names::
 
-    STREAMEVAL_FAILPOINTS="disk.append.commit=kill@3"     SIGKILL, the third time
+    STREAMEVAL_FAILPOINTS="disk.append.commit=kill@3"     SIGKILL at the third hit
     STREAMEVAL_FAILPOINTS="disk.append.insert=error;recover.opened=kill"
 
-What follows a kill must be as if the machine had stopped there: nothing acked
-is lost, nothing counts twice. tests/crash tries every name.
+After a kill the state must be as if the machine had stopped at that place: nothing that was
+acknowledged is lost, nothing counts twice. tests/crash tries every name.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from streameval_server._model.errors import StorageError
 VARIABLE: Final = "STREAMEVAL_FAILPOINTS"
 
 DRAFTED: Final[dict[int, str]] = {kind: f"draft.{kind.name.lower()}" for kind in Kind}
-"""A row of this kind is decided on, and nowhere but in memory."""
+"""A row of this kind is part of a transaction, in memory only."""
 
 NOTED: Final[dict[int, str]] = {kind: f"noted.{kind.name.lower()}" for kind in Kind}
-"""An entry of this kind is durable, and the marks and the catalog know it."""
+"""An entry of this kind is durable and recorded in the marks and the catalog."""
 
 NAMES: Final = frozenset(
     {
@@ -99,7 +99,7 @@ NAMES: Final = frozenset(
         "close.before",
     }
 )
-"""Every failpoint there is."""
+"""The names of all failpoints."""
 
 _ACTIONS = ("kill", "error", "count")
 
@@ -108,12 +108,12 @@ _hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Let happen what was armed for this moment; nothing, as a rule. O(1)."""
+    """Trigger the action armed for this failpoint, if any. O(1)."""
     if _armed:
-        _reached(name)
+        _hit(name)
 
 
-def _reached(name: str) -> None:
+def _hit(name: str) -> None:
     assert name in NAMES, name
     _hits[name] += 1
     action, at = _armed.get(name, ("count", 0))
@@ -126,27 +126,28 @@ def _reached(name: str) -> None:
 
 
 def arm(text: str) -> None:
-    """Arm what a text says, in place of what was armed; nothing, if it is empty.
+    """Replace the armed failpoints by those in a text; an empty text disarms all.
 
     Parameters
     ----------
     text : str
         ``NAME=ACTION`` or ``NAME=ACTION@N``, joined by semicolons. ``kill`` ends
-        the process, ``error`` raises StorageError (``disk.`` names only), both
-        at the N-th time; ``count`` does nothing, and `hits` counts all names.
+        the process and ``error`` raises StorageError (``disk.`` names only), both
+        at the N-th hit. ``count`` has no effect; while anything is armed, `hits`
+        counts all names.
 
     Raises
     ------
     ValueError
-        When it says something else; nothing was changed.
+        When the text is malformed; nothing was changed.
     """
-    armed = dict(_parsed(part) for part in text.split(";") if part)
+    armed = dict(_parse(part) for part in text.split(";") if part)
     _hits.clear()
     _armed.clear()
     _armed.update(armed)
 
 
-def _parsed(part: str) -> tuple[str, tuple[str, int]]:
+def _parse(part: str) -> tuple[str, tuple[str, int]]:
     name, equals, rest = part.partition("=")
     action, _, at = rest.partition("@")
     if name not in NAMES or not equals:
@@ -159,5 +160,5 @@ def _parsed(part: str) -> tuple[str, tuple[str, int]]:
 
 
 def hits() -> dict[str, int]:
-    """Return how often each name was reached since something was armed."""
+    """Return the number of hits of each name since `arm` was called."""
     return dict(_hits)

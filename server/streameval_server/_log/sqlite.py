@@ -1,10 +1,10 @@
 """The log and its checkpoints in SQLite: one file, one transaction per group commit.
 
-WAL with ``synchronous=FULL``: a commit returns after the disk has it. Every row
-carries a CRC-32 of all its columns and follows the row before without a gap,
-so a file that was damaged is refused, or reads as an exact prefix of what was
-written; it never reads as something else. Cost: about 25 us a row of 1,000
-cases, and one fdatasync a transaction; about 9.3 B a case.
+The file is in WAL mode with ``synchronous=FULL``: a commit returns after the disk has it.
+Every row carries a CRC-32 of all its columns and its revision follows that of the row
+before without a gap. So a damaged file is refused, or reads as an exact prefix of what was
+written, never as anything else. Cost: about 25 us a row of 1,000 cases, one fdatasync a
+transaction, two readings of the clock a commit (about 100 ns); about 9.3 B a case on disk.
 """
 
 from __future__ import annotations
@@ -12,15 +12,23 @@ from __future__ import annotations
 import os
 import sqlite3
 from bisect import bisect
+from collections import deque
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate, chain
+from time import perf_counter, time
 from typing import TYPE_CHECKING
 
+from streameval_server._log.commit_times import CommitTimes
 from streameval_server._log.entries import LogRow
 from streameval_server._log.failpoints import failpoint
+from streameval_server._log.schema import connect_read_only, ensure_schema
 from streameval_server._log.storage import verified
-from streameval_server._log.wal_checkpointer import WalCopier
+from streameval_server._log.wal_checkpointer import (
+    CHECKPOINT_BYTES,
+    MAX_WAL_PAGES,
+    WalCheckpointer,
+)
 from streameval_server._model.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
@@ -29,48 +37,24 @@ if TYPE_CHECKING:
 
     from streameval_server._log.storage import PartKey, PartRow
 
-APPLICATION_ID = 0x53654C67
-"""SQLite's mark of whose file it is: "SeLg"."""
-SCHEMA_VERSION = 1
 _PAGE_BYTES = 8_192
-"""A batch of 1,000 cases is a little longer: writing it takes a quarter less than with SQLite's
-own 4,096, and no more room. Larger pages leave a part of themselves empty."""
-
-_SCHEMA = """
-CREATE TABLE log (
-    revision    INTEGER PRIMARY KEY,
-    received_us INTEGER NOT NULL,
-    kind        INTEGER NOT NULL,
-    format      INTEGER NOT NULL,
-    stream      TEXT NOT NULL,
-    producer    TEXT NOT NULL,
-    epoch       INTEGER NOT NULL,
-    sequence    INTEGER NOT NULL,
-    crc32       INTEGER NOT NULL,
-    payload     BLOB NOT NULL
-) STRICT;
-CREATE TABLE part (
-    part        TEXT NOT NULL,
-    revision    INTEGER NOT NULL,
-    piece       INTEGER NOT NULL,
-    data        BLOB NOT NULL,
-    PRIMARY KEY (part, revision, piece)
-) STRICT;
-CREATE TABLE manifest (
-    id          INTEGER PRIMARY KEY CHECK (id = 1),
-    data        BLOB NOT NULL
-) STRICT;
-"""
+"""Page size of a new file. A batch of 1,000 cases is a little longer than a page: writing it
+takes a quarter less time than with SQLite's default of 4,096 and no more room; in larger
+pages more room stays empty."""
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERTED_AT_ONCE = 64
-"""Rows of one statement. Each lets go of the interpreter, and where other threads are busy it
-waits to have it again, which takes longer than writing a row. So no more rows than these are
-written by one statement alone: it is a transaction of its own."""
+_MAX_INSERT_ROWS = 64
+"""Rows of one INSERT statement. Each statement releases the interpreter's lock, and while other
+threads are busy, getting it back takes longer than writing a row. A commit of up to this many
+rows is a single statement, which is a transaction of its own."""
 _BASE = ("base", 0)
-"""The key of the base's manifest; no part of a checkpoint is called so."""
-_MOST_DROPPED = 1_024
-_DROPPED_BYTES = 1 << 20
+"""The part and revision under which the base's manifest is stored; no part has that name."""
+_MAX_DROP_ROWS = 1_024
+_MAX_DROP_BYTES = 1 << 20
+"""Log rows, and bytes of their payloads, that one `drop` deletes at most."""
+_MAX_DURATIONS = 1_024
+"""The durations of this many commits are kept, the last ones."""
 _TYPES = (int, int, int, int, str, str, int, int, int, bytes)
+"""The types of a log row's columns."""
 
 
 class SqliteStorage:
@@ -81,21 +65,43 @@ class SqliteStorage:
     Parameters
     ----------
     path
-        The database file; made when it does not exist, in a directory that does.
+        The database file; created when it does not exist, in a directory that does.
     read_only
-        Only look, at what is there when it is opened; a server may be running.
+        Read the file as it is when opened; a server may be writing to it.
+    checkpoint_bytes
+        Bytes of rows after which the write-ahead log is copied into the database.
+    max_wal_pages
+        Pages of the write-ahead log from which a commit restarts it.
+
+    Attributes
+    ----------
+    checkpoint_s : float or None
+        When a checkpoint last became current, in seconds since 1970; None before.
     """
 
-    keeps = True
+    can_restore = True
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        max_wal_pages: int = MAX_WAL_PAGES,
+    ) -> None:
+        self.checkpoint_s: float | None = None
         self._path = path
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
-        self._copier = WalCopier(path)
+        self._checkpointer = WalCheckpointer(path, max_wal_pages)
+        self._checkpoint_bytes = checkpoint_bytes
+        self._max_wal_pages = max_wal_pages
+        # Bytes of rows that were committed since the last copy was requested.
+        self._uncopied_bytes = 0
+        self._durations: deque[float] = deque(maxlen=_MAX_DURATIONS)
 
     def open(self) -> None:
-        """Open the file, and make durable whatever of it is visible.
+        """Open the file, and make everything that can be read from it durable.
 
         Raises
         ------
@@ -113,13 +119,13 @@ class SqliteStorage:
         """Close the file."""
         if self._connection is not None:
             failpoint("close.before")
-            self._copier.close()
+            self._checkpointer.close()
             connection, self._connection = self._connection, None
             try:
                 connection.close()
             except sqlite3.Error:
-                # The descriptors are gone all the same, and what matters was
-                # acknowledged only after its commit.
+                # The file is closed nevertheless, and nothing was acknowledged
+                # before its commit.
                 return
 
     def last_revision(self) -> int:
@@ -131,19 +137,28 @@ class SqliteStorage:
 
     def append(self, rows: Sequence[LogRow]) -> None:
         """Write rows, at least one, in one transaction."""
+        began = perf_counter()
         with self._errors("write to"):
             connection = self._opened()
             failpoint("disk.append.begin")
-            if len(rows) <= _INSERTED_AT_ONCE:
+            if len(rows) <= _MAX_INSERT_ROWS:
                 _insert(connection, rows)  # a transaction of its own
             else:
                 connection.execute("BEGIN IMMEDIATE")
-                for first in range(0, len(rows), _INSERTED_AT_ONCE):
-                    _insert(connection, rows[first : first + _INSERTED_AT_ONCE])
+                for first in range(0, len(rows), _MAX_INSERT_ROWS):
+                    _insert(connection, rows[first : first + _MAX_INSERT_ROWS])
                 failpoint("disk.append.insert")
                 connection.execute("COMMIT")
             failpoint("disk.append.commit")
-            self._copier.wrote(sum(len(row.payload) for row in rows))
+        self._uncopied_bytes += sum(len(row.payload) for row in rows)
+        if self._uncopied_bytes >= self._checkpoint_bytes:
+            self._uncopied_bytes = 0
+            self._checkpointer.request()
+        self._durations.append(perf_counter() - began)
+
+    def commit_times(self) -> CommitTimes | None:
+        """Return how long the last commits took. Safe in any thread. O(n log n)."""
+        return CommitTimes.of(self._durations)
 
     def read(self, after: int) -> Iterator[LogRow]:
         """Yield the rows above a revision, oldest first, each one verified."""
@@ -182,6 +197,7 @@ class SqliteStorage:
             failpoint("disk.manifest.delete")
             connection.execute("COMMIT")
             failpoint("disk.manifest.commit")
+        self.checkpoint_s = time()
 
     def manifest(self) -> bytes | None:
         """Return the current manifest."""
@@ -201,13 +217,13 @@ class SqliteStorage:
             return b"".join(_blob(data, part) for (data,) in rows)
 
     def part_keys(self) -> list[PartKey]:
-        """Return which parts of checkpoints there are, current or not."""
+        """Return the keys of all stored parts, of the current checkpoint or not."""
         with self._errors("read"):
             found = self._opened().execute("SELECT DISTINCT part, revision FROM part").fetchall()
             return [key for key in found if key != _BASE]
 
     def prune(self, keep: Collection[PartKey]) -> None:
-        """Drop all parts but these."""
+        """Delete all parts but these."""
         with self._errors("write to"):
             connection = self._opened()
             stale = [key for key in self.part_keys() if key not in keep]
@@ -220,7 +236,7 @@ class SqliteStorage:
                 failpoint("disk.prune.commit")
 
     def base(self) -> bytes | None:
-        """Return the base's manifest, which stands among the parts."""
+        """Return the base's manifest, which is stored as a part."""
         return self.read_part(*_BASE) or None
 
     def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
@@ -239,18 +255,18 @@ class SqliteStorage:
             failpoint("disk.base.commit")
 
     def drop(self, before: int) -> int:
-        """Drop rows of about 1 MiB below a revision in one transaction; pages are used again."""
+        """Delete about 1 MiB of the rows below a revision; their pages are reused."""
         with self._errors("write to"):
             connection = self._opened()
             rows = connection.execute(
                 "SELECT revision, length(payload) FROM log WHERE revision < ?"
                 " ORDER BY revision LIMIT ?",
-                (before, _MOST_DROPPED),
+                (before, _MAX_DROP_ROWS),
             ).fetchall()
             if not rows:
                 return 0
             sizes = accumulate(size for _, size in rows)
-            count = max(1, bisect(list(sizes), _DROPPED_BYTES))
+            count = max(1, bisect(list(sizes), _MAX_DROP_BYTES))
             connection.execute("BEGIN IMMEDIATE")
             failpoint("disk.drop.begin")
             connection.execute("DELETE FROM log WHERE revision <= ?", (rows[count - 1][0],))
@@ -261,11 +277,11 @@ class SqliteStorage:
 
     def _open(self) -> None:
         if self._read_only:
-            self._look()
+            self._open_read_only()
             return
-        # For its owner only; SQLite gives the files beside it the same mode. Only a new one
-        # is opened here: to close any other would end the locks of its connections. What
-        # is wrong with the path, SQLite says below.
+        # Readable by its owner only; SQLite gives the files beside it the same mode. Only a
+        # new file is opened here: closing an existing one would release the locks of other
+        # connections of this process. SQLite reports a bad path below.
         with suppress(OSError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         failpoint("disk.open.file")
@@ -273,61 +289,43 @@ class SqliteStorage:
             self._path, isolation_level=None, check_same_thread=False, timeout=5.0
         )
         self._connection = connection
-        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # of a new file; others keep theirs
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # has no effect on an existing file
         (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if journal != "wal":
             raise StorageError(f"{self._path}: SQLite cannot keep a write-ahead log there")
         failpoint("disk.open.wal")
         connection.execute("PRAGMA synchronous = FULL")
-        self._copier.take_over(connection)
-        self._check_format(connection)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {self._max_wal_pages}")
+        ensure_schema(connection, self._path)
         failpoint("disk.open.schema")
-        # After a failed sync, pages that never reached the disk may still be
-        # read from the system's cache. Copying the write-ahead log into the
-        # file writes them anew and syncs them: what is seen below is durable.
+        # After a failed sync the system's cache may still return pages that never
+        # reached the disk. Copying the write-ahead log into the file writes and syncs
+        # them again, so everything that is read from here on is durable.
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StorageError(f"{self._path}: another process is using it")
         failpoint("disk.open.durable")
 
-    def _look(self) -> None:
-        self._connection = connection = connected_to_read(self._path)
-        # One transaction, so that everything that is read is of one moment.
+    def _open_read_only(self) -> None:
+        self._connection = connection = connect_read_only(self._path)
+        # One transaction, so that all reads see the same state of the file.
         connection.execute("BEGIN")
-        self._check_format(connection)
+        ensure_schema(connection, self._path)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             raise StorageError(f"{self._path} is closed")
         return self._connection
 
-    def _check_format(self, connection: sqlite3.Connection) -> None:
-        """Make the tables of a new file, or refuse one that is not ours."""
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not (application or version or tables):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA} COMMIT;"
-            )
-        elif application != APPLICATION_ID:
-            raise StorageError(f"{self._path} is not a streameval log")
-        elif version != SCHEMA_VERSION:
-            raise StorageError(
-                f"{self._path} has format {version}, this version knows {SCHEMA_VERSION}: "
-                "open it with the release that wrote it, or a newer one"
-            )
-
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn SQLite's errors into ours."""
+        """Turn SQLite's errors into StorageError and CorruptLogError."""
         try:
             yield
         except sqlite3.OperationalError as error:
             raise StorageError(f"cannot {what} {self._path}: {_one_line(error)}") from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # Of damaged text, SQLite's own messages cannot always be decoded.
+            # A message of SQLite that quotes damaged text may not be valid UTF-8.
             raise CorruptLogError(f"cannot {what} {self._path}: {_one_line(error)}") from error
 
 
@@ -337,18 +335,12 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[LogRow]) -> None:
 
 @cache
 def _insertion(rows: int) -> str:
-    """Return the statement that writes so many rows."""
+    """Return the statement that inserts `rows` rows."""
     return _INSERT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)" * (rows - 1)
 
 
-def connected_to_read(path: Path) -> sqlite3.Connection:
-    """Return a connection that cannot write, and makes no file where there is none."""
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
-
-
 def _one_line(error: Exception) -> str:
-    """Return what SQLite says, which may quote a damaged file, as a terminal bears it."""
+    """Return SQLite's message, which may quote a damaged file, as one printable line."""
     text = " ".join(str(error).split())
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 

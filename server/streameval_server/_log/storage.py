@@ -1,4 +1,4 @@
-"""What the core needs from a disk, and two stand-ins that have none."""
+"""The interface between the core and a disk, and two implementations in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from streameval_server._model.errors import CorruptLogError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-_DROPPED_AT_ONCE = 4
+_MAX_DROP_ROWS = 4
+"""Log rows that one `drop` of a `MemoryStorage` deletes, few so that tests see several steps."""
 
 PartKey = tuple[str, int]
 """A part's name, and the revision of the checkpoint that wrote it."""
@@ -43,14 +44,14 @@ class Storage(Protocol):
     """
 
     @property
-    def keeps(self) -> bool:
-        """Whether what is written can be read again, so that checkpoints are worth it."""
+    def can_restore(self) -> bool:
+        """Whether what is written can be read again, so that checkpoints are of use."""
 
     def open(self) -> None:
-        """Open, or open again after `close`: only what is durable is seen afterwards."""
+        """Open, or open again after `close`; only durable content can be read afterwards."""
 
     def close(self) -> None:
-        """Close; never raises, and is harmless when closed."""
+        """Close; never raises, and has no effect when closed."""
 
     def last_revision(self) -> int:
         """Return the newest row's revision; 0 for an empty log."""
@@ -61,7 +62,7 @@ class Storage(Protocol):
         Raises
         ------
         StorageError
-            The fate of these rows is unknown: `close` and `open` before anything else.
+            These rows may or may not be durable: `close` and `open` before anything else.
         """
 
     def read(self, after: int) -> Iterator[LogRow]:
@@ -70,53 +71,53 @@ class Storage(Protocol):
         Raises
         ------
         CorruptLogError
-            At a row that is not what was written, or that is missing.
+            At a row that is missing or not what was written.
         """
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
-        """Write pieces of a checkpoint, all or nothing; they are not current yet."""
+        """Write pieces of a checkpoint that is not current yet, all or nothing."""
 
     def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
-        """Make a checkpoint current, and drop parts that it does not need."""
+        """Make a checkpoint current, and delete parts that it supersedes."""
 
     def manifest(self) -> bytes | None:
         """Return the current checkpoint's manifest; None when there is none."""
 
     def read_part(self, part: str, revision: int) -> bytes:
-        """Return a part, its pieces joined; as much of it as there is."""
+        """Return a part, its stored pieces joined; b"" when there are none."""
 
     def prune(self, keep: Collection[PartKey]) -> None:
-        """Drop all parts but these, which an abandoned checkpoint may have left."""
+        """Delete all parts but these; an abandoned checkpoint may have left others."""
 
     def base(self) -> bytes | None:
         """Return the manifest of the log's base; None when the log is whole."""
 
     def write_base(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
-        """Make a checkpoint the log's base, and drop parts that only the base before needs."""
+        """Make a checkpoint the log's base, and delete parts that only the old base needs."""
 
     def drop(self, before: int) -> int:
-        """Drop some of the rows below a revision, the oldest; return how many; 0: all are gone."""
+        """Delete some rows below a revision, oldest first; return how many, 0 if none are left."""
 
 
 def verified(row: LogRow, expected: int) -> LogRow:
-    """Return a row as it was read, if it is the expected one and what was written.
+    """Return a row after checking its revision and its checksum.
 
     Raises
     ------
     CorruptLogError
-        When it is not.
+        When it is not the expected row, or not what was written.
     """
     if row.revision != expected:
-        raise CorruptLogError(f"log row {expected} is missing: row {row.revision} comes instead")
+        raise CorruptLogError(f"log row {expected} is missing: row {row.revision} follows instead")
     if checksum(row[:8], row.payload) != row.crc32:
         raise CorruptLogError(f"log row {expected} is not what was written: its checksum differs")
     return row
 
 
 class MemoryStorage:
-    """`Storage` for tests and simulations: survives `close`, but not the process."""
+    """`Storage` for tests and simulations; its content survives `close`."""
 
-    keeps = True
+    can_restore = True
 
     def __init__(self) -> None:
         self.rows: list[LogRow] = []
@@ -165,7 +166,7 @@ class MemoryStorage:
         return b"".join(pieces[piece] for piece in sorted(pieces))
 
     def prune(self, keep: Collection[PartKey]) -> None:
-        """Drop all parts but these."""
+        """Delete all parts but these."""
         for key in [key for key in self.parts if key not in keep]:
             del self.parts[key]
 
@@ -180,16 +181,16 @@ class MemoryStorage:
             self.parts.pop(key, None)
 
     def drop(self, before: int) -> int:
-        """Drop a few of the oldest rows."""
-        dropped = sum(row.revision < before for row in self.rows[:_DROPPED_AT_ONCE])
+        """Delete a few of the oldest rows."""
+        dropped = sum(row.revision < before for row in self.rows[:_MAX_DROP_ROWS])
         del self.rows[:dropped]
         return dropped
 
 
 class NullStorage:
-    """`Storage` that keeps nothing: for a server whose counts may end with it."""
+    """`Storage` that stores nothing: for a server whose state need not outlive it."""
 
-    keeps = False
+    can_restore = False
 
     def __init__(self) -> None:
         self._last_revision = 0
@@ -205,27 +206,27 @@ class NullStorage:
         return self._last_revision
 
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Note how far the log has come."""
+        """Remember the last revision."""
         self._last_revision = rows[-1].revision
 
     def read(self, after: int) -> Iterator[LogRow]:
-        """Yield nothing: only an empty log is ever read again."""
+        """Yield nothing; raise CorruptLogError when there were rows."""
         if after < self._last_revision:
             raise CorruptLogError("nothing is kept of this log")
         return iter(())
 
     def write_parts(self, rows: Sequence[PartRow]) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     def write_manifest(self, manifest: bytes, superseded: Sequence[PartKey]) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     def manifest(self) -> bytes | None:
         """Return None."""
         return None
 
     def read_part(self, part: str, revision: int) -> bytes:
-        """Return nothing."""
+        """Raise CorruptLogError."""
         raise CorruptLogError(f"part {part} of revision {revision} was not kept")
 
     def prune(self, keep: Collection[PartKey]) -> None:
@@ -239,5 +240,5 @@ class NullStorage:
         """Do nothing."""
 
     def drop(self, before: int) -> int:  # noqa: ARG002 - there are no rows
-        """Drop nothing."""
+        """Return 0."""
         return 0

@@ -1,12 +1,15 @@
-"""Copies SQLite's write-ahead log into the database beside the commits, not within them.
+"""Copies SQLite's write-ahead log into the database between commits, in a thread of its own.
 
-Left to itself, SQLite does so in the commit that finds the log 1,000 pages long:
-that commit, and every ack behind it, waits until a thousand pages are written and
-synced. Here a thread does it on a connection of its own, each time that so much was
-written; commits go on meanwhile. What came during a copy is left for the next, so
-under load the log would never be empty and never begin anew: that is left to a
-commit that finds it much longer, and then has little to copy. Nothing depends on a
-copy for its safety: what is in the write-ahead log is synced, and read from there.
+By default SQLite copies within the commit that finds 1,000 pages in the write-ahead log:
+that commit, and every ack behind it, waits until all of them are written and synced.
+Here a thread copies them on its own connection, after each `CHECKPOINT_BYTES` of rows,
+while commits continue.
+
+Pages that are committed during a copy are left for the next one, so under load the
+write-ahead log would never be empty, never restart at its beginning, and grow without
+bound. When it has `MAX_WAL_PAGES`, the next commit copies the few remaining pages itself
+and restarts it. Durability does not depend on a copy: the write-ahead log is synced at
+each commit and SQLite reads from it.
 """
 
 from __future__ import annotations
@@ -24,47 +27,42 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_COPY_BYTES = 1 << 20
-"""A copy is due after about this many bytes: with more, its sync holds up those of commits."""
+CHECKPOINT_BYTES = 1 << 20
+"""Bytes of rows after which a copy is due; the sync of a larger one delays those of commits."""
 
-_MOST_PAGES = 1_024
-"""A commit that finds so many pages (8 MiB in a new file) copies what is left, to begin
-anew: pages that are written again need no room from the file system, which makes syncs quick."""
+MAX_WAL_PAGES = 1_024
+"""Pages of the write-ahead log (8 MiB in a new file) from which a commit copies the rest and
+restarts it. Pages that are overwritten need no new blocks from the file system, which makes
+their syncs fast."""
 
 
-class WalCopier:
-    """Copies when much was written. All methods belong to the thread that commits.
+class WalCheckpointer:
+    """The copying thread. All methods are for the thread that commits.
 
     Parameters
     ----------
     path
         The database, which is in WAL mode.
+    max_wal_pages
+        As `MAX_WAL_PAGES`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_wal_pages: int = MAX_WAL_PAGES) -> None:
         self._path = path
+        self._max_wal_pages = max_wal_pages
         self._bell = Doorbell()
         self._closing = False
-        self._written = 0
         self._thread: threading.Thread | None = None
 
-    def take_over(self, connection: sqlite3.Connection) -> None:
-        """Let the connection that commits copy only when the log has become long."""
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_MOST_PAGES}")
-
-    def wrote(self, nbytes: int) -> None:
-        """Note that so much was committed; start a copy when it is due. O(1)."""
-        self._written += nbytes
-        if self._written < _COPY_BYTES:
-            return
-        self._written = 0
+    def request(self) -> None:
+        """Make the thread copy; start it at the first request. O(1)."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="wal copier", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="wal checkpointer", daemon=True)
             self._thread.start()
         self._bell.ring()
 
     def close(self) -> None:
-        """Finish the copy in progress, if there is one, and close its connection."""
+        """Wait for the copy in progress, if there is one, and end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._closing = True
@@ -73,23 +71,23 @@ class WalCopier:
             self._closing = False
 
     def _work(self) -> None:
-        is_commits_turn = False
+        skip_next = False
         while True:
             self._bell.wait()
             if self._closing:
                 return
-            if is_commits_turn:
-                # Beside a copy it could do nothing, and the log would grow without end.
-                is_commits_turn = False
+            if skip_next:
+                # A commit cannot restart the log while a copy runs: leave it one turn.
+                skip_next = False
                 continue
             try:
-                is_commits_turn = self._copy() >= _MOST_PAGES
+                skip_next = self._copy() >= self._max_wal_pages
             except sqlite3.Error as error:
-                # A disk that cannot take this soon fails a commit, which is where it matters.
+                # If the disk is broken, a commit will fail soon and be handled there.
                 _log.warning("cannot copy the write-ahead log into %s: %s", self._path, error)
 
     def _copy(self) -> int:
-        """Copy what is there, and return the log's length in pages."""
+        """Copy what no reader needs in the write-ahead log; return its length in pages."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -1,14 +1,14 @@
-"""What the core answers when it does not do what it was asked.
+"""The errors of requests and of the storage, and the refusals of batches.
 
 ::
 
     StreamEvalError
     ├── RequestError      ends a call: a gRPC status with its details
-    └── StorageError      the disk failed, or what it holds cannot be used
+    └── StorageError      the disk failed, or its content cannot be used
         └── CorruptLogError   a log or checkpoint that is not what was written
 
-A batch that breaks a rule is not an error of its stream: it is `Refused`,
-durably, and the stream lives on.
+A batch that breaks a rule does not end the call that streams it: the batch is `Refused`,
+durably, and the call continues.
 """
 
 from __future__ import annotations
@@ -23,12 +23,22 @@ from streameval.v1 import status_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval_server._model.limits import Limits
+
 Violation = tuple[str, str]
 """A field's path inside its message, and the rule that it broke."""
 
+RETRY_AFTER_S = 1.0
+"""Delay in seconds that a client is given when the server cannot take more now."""
+
+_PRODUCERS_RETRY_S = 60.0
+"""The same when there are too many producers: it may take days until one is forgotten."""
+
+_DAY_US = 24 * 3600 * 1_000_000
+
 
 class Code(enum.IntEnum):
-    """google.rpc.Code, as far as the core uses it."""
+    """The values of google.rpc.Code that the server uses."""
 
     INVALID_ARGUMENT = 3
     NOT_FOUND = 5
@@ -45,14 +55,14 @@ class Code(enum.IntEnum):
 
 
 class RequestError(StreamEvalError):
-    """A call that ends without what it asked for; nothing was changed by it.
+    """Ends a call with a status; the call changed nothing.
 
     Attributes
     ----------
     code : Code
         The status.
     message : str
-        What was wrong, with which value, and what to do.
+        What was wrong, the value, and what to do.
     reason : str
         For ErrorInfo: ``SEQUENCE_GAP``, ``EPOCH_FENCED``, ``QUEUE_FULL``, ...
     violations : tuple of (field, description)
@@ -83,24 +93,101 @@ class RequestError(StreamEvalError):
 
 
 def invalid(path: str, problem: str) -> RequestError:
-    """Return the refusal of a field, by its path inside a request."""
+    """Return the error of an invalid field, given by its path inside a request."""
     return RequestError(
         Code.INVALID_ARGUMENT, problem, reason="INVALID_FIELD", violations=((path, problem),)
     )
 
 
+def sequence_gap(sequence: int, expected: int) -> RequestError:
+    """Return the error of a batch that does not follow the one before."""
+    return RequestError(
+        Code.OUT_OF_RANGE,
+        f"sequence {sequence} leaves a gap: expected {expected}",
+        reason="SEQUENCE_GAP",
+        metadata={"expected_sequence": str(expected)},
+    )
+
+
+def epoch_fenced(producer: str, epoch: int, current: int) -> RequestError:
+    """Return the error of a producer that has been restarted with a higher epoch."""
+    return RequestError(
+        Code.FAILED_PRECONDITION,
+        f"producer {producer} has epoch {current} by now: epoch {epoch} cannot send any more",
+        reason="EPOCH_FENCED",
+        metadata={"current_epoch": str(current)},
+    )
+
+
+def no_stream(name: str) -> RequestError:
+    """Return the error of a call for a stream that does not exist."""
+    return RequestError(Code.NOT_FOUND, f"there is no stream {name}", reason="NO_STREAM")
+
+
+def storage_failed() -> RequestError:
+    """Return the error of a call while the storage does not work; its item's fate is unknown."""
+    return RequestError(
+        Code.UNAVAILABLE,
+        "the server's disk failed and what was not acknowledged may be lost: "
+        "reconnect and resume after the last sequence that it reports",
+        reason="STORAGE_FAILED",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def queue_full(queued_bytes: int) -> RequestError:
+    """Return the error of an item for which the queue has no room."""
+    return _exhausted(
+        "QUEUE_FULL", f"{queued_bytes} bytes wait for the disk already: send it again later"
+    )
+
+
+def too_many_producers(limits: Limits) -> RequestError:
+    """Return the error of an item from a producer above the limit."""
+    return _exhausted(
+        "TOO_MANY_PRODUCERS",
+        f"there are {limits.max_producers} producers, the most allowed until some have "
+        f"been idle for {limits.marks_ttl_us / _DAY_US:g} days: let clients keep their names",
+        retry_after_s=_PRODUCERS_RETRY_S,
+    )
+
+
+def state_full(limits: Limits) -> RequestError:
+    """Return the error of rows for which there is no memory."""
+    return _exhausted(
+        "STATE_FULL",
+        f"the counts take more than {limits.max_state_bytes} bytes of memory: "
+        "delete streams, or give the server more",
+    )
+
+
+def too_many_ids(kept_ids: int, limits: Limits) -> RequestError:
+    """Return the error of rows by id while all streams together keep too many ids."""
+    return _exhausted(
+        "PENDING_FULL",
+        f"{kept_ids} ids wait for their labels or predictions, and the most is "
+        f"{limits.max_pending_total}: send labels or retractions, or lower label_ttl",
+    )
+
+
+def _exhausted(reason: str, message: str, *, retry_after_s: float = RETRY_AFTER_S) -> RequestError:
+    return RequestError(
+        Code.RESOURCE_EXHAUSTED, message, reason=reason, retry_after_s=retry_after_s
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a batch was refused: final, durable, never to be resent.
+    """Why a batch was refused. A refusal is final and durable: the batch must not be resent.
 
     Attributes
     ----------
     code : Code
         As in a gRPC status.
     message : str
-        What was wrong, where, with which value.
+        What was wrong, where, and the value.
     violations : tuple of (field, description)
-        The fields at fault, with the row: ``cases.scores[17]``.
+        The invalid fields, with the row: ``cases.scores[17]``.
     """
 
     code: Code
@@ -108,7 +195,7 @@ class Refused:
     violations: tuple[Violation, ...] = field(default=())
 
     def to_message(self) -> status_pb2.Refusal:
-        """Return the same as a message."""
+        """Encode it as a message."""
         return status_pb2.Refusal(
             code=self.code,
             message=self.message,
@@ -120,7 +207,7 @@ class Refused:
 
     @classmethod
     def from_message(cls, message: status_pb2.Refusal) -> Refused:
-        """Read it back."""
+        """Decode a message."""
         return cls(
             Code(message.code),
             message.message,
@@ -128,41 +215,39 @@ class Refused:
         )
 
     def to_error(self) -> RequestError:
-        """Return the same as the end of a unary call."""
+        """Return it as the error that ends a unary call."""
         return RequestError(
             self.code, self.message, reason="BATCH_REFUSED", violations=self.violations
         )
 
 
 class RefusedError(Exception):
-    """Carries a refusal out of the validation of a batch; never leaves the core."""
+    """Raised by the validation of a batch and caught by its callers in the server."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(refused.message)
         self.refused = refused
 
 
-def refused_input(error: InvalidInputError, prefix: str, names: Mapping[str, str]) -> Refused:
-    """Return the library's complaint about a column as a refusal with the same text.
+def refused_input(error: InvalidInputError, prefix: str) -> Refused:
+    """Return an error that the library raised for a column as a refusal with the same text.
 
     Parameters
     ----------
     error
-        What the library raised; its `field` is the library's name of the column.
+        What the library raised; its `field` is the path inside the rows of the batch.
     prefix
         The batch's kind of rows, for instance ``cases``.
-    names
-        From the library's name of a column to the message's, where they differ.
     """
-    path = f"{prefix}.{names.get(error.field, error.field)}"
+    path = f"{prefix}.{error.field}"
     if error.index is not None:
         path = f"{path}[{error.index}]"
     return Refused(Code.INVALID_ARGUMENT, str(error), ((path, str(error)),))
 
 
 class StorageError(StreamEvalError):
-    """The disk failed, or what it holds cannot be used."""
+    """The disk failed, or its content cannot be used."""
 
 
 class CorruptLogError(StorageError):
-    """A log or checkpoint that is not what was written: it says where."""
+    """A log or checkpoint that is not what was written; the message says where."""

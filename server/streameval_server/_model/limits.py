@@ -1,4 +1,4 @@
-"""What one server accepts and keeps at most."""
+"""The limits of one server: on requests, on streams and on memory."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds that keep a server's memory and answers finite.
+    """Limits that bound a server's memory and the size of its answers.
 
-    Over a limit the answer is RESOURCE_EXHAUSTED and nothing that was
+    A request above a limit is answered with RESOURCE_EXHAUSTED; nothing that was
     acknowledged is lost.
 
     Attributes
     ----------
     max_batch_bytes : int
-        A batch larger than this, encoded, is refused. The transport must let
-        twice as much through, so that the refusal can say so.
+        A batch larger than this, encoded, is refused. The transport must accept
+        messages of twice this size, so that the refusal can name the limit.
     max_batch_rows : int
         A batch with more rows than this is refused.
     max_id_bytes : int
@@ -26,42 +26,42 @@ class Limits:
     max_stream_name : int
         Longest stream name, in characters.
     max_streams : int
-        A batch for one more stream than this is refused.
+        A batch that would create one more stream is refused.
     max_producers : int
-        A batch of one more producer than about this is refused, to be retried, until
-        others have been idle for `marks_ttl_us`. Each takes some 600 B.
+        About this many producers are remembered, some 600 B each. A new producer's
+        batch is refused, to be retried, until others were idle for `marks_ttl_us`.
     max_segment_keys : int
-        How many segment keys a stream may declare.
+        Segment keys that a stream may declare.
     max_segment_values : int
-        How many values of a segment key have a slice of their own; later ones
-        share one.
+        Values of a segment key that have a slice of their own; later values
+        share one slice.
     max_pending_total : int
         Predictions and labels by id are refused, to be retried, while all
         streams together keep more ids than this.
     max_merge_bytes : int
         A merge larger than this is refused.
     max_merge_states : int
-        A merge of more states than this is refused: each takes its time, however small.
+        A merge of more states than this is refused: each state costs time, even a
+        small one.
     max_merge_sources : int
-        How many sources may merge into one stream.
+        Sources that may merge into one stream.
     max_import_bytes : int
         An exported stream larger than this cannot be imported. It is one row of
-        the log, which holds up the acks while it is written.
+        the log, which delays all acks while it is written.
     max_inflight_bytes : int
-        One Ingest stream is read no further while more than this waits for
-        its ack.
+        The server stops reading an Ingest call while more bytes than this wait for
+        their ack.
     max_queue_bytes : int
-        What all producers together may have waiting for the disk; above it a
-        stream ends with RESOURCE_EXHAUSTED and a delay to retry after.
+        Bytes of all producers that may wait for the disk; above it a call ends with
+        RESOURCE_EXHAUSTED and a delay to retry after.
     max_commit_bytes : int
-        One transaction takes at most about this much from the queue: a part of what a
-        producer may have in flight, so that it sends more while that is written.
+        Bytes that one transaction takes from the queue, about. Less than a producer may
+        have in flight, so that it sends more while they are written.
     max_lag_rows : int
         The committer stops draining its queue while more committed rows than
         this are not applied yet.
     apply_rows : int
-        The engine applies at most about this many rows at a time, so that
-        queries get their turn.
+        Rows that the engine applies at a time, about, so that queries get their turn.
     max_state_bytes : int
         Ingest is refused, to be retried, while the counts take more memory
         than this; 0 means no limit.
@@ -69,19 +69,19 @@ class Limits:
         Distinct scores that a stream's all-time counts may have before their
         resolution drops.
     pane_cells : int
-        The same of a pane, and of a slice's all-time counts.
+        The same for a pane, and for a slice's all-time counts.
     tick_us : int
-        After so long without entries, what fell due is dealt with all the same.
+        After this time without entries, a tick is logged if anything is due.
     max_future_us : int
         A row dated later than this after its arrival is refused.
     marks_ttl_us : int
-        A producer idle for this long, in the log's time, is forgotten.
+        A producer that is idle for this long, in the log's time, is forgotten.
     checkpoint_bytes : int
-        A checkpoint is due after about this many bytes of log (more when the
-        state itself is larger).
+        A checkpoint is due after about this many bytes of log, or more when the
+        state is larger.
     max_metric_series : int
-        How many series the figures of all streams may have in /metrics, 28 for
-        a stream; streams beyond are counted, not shown.
+        Series that the metrics of all streams may have in /metrics, 28 for each
+        stream; further streams are counted, not shown.
     """
 
     max_batch_bytes: int = 4 * MIB

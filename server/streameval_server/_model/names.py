@@ -1,18 +1,16 @@
-"""Names, as the client checks them too, and numbers that the log can keep."""
+"""Refusals of names, and the largest number that the log can store."""
 
 from __future__ import annotations
 
-from streameval._common import MAX_STREAM_NAME, id_problem, stream_name_problem
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._model.errors import invalid
 
-__all__ = ["MAX_STREAM_NAME", "MAX_UINT", "check_stream_name", "id_problem", "stream_name_problem"]
-
 MAX_UINT = (1 << 63) - 1
-"""Largest epoch or sequence: SQLite's integers are signed."""
+"""Largest epoch or sequence: SQLite's integers are signed, of 64 bits."""
 
 
 def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
-    """Refuse what cannot name a stream, in the same words for all calls.
+    """Refuse an invalid stream name, with the same message in all calls.
 
     Raises
     ------

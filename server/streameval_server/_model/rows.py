@@ -1,8 +1,8 @@
-"""A batch's rows, decoded and checked: what the engine applies.
+"""The rows of a decoded and checked batch or merge: the input of the engine.
 
-Event times are one for all rows, one a row, or None for the time at which the
-server received them. Segments are as the batch encoded them: what a code means
-is the stream's to say, when the rows are applied.
+An event time is one for all rows, one for each row, or None for the time at which
+the server received the batch. Segments keep the codes of the batch; the stream
+translates them to its own codes when it applies the rows.
 """
 
 from __future__ import annotations
@@ -15,28 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from streameval import Evaluator
-
-    EventTimes = int | npt.NDArray[np.int64] | None
-    BatchCodes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
-
-
-@dataclass(slots=True, eq=False)
-class SegmentCodes:
-    """One segment key's values, dictionary-encoded.
-
-    Attributes
-    ----------
-    key : str
-        A declared key.
-    values : tuple of str
-        Distinct values.
-    codes : uint16[n] or uint32[n]
-        Index into values for each row.
-    """
-
-    key: str
-    values: tuple[str, ...]
-    codes: BatchCodes
+    from streameval._row_codec import EventTimes, Segments
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +45,7 @@ class CaseRows:
     size: int
     total: int
     event_us: EventTimes = None
-    segments: tuple[SegmentCodes, ...] = ()
+    segments: Segments = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +69,7 @@ class PredictionRows:
     size: int
     total: int
     event_us: EventTimes = None
-    segments: tuple[SegmentCodes, ...] = ()
+    segments: Segments = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -104,9 +83,9 @@ class LabelRows:
     size, total : int
         Rows; each may become a reference.
     event_us : int, int64[n] or None
-        Of the predictions, where the producer knows it.
+        Event time of the predictions, if the producer sent it.
     scores : float64[n] or None
-        Of the predictions, where the producer knows them.
+        Scores of the predictions, if the producer sent them.
     """
 
     KIND: ClassVar = "labels"
@@ -146,7 +125,7 @@ class MissRows:
     ----------
     positives, negatives : int
     size : int
-        1, as it is one row of work.
+        1: the cost of one row.
     total : int
         Their sum, at least 1.
     event_us : int or None
@@ -165,12 +144,12 @@ class MissRows:
 
 @dataclass(slots=True)
 class MergedState:
-    """What somebody else counted in one pane of some slices.
+    """Counts of one pane of some slices, aggregated outside the server.
 
     Attributes
     ----------
     event_us : int
-        A time in the pane; 0 counts in all time only.
+        A time in the pane; 0 counts in the all-time counts only.
     segments : tuple of (key, value)
     evaluator : Evaluator
     """
@@ -182,7 +161,7 @@ class MergedState:
 
 @dataclass(slots=True)
 class MergeRows:
-    """States that were aggregated elsewhere.
+    """States that were aggregated outside the server.
 
     Attributes
     ----------
@@ -190,7 +169,7 @@ class MergeRows:
     epoch : int
     states : list of MergedState
     size : int
-        What applying it is like, in rows.
+        The cost of applying it, in rows.
     total : int
         References.
     """
@@ -209,4 +188,4 @@ Rows = CaseRows | PredictionRows | LabelRows | RetractionRows | MissRows | Merge
 BATCH_KINDS = tuple(
     rows.KIND for rows in (CaseRows, PredictionRows, LabelRows, RetractionRows, MissRows)
 )
-"""What a batch may hold: one of these."""
+"""The kinds of rows that a batch may have."""

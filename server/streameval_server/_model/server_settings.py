@@ -1,4 +1,4 @@
-"""How a server is to run: one dataclass, and the checks that come before it starts."""
+"""The settings of a server, checked before it starts."""
 
 from __future__ import annotations
 
@@ -18,79 +18,79 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 HTTP_OFF = "off"
 _HTTP_PORT = 8080
-_LONGEST_WINDOW_S = 366 * 86_400
-_LONGEST_INTERVAL_S = 86_400
+_MAX_WINDOW_S = 366 * 86_400
+_MAX_INTERVAL_S = 86_400
 
 _MAY_BE_ZERO = frozenset({"max_state_bytes", "max_future_us"})
 
 
 class SettingsError(StreamEvalError, ValueError):
-    """Settings that a server cannot, or should not, start with."""
+    """Settings with which a server cannot or should not start."""
 
     __module__ = "streameval_server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a server is to run.
+    """The settings of a server.
 
     Raises
     ------
     SettingsError
         When `listen` or `http` is not ``HOST:PORT``, or names an address that
         other machines can reach without both TLS and tokens while `insecure` is
-        False; when settings exclude or lack one another.
+        False; when two settings exclude each other, or one needs another.
     """
 
     listen: str = "127.0.0.1:50051"
     """Where to listen: ``HOST:PORT``, ``[IPV6]:PORT``; port 0 picks a free one."""
 
     http: str | None = None
-    """Where to serve HTTP: ``HOST:PORT``, or ``off``; None is `listen`'s host and port 8080,
-    or a free port where that is what `listen` asks for."""
+    """Where to serve HTTP: ``HOST:PORT``, or ``off``. None is the host of `listen` and port
+    8080, or a free port if the port of `listen` is 0."""
 
     data: Path | None = None
     """Directory of the log and its checkpoints; None is `default_data_directory`."""
 
     memory: bool = False
-    """Keep everything in memory: nothing survives a stop."""
+    """Keep everything in memory only: nothing survives a stop."""
 
     insecure: bool = False
     """Listen on addresses that other machines can reach without TLS and tokens."""
 
     tls_certificate: Path | None = None
-    """The server's certificate, and those between it and its authority, in PEM."""
+    """The server's certificate and the intermediate certificates, in PEM."""
 
     tls_key: Path | None = None
     """Its private key, in PEM, without a password."""
 
     tls_client_ca: Path | None = None
-    """Authorities that each client's certificate must come from (mTLS), in PEM."""
+    """The authorities that must have issued each client's certificate (mTLS), in PEM."""
 
     tokens: Path | None = None
-    """The tokens file; without one everybody who reaches the server may do everything."""
+    """The tokens file; without one, every client that reaches the server may do everything."""
 
     auto_create: bool = True
-    """Whether a batch for a stream that does not exist makes it."""
+    """Whether a batch for a stream that does not exist creates it."""
 
     log_format: LogFormat = "text"
-    """Lines for people, or one JSON object a line."""
+    """Lines of text, or one JSON object a line."""
 
     log_level: LogLevel = "warning"
-    """The least that is logged."""
+    """The lowest level that is logged."""
 
     stop_grace_s: float = 5.0
-    """Seconds that requests in progress get to finish when the server stops."""
+    """Seconds that a stopping server gives to requests in progress."""
 
     metrics_window_s: float = 3600.0
-    """Seconds of the recent window whose figures Prometheus is told."""
+    """Length in seconds of the recent window whose metrics are exported to Prometheus."""
 
     metrics_interval_s: float = 15.0
-    """Seconds between scrapes: figures are found anew at most once in about so long, however
-    many scrape; 0 is at each scrape."""
+    """Expected seconds between scrapes: metrics are computed at most once in about this time,
+    whatever the number of scrapers; 0 computes them at each scrape."""
 
     limits: Limits = field(default_factory=Limits)
-    """What one request, one stream and the whole server may hold."""
+    """Limits on requests, on streams and on the whole server."""
 
     def __post_init__(self) -> None:
         listens = (self.listen, self.http_address())
@@ -107,35 +107,35 @@ class Settings:
             if not (secured or self.insecure or is_loopback(host)):
                 raise SettingsError(
                     f"refusing to listen on {host or 'every address'}: other machines could reach "
-                    f"it, and there is no {self._lacking()}. Give --tls-certificate, --tls-key and "
-                    "--tokens, listen on 127.0.0.1, or allow everybody in with --insecure"
+                    f"it, and there is no {self._missing()}. Give --tls-certificate, --tls-key and "
+                    "--tokens, listen on 127.0.0.1, or allow it with --insecure"
                 )
 
     def _check_numbers(self) -> None:
         """Raise SettingsError where a number is out of its range."""
         if not 0 <= self.stop_grace_s < math.inf:
             raise SettingsError(f"stop_grace_s must be 0 or more, got {self.stop_grace_s}")
-        for name, value, least, most in (
-            ("metrics_window_s", self.metrics_window_s, 1, _LONGEST_WINDOW_S),
-            ("metrics_interval_s", self.metrics_interval_s, 0, _LONGEST_INTERVAL_S),
+        for name, value, minimum, maximum in (
+            ("metrics_window_s", self.metrics_window_s, 1, _MAX_WINDOW_S),
+            ("metrics_interval_s", self.metrics_interval_s, 0, _MAX_INTERVAL_S),
         ):
-            if not least <= value <= most:
-                raise SettingsError(f"{name} must be from {least} to {most}, got {value}")
+            if not minimum <= value <= maximum:
+                raise SettingsError(f"{name} must be from {minimum} to {maximum}, got {value}")
         for name, value in asdict(self.limits).items():
-            least = 0 if name in _MAY_BE_ZERO else 1
-            if value < least:
-                raise SettingsError(f"limits.{name} must be at least {least}, got {value}")
+            minimum = 0 if name in _MAY_BE_ZERO else 1
+            if value < minimum:
+                raise SettingsError(f"limits.{name} must be at least {minimum}, got {value}")
 
-    def _lacking(self) -> str:
-        lacking = []
+    def _missing(self) -> str:
+        missing = []
         if self.tls_certificate is None:
-            lacking.append("TLS")
+            missing.append("TLS")
         if self.tokens is None:
-            lacking.append("tokens file")
-        return " and no ".join(lacking)
+            missing.append("tokens file")
+        return " and no ".join(missing)
 
     def http_address(self) -> str | None:
-        """Return where HTTP is to be served, ``HOST:PORT``; None where it is off."""
+        """Return where to serve HTTP, ``HOST:PORT``; None when it is off."""
         if self.http == HTTP_OFF:
             return None
         if self.http is not None:
@@ -146,14 +146,14 @@ class Settings:
         return f"{host}:{_HTTP_PORT if int(port) else 0}"
 
     def directory(self) -> Path | None:
-        """Return where the log is kept; None in memory."""
+        """Return the data directory; None for a server in memory."""
         if self.memory:
             return None
         return self.data if self.data is not None else default_data_directory()
 
 
 def default_data_directory() -> Path:
-    """Return the server's directory among the user's application data."""
+    """Return the server's directory in the user's application data."""
     return Path(platformdirs.user_data_dir("streameval", appauthor=False)) / "server"
 
 
@@ -165,7 +165,7 @@ def split_address(listen: str, setting: str = "listen") -> tuple[str, int]:
     listen
         The address.
     setting
-        What asks for it.
+        The setting's name, for the message.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _is_port(text: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`.
 
-    A name other than localhost is not looked up: what it means may change.
+    A name other than localhost is not resolved, because its address may change.
     """
     if host == "localhost":
         return True

@@ -1,4 +1,4 @@
-"""What a stream is, apart from its counts."""
+"""A stream's description and counters, without its counts of cases."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class StreamInfo:
     ----------
     name : str
     create_us : int
-        When it was made, in microseconds since 1970.
+        When it was created, in microseconds since 1970.
     create_revision : int
-        Log revision at which it was made.
+        Log revision at which it was created.
     settings : StreamSettings
         How it counts.
     """
@@ -30,7 +30,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCounters:
-    """What a stream keeps, and what arrived without effect; as the message of that name.
+    """How much a stream keeps, and how many rows had no effect; as the message of that name.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class StreamCounters:
     retracted_early_labels, expired_early, forgotten_early : int
         As in the library's `JoinCounts`.
     other_values : int
-        Rows whose segment value shared the slice of the others.
+        Rows whose segment value has no slice of its own and shares the one for others.
     beyond_retention : int
-        Rows that came into no pane because theirs was gone.
+        Rows that were added to no pane because theirs was past the retention.
     kept_ids : int
     panes : int
-        Those of slices included.
+        Including those of slices.
     state_bytes : int
     """
 

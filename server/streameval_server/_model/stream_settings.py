@@ -1,20 +1,20 @@
-"""How one stream counts: its settings, their defaults and the rules between them.
+"""How one stream counts: its settings, their defaults, and the rules between them.
 
-What panes hold cannot be cut anew, so what shapes them (`pane`, `resolution`,
-`scale`) is fixed when the stream is made; everything else may change and
-applies from then on.
+A request's settings are parsed once, by `settings_of` or `update_of`; replay uses the same
+functions. `check` enforces the rules and the server's limits. Panes that exist cannot be
+divided or refined, so the settings that shape them (`pane`, `resolution`, `scale`) are fixed
+when the stream is created; all others may change and apply from then on.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from google.protobuf.duration_pb2 import Duration
 
 from streameval import InvalidInputError
-from streameval._common import MAX_KEY_LENGTH, quoted
+from streameval._common import quoted, segment_key_problem
 from streameval._counts import MAX_BITS
 from streameval._time import tiers_of
 from streameval.v1 import stream_pb2
@@ -31,12 +31,10 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 
-_LABEL_TTL_US = 14 * DAY_US
-_LONGEST_US = 3_660 * DAY_US
-_MOST_PATHS = 32
-"""Paths of an update's mask: it is logged, and each replay follows all of them."""
-_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
-
+_DEFAULT_LABEL_TTL_US = 14 * DAY_US
+_MAX_DURATION_US = 3_660 * DAY_US
+_MAX_MASK_PATHS = 32
+"""Most paths of an update's mask: the log keeps it, and each replay reads all of them."""
 CHOICES: Mapping[str, Mapping[int, str]] = {
     "scale": {
         stream_pb2.SCALE_UNSPECIFIED: "plain",
@@ -54,7 +52,11 @@ CHOICES: Mapping[str, Mapping[int, str]] = {
         stream_pb2.EXPIRY_POLICY_NEGATIVE: "negative",
     },
 }
-"""Settings that are one of a few words, by the numbers that messages have for them."""
+"""Settings that are one of a few words, by their enum numbers in messages."""
+_NUMBERS: Mapping[str, Mapping[str, Any]] = {
+    name: {word: number for number, word in words.items()} for name, words in CHOICES.items()
+}
+"""The opposite direction; an unspecified number comes first, so the explicit one replaces it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +72,13 @@ class StreamSettings:
     resolution : int
         Significant bits of a score that a pane keeps.
     scale : {"plain", "probability"}
-        What those bits are counted of.
+        "plain" keeps bits of the score; "probability" of 1 - score above 1/2.
     label_ttl_us : int
         How long after its event time a prediction waits for its label.
     relabel_ttl_us : int
         How long a labelled id can be relabelled or retracted.
     max_pending : int
-        The most ids that are kept; above it what falls due first goes early.
+        Ids that are kept at most; above it those that are due first expire early.
     orphans : {"drop", "miss"}
         What a label without a prediction counts as.
     expired : {"drop", "negative"}
@@ -89,7 +91,7 @@ class StreamSettings:
     retention_us: int = 30 * DAY_US
     resolution: int = 12
     scale: Scale = "plain"
-    label_ttl_us: int = _LABEL_TTL_US
+    label_ttl_us: int = _DEFAULT_LABEL_TTL_US
     relabel_ttl_us: int = HOUR_US
     max_pending: int = 2_000_000
     orphans: Literal["drop", "miss"] = "drop"
@@ -97,48 +99,37 @@ class StreamSettings:
     segment_keys: tuple[str, ...] = ()
 
     def to_message(self) -> stream_pb2.StreamSettings:
-        """Return all of them as a message."""
+        """Encode all settings as a message."""
         return stream_pb2.StreamSettings(
             pane=_duration(self.pane_us),
             retention=_duration(self.retention_us),
             resolution=self.resolution,
-            scale=(
-                stream_pb2.SCALE_PLAIN if self.scale == "plain" else stream_pb2.SCALE_PROBABILITY
-            ),
+            scale=_NUMBERS["scale"][self.scale],
             label_ttl=_duration(self.label_ttl_us),
             relabel_ttl=_duration(self.relabel_ttl_us),
             max_pending=self.max_pending,
-            orphans=(
-                stream_pb2.ORPHAN_POLICY_DROP
-                if self.orphans == "drop"
-                else stream_pb2.ORPHAN_POLICY_MISS
-            ),
-            expired=(
-                stream_pb2.EXPIRY_POLICY_DROP
-                if self.expired == "drop"
-                else stream_pb2.EXPIRY_POLICY_NEGATIVE
-            ),
+            orphans=_NUMBERS["orphans"][self.orphans],
+            expired=_NUMBERS["expired"][self.expired],
             segment_keys=self.segment_keys,
         )
 
 
 DEFAULTS = StreamSettings()
-"""The settings of a stream that is made on first use."""
+"""The settings of a stream that its first batch creates."""
 
-_CANNOT_CHANGE = {
-    "pane_us": "panes cannot be cut anew",
-    "resolution": "panes have forgotten the other bits",
-    "scale": "panes have forgotten the scores",
+_FIXED = {
+    "pane_us": "panes cannot be divided",
+    "resolution": "panes have dropped the other bits",
+    "scale": "panes have dropped the scores",
 }
+"""Settings that cannot change, and why."""
 _TIMES = {"pane_us", "retention_us", "label_ttl_us", "relabel_ttl_us"}
 FIELDS = {field.name.removesuffix("_us"): field.name for field in fields(StreamSettings)}
-"""From the message's name of a setting to ours."""
+"""The attribute of each field of the message."""
 
 
 def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
-    """Return what a message says; what it does not say has its default.
-
-    Whether the settings agree with each other is for `check` to say.
+    """Parse a message; fields that are not set get their defaults. `check` is to follow.
 
     Raises
     ------
@@ -151,13 +142,13 @@ def settings_of(message: stream_pb2.StreamSettings) -> StreamSettings:
         given[name] = _value(name, value)
     retention_us = given.get("retention_us", DEFAULTS.retention_us)
     assert isinstance(retention_us, int)
-    given.setdefault("label_ttl_us", min(_LABEL_TTL_US, retention_us))
+    given.setdefault("label_ttl_us", min(_DEFAULT_LABEL_TTL_US, retention_us))
     return replace(DEFAULTS, **given)  # type: ignore[arg-type]  # each has the type of its field
 
 
 def _value(name: str, value: object) -> object:
     if isinstance(value, Duration):
-        # Not ToMicroseconds: a duration may hold what does not fit, or be negative.
+        # Not ToMicroseconds, which raises for a duration out of range; `check` refuses those.
         return value.seconds * SECOND_US + value.nanos // 1_000
     if name in CHOICES:
         assert isinstance(value, int)
@@ -168,7 +159,7 @@ def _value(name: str, value: object) -> object:
 
 
 def check(settings: StreamSettings, limits: Limits) -> None:
-    """Refuse settings that contradict each other or a limit.
+    """Refuse settings that contradict each other or exceed a limit.
 
     Raises
     ------
@@ -177,7 +168,7 @@ def check(settings: StreamSettings, limits: Limits) -> None:
     """
     for name in sorted(_TIMES):
         value: int = getattr(settings, name)
-        if not SECOND_US <= value <= _LONGEST_US:
+        if not SECOND_US <= value <= _MAX_DURATION_US:
             _refuse(name, f"{_shown(name)} must be from 1 s to 3660 d, got {value / SECOND_US:g} s")
     try:
         tiers_of(settings.pane_us, settings.retention_us)
@@ -213,20 +204,17 @@ def _check_keys(keys: tuple[str, ...], limits: Limits) -> None:
             Code.RESOURCE_EXHAUSTED,
         )
     for key in keys:
-        if _KEY.match(key) is None:
-            _refuse(
-                "segment_keys",
-                f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
-                f"got {quoted(key)}",
-            )
+        problem = segment_key_problem(key)
+        if problem is not None:
+            _refuse("segment_keys", problem)
         if keys.count(key) > 1:
             _refuse("segment_keys", f"segment_keys must be distinct, got {key!r} twice")
 
 
 def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
-    """Refuse a mask of more paths than there is use for.
+    """Refuse a mask with too many paths.
 
-    Not asked of what is in the log: such masks were once accepted.
+    Requests are checked, log rows are not: older releases accepted longer masks.
 
     Raises
     ------
@@ -234,48 +222,72 @@ def check_mask(request: stream_pb2.UpdateStreamRequest) -> None:
         INVALID_ARGUMENT.
     """
     paths = len(request.update_mask.paths)
-    if paths > _MOST_PATHS:
+    if paths > _MAX_MASK_PATHS:
         raise invalid(
-            "update_mask", f"update_mask must have at most {_MOST_PATHS} paths, got {paths}"
+            "update_mask", f"update_mask must have at most {_MAX_MASK_PATHS} paths, got {paths}"
         )
 
 
-def updated(settings: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
-    """Return the settings that an update makes of these.
+@dataclass(frozen=True, slots=True)
+class SettingsUpdate:
+    """The new values of some settings: an UpdateStreamRequest, parsed.
+
+    Attributes
+    ----------
+    changes : mapping of str to value
+        By field of `StreamSettings`.
+    """
+
+    changes: Mapping[str, Any]
+
+    def apply_to(self, settings: StreamSettings) -> StreamSettings:
+        """Return a stream's settings after this update; `check` is still to follow.
+
+        Raises
+        ------
+        RequestError
+            FAILED_PRECONDITION for a setting that cannot change.
+        """
+        after = replace(settings, **self.changes)
+        for name, why in _FIXED.items():
+            if getattr(after, name) != getattr(settings, name):
+                _refuse_change(name, f"{_shown(name)} cannot change: {why}")
+        removed = [key for key in settings.segment_keys if key not in after.segment_keys]
+        if removed:
+            _refuse_change(
+                "segment_keys",
+                f"segment_keys can only be added: {removed[0]!r} has slices already",
+            )
+        # Slices are numbered by the position of their key, so existing keys keep theirs.
+        added = [key for key in after.segment_keys if key not in settings.segment_keys]
+        return replace(after, segment_keys=(*settings.segment_keys, *added))
+
+
+def update_of(request: stream_pb2.UpdateStreamRequest) -> SettingsUpdate:
+    """Parse an update. A setting that the mask names and the message lacks gets its default.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT when the mask names no setting, FAILED_PRECONDITION
-        for a setting that cannot change.
+        INVALID_ARGUMENT for a value that cannot be read, and for a mask that is
+        empty or names anything but a setting.
     """
-    wanted = settings_of(request.stream.settings)
-    changes: dict[str, object] = {}
+    given = settings_of(request.stream.settings)
+    changes: dict[str, Any] = {}
     if not request.update_mask.paths:
         raise invalid("update_mask", "update_mask must name the settings to change, got none")
     for path in request.update_mask.paths:
         prefix, _, name = path.partition(".")
         if path == "settings":
-            changes |= {each: getattr(wanted, each) for each in FIELDS.values()}
+            changes |= {each: getattr(given, each) for each in FIELDS.values()}
         elif prefix == "settings" and name in FIELDS:
-            changes[FIELDS[name]] = getattr(wanted, FIELDS[name])
+            changes[FIELDS[name]] = getattr(given, FIELDS[name])
         else:
             raise invalid(
                 "update_mask",
                 f"update_mask must name settings, as settings.label_ttl, got {quoted(path)}",
             )
-    after = replace(settings, **changes)  # type: ignore[arg-type]  # each has the type of its field
-    for name, why in _CANNOT_CHANGE.items():
-        if getattr(after, name) != getattr(settings, name):
-            _refuse_change(name, f"{_shown(name)} cannot change: {why}")
-    gone = [key for key in settings.segment_keys if key not in after.segment_keys]
-    if gone:
-        _refuse_change(
-            "segment_keys", f"segment_keys can only be added: {gone[0]!r} has slices already"
-        )
-    # Slices are numbered by key, so those that were there stay where they were.
-    fresh = [key for key in after.segment_keys if key not in settings.segment_keys]
-    return replace(after, segment_keys=(*settings.segment_keys, *fresh))
+    return SettingsUpdate(changes)
 
 
 def _refuse_change(name: str, message: str) -> NoReturn:

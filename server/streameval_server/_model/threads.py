@@ -1,4 +1,4 @@
-"""Small tools for threads that hand work to each other, and share a few cores."""
+"""Small tools for threads that hand work to each other and share few cores."""
 
 from __future__ import annotations
 
@@ -15,59 +15,63 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-_NICER = 5
-"""Of 20 steps of niceness: with more, those who wait for this thread's lock wait long."""
+_NICENESS_STEP = 5
+"""Added to a thread's niceness, which goes to 19. With more, a thread that holds a lock runs so
+rarely that the threads waiting for the lock are delayed."""
+
+_MIN_BURST_ITEMS = 3
+"""Items that must be waiting before `linger` expects more of them to arrive soon."""
+_MAX_BURST_ITEMS = 64
+"""Waiting items for which `linger` returns at once."""
+_LINGER_S = 0.0007
+"""Seconds of one pause."""
+_MAX_PAUSES = 4
 
 
-_MANY = 3
-"""So many pieces that wait came while the last were worked on: more are on their way."""
-_ENOUGH = 64
-_GATHER_S = 0.0007
-_GATHERINGS = 4
+def lower_priority() -> None:
+    """Give the calling thread less processor time than others while cores are scarce.
 
-
-def stand_back() -> None:
-    """Let this thread have less of the cores than others when they are scarce.
-
-    Counting comes in bursts of milliseconds, while others wait for their acks; and a commit
-    that comes later writes more at a time. Only on Linux threads have a priority of their
-    own; elsewhere nothing happens.
+    For the threads that commit and count: counting comes in bursts of milliseconds while
+    clients wait for their acks, and a later commit writes more rows at once. On Linux each
+    thread has a priority of its own; elsewhere this does nothing.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        now = os.getpriority(os.PRIO_PROCESS, thread)
-        with suppress(OSError):  # a sandbox may forbid it, and it is a courtesy
-            os.setpriority(os.PRIO_PROCESS, thread, min(now + _NICER, 19))
+        niceness = os.getpriority(os.PRIO_PROCESS, thread)
+        with suppress(OSError):  # a sandbox may forbid it; the server works without it
+            os.setpriority(os.PRIO_PROCESS, thread, min(niceness + _NICENESS_STEP, 19))
 
 
-def gather(waiting: Callable[[], int]) -> None:
-    """Where work comes more quickly than it is done, let more come, to be done together.
+def linger(waiting: Callable[[], int], sleep: Callable[[float], object] = time.sleep) -> None:
+    """Under load, wait a moment for more items so that they are handled as one batch.
 
-    Returns at once where little waits; else when nothing has come for 0.7 ms, when there is
-    enough, or after 3 ms.
+    Returns at once when few items wait; otherwise when none arrived for 0.7 ms, when 64
+    wait, or after 3 ms.
 
     Parameters
     ----------
     waiting
-        Returns how many pieces of work wait.
+        Returns how many items wait.
+    sleep
+        Pauses for some seconds.
     """
     count = waiting()
-    if count < _MANY:
+    if count < _MIN_BURST_ITEMS:
         return
-    for _ in range(_GATHERINGS):
-        if count >= _ENOUGH:
+    for _ in range(_MAX_PAUSES):
+        if count >= _MAX_BURST_ITEMS:
             return
-        time.sleep(_GATHER_S)
+        sleep(_LINGER_S)
         before, count = count, waiting()
         if count == before:
             return
 
 
 class Doorbell:
-    """Wakes one waiting thread; rings while it is awake cost nothing.
+    """Wakes one waiting thread; a ring while it is awake costs almost nothing.
 
-    Add the work first and ring then; the waiter looks for work after each
-    `wait`. A ring is never lost, and now and then there is one too many.
+    A producer adds its work first and rings then; the waiter looks for work after each
+    `wait`. No ring is lost, and `wait` occasionally returns without new work.
     """
 
     def __init__(self) -> None:
@@ -75,14 +79,14 @@ class Doorbell:
         self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def ring(self) -> None:
-        """Make the next `wait`, or the one in progress, return. Any thread may call it."""
-        # If this reads True, the waiter has not looked for work yet, and will.
+        """Make the next `wait`, or the one in progress, return. Safe in any thread."""
+        # When this reads True, the waiter has yet to look for work, and will find it.
         if not self._rung:
             self._rung = True
             self._queue.put(None)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until somebody rang, or for so long; return whether somebody did."""
+        """Block until the bell rings or the timeout expires; return whether it rang."""
         try:
             self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -92,10 +96,10 @@ class Doorbell:
 
 
 class FairLock:
-    """A lock that its last holder gets again only after those who wait for it.
+    """A lock that its last holder gets again only after the threads that wait for it.
 
-    With a plain lock a thread that works in a loop would starve everybody
-    else: it has the lock again before a waiting thread is even awake.
+    With a plain lock, a thread that acquires it in a loop would starve the others: it has
+    the lock again before a waiting thread has woken up.
     """
 
     def __init__(self) -> None:
@@ -113,3 +117,7 @@ class FairLock:
         traceback: TracebackType | None,
     ) -> None:
         self._lock.release()
+
+
+def do_nothing() -> None:
+    """Do nothing: the default of a callback."""

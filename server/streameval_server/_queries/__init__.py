@@ -1,9 +1,10 @@
-"""Answers, computed from views: pure functions from a request to a message.
+"""Answers to queries, computed from views: pure functions from a request to a message.
 
-- `selection`, `applied`: which cases a request means.
-- `figures`, `answers`, `snapshots`, `curve_state`, `convert`: what is known of them;
-  `histogram`, `decision`: how scores lie, and what a threshold does.
-- `overview`, `series`, `comparison`, `ranking`, `watching`, `then`: of many streams, over
-  time, against others, live, and as it was.
-- `warnings`: what to know before trusting an answer.
+- `selection`, `resolved_selection`: which cases a request selects.
+- `query_engine`: windows and snapshots, cached. `metrics`, `convert`: values as messages;
+  `warnings`: what to know before trusting them.
+- `curves`, `histogram`, `decision`: points and states, how scores are distributed, and what a
+  threshold does.
+- `overview`, `series`, `comparison`, `ranking`: many streams, over time, against another
+  selection, and by segment.
 """

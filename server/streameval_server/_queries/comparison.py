@@ -1,6 +1,6 @@
-"""CompareStreams: how much two selections differ, and how surely.
+"""CompareStreams: the difference of two selections, with its interval and p-value.
 
-The two sides must share no case. Which ones do is decided by their names alone:
+The two sides must share no case. Their names alone decide which ones do:
 
 ==================  =====================================================
 different streams   share none (one model against another on the same ids
@@ -11,9 +11,10 @@ same stream         by segment: the whole contains each slice; two values of
                     apart, or overlapping; all time contains every window
 ==================  =====================================================
 
-Where b contains a in both respects, b without a is compared: the difference of
-signed counts, not of figures. All other overlaps are refused, by name. Windows
-with a half-life hold weighted cases: b contains a only with the same half-life.
+Where b contains a by segment and by time, a is compared with b without a: counts
+are subtracted, not metrics. All other overlaps are refused, with both names.
+Windows with a half-life hold weighted cases: b contains a only with the same
+half-life.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
-from streameval._uncertainty import PR_NAMES, compare, pooled_prevalence
+from streameval._metric_registry import BY_NAME, COMPARED_NAMES, HEADLINE
+from streameval._uncertainty import compare, pooled_prevalence
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.metrics import (
@@ -34,20 +36,17 @@ from streameval_server._queries.metrics import (
     reason_value,
 )
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, iso, selected
+from streameval_server._queries.selection import Selection, iso, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison, Interval
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
-
-DEFAULT_METRIC = "auc_pr"
-COMPARED = ("auc_pr", "average_precision", "auc_roc")
 
 
 class _Relation(enum.Enum):
-    """How one side lies to the other, by segment or by time."""
+    """Where side a lies relative to side b, by segment or by time."""
 
     SAME = enum.auto()
     WITHIN = enum.auto()
@@ -57,18 +56,18 @@ class _Relation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CompareAsked:
-    """A CompareStreamsRequest that was checked. Equal ones ask for the same."""
+class ComparisonRequest:
+    """A checked CompareStreamsRequest; equal queries share one computation."""
 
-    a: Selected
-    b: Selected
+    a: Selection
+    b: Selection
     metric: str
     level: float
     prevalence: float
     own_prevalence: bool
 
 
-def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
+def parse_comparison_request(request: query_pb2.CompareStreamsRequest) -> ComparisonRequest:
     """Check a request.
 
     Raises
@@ -78,15 +77,15 @@ def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
     """
     metric = checked_metric(request.metric)
     prevalence = request.prevalence
-    if prevalence and metric not in PR_NAMES:
+    if prevalence and not BY_NAME[metric].is_rescaled:
         raise invalid("prevalence", f"{metric} does not depend on a prevalence")
     if prevalence and not 0 < prevalence < 1:
         raise invalid("prevalence", f"prevalence must be between 0 and 1, got {prevalence:g}")
     if prevalence and request.own_prevalence:
         raise invalid("own_prevalence", "give a prevalence or own_prevalence, not both")
-    return CompareAsked(
-        selected(request.a, "a"),
-        selected(request.b, "b"),
+    return ComparisonRequest(
+        parse_selection(request.a, "a"),
+        parse_selection(request.b, "b"),
         metric,
         checked_level(request.level),
         prevalence,
@@ -95,15 +94,15 @@ def compare_asked(request: query_pb2.CompareStreamsRequest) -> CompareAsked:
 
 
 def checked_metric(metric: str) -> str:
-    """Return a figure that can be compared, auc_pr for none; refuse another."""
-    if metric and metric not in COMPARED:
+    """Return a metric that can be compared, `HEADLINE` for none; refuse another."""
+    if metric and metric not in COMPARED_NAMES:
         raise invalid(
-            "metric", f"metric must be one of {', '.join(COMPARED)}, got {quoted(metric)}"
+            "metric", f"metric must be one of {', '.join(COMPARED_NAMES)}, got {quoted(metric)}"
         )
-    return metric or DEFAULT_METRIC
+    return metric or HEADLINE
 
 
-def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStreamsResponse:
+def comparison(engine: QueryEngine, query: ComparisonRequest) -> query_pb2.CompareStreamsResponse:
     """Return the difference.
 
     Raises
@@ -111,25 +110,25 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
     RequestError
         FAILED_PRECONDITION where the sides overlap and b does not contain a.
     """
-    a = answers.applied(asked.a, "a")
-    of_one = asked.b.stream == asked.a.stream
-    b = answers.applied(asked.b, "b", view=a.view if of_one else None)
+    a = engine.resolve(query.a, "a")
+    of_one = query.b.stream == query.a.stream
+    b = engine.resolve(query.b, "b", view=a.view if of_one else None)
     is_complement = of_one and _is_within(a, b)
-    window_a, window_b = answers.window(a), answers.window(b)
+    window_a, window_b = engine.window(a), engine.window(b)
     resolutions = window_a.resolution, window_b.resolution
     if is_complement:
         window_b = window_b.without(window_a)
     prevalence = None
-    if asked.metric in PR_NAMES and not asked.own_prevalence:
-        prevalence = asked.prevalence or common_prevalence(window_a, window_b)
+    if BY_NAME[query.metric].is_rescaled and not query.own_prevalence:
+        prevalence = query.prevalence or common_prevalence(window_a, window_b)
     found = compare(
         window_a,
         window_b,
-        metric=asked.metric,
-        level=asked.level,
+        metric=query.metric,
+        level=query.level,
         prevalence="own" if prevalence is None else prevalence,
     )
-    coverage_a, coverage_b = answers.coverage(a), answers.coverage(b)
+    coverage_a, coverage_b = engine.coverage(a), engine.coverage(b)
     response = query_pb2.CompareStreamsResponse(
         revision=min(a.view.revision, b.view.revision),
         a=side_message(window_a, found.a, found),
@@ -149,14 +148,14 @@ def comparison(answers: Answers, asked: CompareAsked) -> query_pb2.CompareStream
         ("b", b, resolutions[1], coverage_b),
     ):
         response.warnings.extend(
-            f"{side}: {text}" for text in answers.warnings(of, resolution, coverage)
+            f"{side}: {text}" for text in engine.warnings(of, resolution, coverage)
         )
     return response
 
 
 def _is_within(a: ResolvedSelection, b: ResolvedSelection) -> bool:
-    """Whether b contains a; False where they share nothing. Refuses everything between."""
-    by_segment = _by_segment(a.selected.segment, b.selected.segment)
+    """Whether b contains a; False where they share no case. Refuses every other overlap."""
+    by_segment = _by_segment(a.selection.segment, b.selection.segment)
     by_time = _by_time(a.span_us, b.span_us)
     if _Relation.APART in {by_segment, by_time}:
         return False
@@ -204,7 +203,7 @@ def _by_segment(a: tuple[str, str] | None, b: tuple[str, str] | None) -> _Relati
 def _by_time(a: tuple[int, int] | None, b: tuple[int, int] | None) -> _Relation:
     if a == b:
         return _Relation.SAME
-    # All time contains every window, also what is kept no longer.
+    # All time contains every window, and the panes that retention has dropped.
     from_a, to_a = a or (-math.inf, math.inf)
     from_b, to_b = b or (-math.inf, math.inf)
     if to_a <= from_b or to_b <= from_a:
@@ -221,7 +220,7 @@ def _overlap(message: str) -> RequestError:
 
 
 def _named(of: ResolvedSelection) -> str:
-    segment = of.selected.segment
+    segment = of.selection.segment
     return "the whole" if segment is None else f"{segment[0]}={segment[1]}"
 
 
@@ -232,7 +231,7 @@ def _spanned(of: ResolvedSelection) -> str:
 
 
 def common_prevalence(*windows: Window) -> float:
-    """Return the prevalence of all together, undecayed; 1/2 without both classes."""
+    """Return the prevalence of all windows together, undecayed; 1/2 without both classes."""
     return pooled_prevalence(
         sum(window.num_positive_ref for window in windows),
         sum(window.num_negative_ref for window in windows),
@@ -240,7 +239,7 @@ def common_prevalence(*windows: Window) -> float:
 
 
 def side_message(window: Window, interval: Interval, found: Comparison) -> types_pb2.Metric:
-    """Return one side's figure at the prevalence of the comparison."""
+    """Return one side's metric at the prevalence of the comparison."""
     message = types_pb2.Metric(name=found.metric)
     if math.isnan(interval.estimate):
         return _undefined(message, window, found)
@@ -267,7 +266,7 @@ def difference_message(a: Window, b: Window, found: Comparison) -> types_pb2.Met
 
 
 def _undefined(message: types_pb2.Metric, window: Window, found: Comparison) -> types_pb2.Metric:
-    """Return a figure that has no value, and so no interval."""
+    """Return a metric without a value, and so without an interval."""
     message.undefined_reason = message.interval.undefined_reason = reason_value(window)
     message.interval.level = found.level
     return message

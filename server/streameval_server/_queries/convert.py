@@ -1,8 +1,8 @@
-"""Curves as messages, thinned to what a plot can show.
+"""Curves as messages, thinned to a number of points that a plot can show.
 
-The hull's vertices always stay, and between them points stay at even steps along
-the curve (its length counted as false positive rate plus true positive rate), so
-that neither a long flat tail nor a steep start loses its shape.
+The hull's vertices are always kept, and between them points at even steps along the
+curve (its length is false positive rate plus true positive rate), so that both a long
+flat tail and a steep start keep their shape.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval._evaluator_queries import EvaluatorQueries
 
     class CountCurve(Protocol):
-        """Operating points and hulls alike."""
+        """The columns that operating points and hulls have in common."""
 
         @property
         def fp(self) -> IntArray: ...
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MAX_POINTS = 2048
+"""Points of a curve where the request names no limit."""
 
 
 def points_message(queries: EvaluatorQueries, max_points: int) -> types_pb2.Curve:
@@ -54,7 +55,7 @@ def curve_message(curve: CountCurve, keep: IntArray | None = None) -> types_pb2.
 
 
 def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntArray:
-    """Return the indices of about `max_points` points that carry the curve's shape.
+    """Return the indices of about `max_points` points that keep the curve's shape.
 
     O(points + max_points log(points)).
 
@@ -63,13 +64,14 @@ def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntAr
     points
         The operating points: neither fp nor tp ever decreases, and no point repeats.
     vertices
-        fp + tp of the points that always stay.
+        fp + tp of the points that are always kept.
     max_points
-        How many to keep, fewer than there are. Reached exactly unless more must stay.
+        The number of points to keep, fewer than there are. Exact unless `vertices`
+        are more.
     """
     size = len(points.fp)
     kept = np.zeros(size, dtype=bool)
-    # Each point calls more cases positive than the one before, so that number finds it.
+    # fp + tp strictly increases along the curve, so it identifies a point.
     kept[np.searchsorted(points.fp + points.tp, vertices)] = True
     kept[[0, -1]] = True
     spare = max_points - int(np.count_nonzero(kept))
@@ -84,6 +86,6 @@ def thinned(points: CountCurve, vertices: IntArray, *, max_points: int) -> IntAr
 def _distinct(indices: IntArray, size: int) -> IntArray:
     """Move non-decreasing indices apart by as little as possible, within range(size)."""
     steps = np.arange(len(indices))
-    # Strictly increasing indices minus 0, 1, 2, ... never decrease, and back.
+    # Indices strictly increase exactly where, less 0, 1, 2, ..., they never decrease.
     apart = np.maximum.accumulate(indices - steps)
     return np.minimum(apart, size - len(indices)) + steps

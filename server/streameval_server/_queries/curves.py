@@ -1,7 +1,7 @@
 """GetCurve and GetState: the counts themselves, of any selection.
 
-With a half-life they are weighted: each pane counts 2^16 2^(-age/half-life)
-times, and so do the points and the state.
+With a half-life the counts are weighted: each pane counts 2^16 2^(-age/half-life) times, in
+the points and in the state.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.v1 import query_pb2
-from streameval_server._batch.chunks import PIECE_BYTES
+from streameval_server._batch.chunks import MAX_CHUNK_BYTES
 from streameval_server._model.errors import invalid
 from streameval_server._queries.convert import curve_message, points_message
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval.v1 import types_pb2
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
 
 _Kind = query_pb2.CurveKind
 
 
 @dataclass(frozen=True, slots=True)
-class CurveAsked:
-    """A GetCurveRequest that was checked. Equal ones ask for the same."""
+class CurveRequest:
+    """A checked GetCurveRequest. Equal requests have one answer."""
 
-    chosen: Selected
+    selection: Selection
     kind: query_pb2.CurveKind.ValueType
     max_points: int
 
@@ -44,18 +44,18 @@ class StateAnswer:
     coverage: types_pb2.Coverage | None
 
     def pieces(self) -> Iterator[query_pb2.GetStateResponse]:
-        """Yield it in pieces; there is always one."""
-        for start in range(0, len(self.data), PIECE_BYTES):
+        """Yield it in pieces, at least one."""
+        for start in range(0, len(self.data), MAX_CHUNK_BYTES):
             yield query_pb2.GetStateResponse(
                 revision=self.revision,
                 total_bytes=len(self.data),
-                data=self.data[start : start + PIECE_BYTES],
+                data=self.data[start : start + MAX_CHUNK_BYTES],
                 window=self.window,
                 coverage=self.coverage,
             )
 
 
-def curve_asked(request: query_pb2.GetCurveRequest) -> CurveAsked:
+def parse_curve_request(request: query_pb2.GetCurveRequest) -> CurveRequest:
     """Check a request.
 
     Raises
@@ -68,31 +68,33 @@ def curve_asked(request: query_pb2.GetCurveRequest) -> CurveAsked:
             "kind",
             f"kind must be CURVE_KIND_OPERATING_POINTS or CURVE_KIND_HULL, got {request.kind}",
         )
-    return CurveAsked(selected(request.selection), request.kind, request.max_points)
+    return CurveRequest(parse_selection(request.selection), request.kind, request.max_points)
 
 
-def curve(answers: Answers, asked: CurveAsked) -> query_pb2.GetCurveResponse:
-    """Return the points, reduced to what a plot needs."""
-    of = answers.applied(asked.chosen)
-    window = answers.window(of)
-    if asked.kind == _Kind.CURVE_KIND_HULL:
+def curve(engine: QueryEngine, request: CurveRequest) -> query_pb2.GetCurveResponse:
+    """Return the points, thinned to what a plot shows."""
+    resolved = engine.resolve(request.selection)
+    window = engine.window(resolved)
+    if request.kind == _Kind.CURVE_KIND_HULL:
         points = curve_message(window.roc_hull())
     else:
-        points = points_message(window, asked.max_points)
-    view, coverage = window._view(), answers.coverage(of)
+        points = points_message(window, request.max_points)
+    view, coverage = window._view(), engine.coverage(resolved)
     return query_pb2.GetCurveResponse(
-        revision=of.view.revision,
+        revision=resolved.view.revision,
         num_positive_ref=view.P,
         num_negative_ref=view.N,
         curve=points,
-        window=range_message(of),
+        window=range_message(resolved),
         coverage=coverage,
-        warnings=answers.warnings(of, window.resolution, coverage),
+        warnings=engine.warnings(resolved, window.resolution, coverage),
     )
 
 
-def state(answers: Answers, chosen: Selected) -> StateAnswer:
+def state(engine: QueryEngine, selection: Selection) -> StateAnswer:
     """Return the bytes that `Evaluator.from_bytes` reads."""
-    of = answers.applied(chosen)
-    data = answers.window(of).evaluator().to_bytes()
-    return StateAnswer(of.view.revision, data, range_message(of), answers.coverage(of))
+    resolved = engine.resolve(selection)
+    data = engine.window(resolved).evaluator().to_bytes()
+    return StateAnswer(
+        resolved.view.revision, data, range_message(resolved), engine.coverage(resolved)
+    )

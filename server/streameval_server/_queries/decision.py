@@ -1,6 +1,6 @@
-"""GetDecision: what a threshold does, and which threshold does what is wanted.
+"""GetDecision: what a threshold does, and which threshold reaches a target.
 
-Cost: O(log(cells)) after the operating points or the hull, which are kept.
+Cost: O(log(cells)) after the operating points or the hull, which are cached.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.metrics import reason_value
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
 
 _FIELDS = {
     "cost_fp": "costs.false_positive",
     "cost_fn": "costs.false_negative",
 }
-"""From the library's names to the message's, where they differ."""
+"""The message's field for a parameter of the library, where the names differ."""
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionAsked:
-    """A GetDecisionRequest that was checked. Equal ones ask for the same.
+class DecisionRequest:
+    """A checked GetDecisionRequest. Equal requests have one answer.
 
     Attributes
     ----------
-    chosen : Selected
+    selection : Selection
     kind : str
         ``threshold``, ``costs``, ``precision``, ``recall`` or ``fpr``.
     values : tuple of float
         One, or the two costs.
     """
 
-    chosen: Selected
+    selection: Selection
     kind: str
     values: tuple[float, ...]
 
 
-def decision_asked(request: query_pb2.GetDecisionRequest) -> DecisionAsked:
+def parse_decision_request(request: query_pb2.GetDecisionRequest) -> DecisionRequest:
     """Check a request.
 
     Raises
@@ -60,42 +60,42 @@ def decision_asked(request: query_pb2.GetDecisionRequest) -> DecisionAsked:
         values: tuple[float, ...] = (request.costs.false_positive, request.costs.false_negative)
     else:
         values = (getattr(request, kind),)
-    return DecisionAsked(selected(request.selection), kind, values)
+    return DecisionRequest(parse_selection(request.selection), kind, values)
 
 
-def decision(answers: Answers, asked: DecisionAsked) -> query_pb2.GetDecisionResponse:
+def decision(engine: QueryEngine, request: DecisionRequest) -> query_pb2.GetDecisionResponse:
     """Return the threshold and what it does.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for a threshold, rate or cost that is none.
+        INVALID_ARGUMENT for an invalid threshold, rate or cost.
     """
-    of = answers.applied(asked.chosen)
-    window, coverage = answers.window(of), answers.coverage(of)
+    resolved = engine.resolve(request.selection)
+    window, coverage = engine.window(resolved), engine.coverage(resolved)
     response = query_pb2.GetDecisionResponse(
-        revision=of.view.revision,
-        window=range_message(of),
+        revision=resolved.view.revision,
+        window=range_message(resolved),
         coverage=coverage,
         resolution=window.resolution,
-        warnings=answers.warnings(of, window.resolution, coverage),
+        warnings=engine.warnings(resolved, window.resolution, coverage),
     )
     try:
-        threshold = _threshold(window, asked)
+        threshold = _threshold(window, request)
         if math.isnan(threshold):
-            response.undefined_reason = _reason(window, asked.kind)
+            response.undefined_reason = _reason(window, request.kind)
         else:
-            _judge(response, window, threshold)
+            _add_counts(response, window, threshold)
     except InvalidInputError as error:
-        field = error.field or asked.kind
+        field = error.field or request.kind
         raise invalid(_FIELDS.get(field, field), str(error)) from error
     return response
 
 
-def _threshold(window: Window, asked: DecisionAsked) -> float:
-    """Return what is asked for; nan when there is none."""
-    (first, *rest) = asked.values
-    match asked.kind:
+def _threshold(window: Window, request: DecisionRequest) -> float:
+    """Return the requested threshold; nan when there is none."""
+    (first, *rest) = request.values
+    match request.kind:
         case "threshold":
             return window.confusion_at(first).threshold
         case "costs":
@@ -109,7 +109,7 @@ def _threshold(window: Window, asked: DecisionAsked) -> float:
 
 
 def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
-    """Return why there is no threshold; unspecified when none reaches what is wanted."""
+    """Return why there is no threshold; unspecified when none reaches the target."""
     positives, negatives = window.num_positive_ref, window.num_negative_ref
     needed = {"costs": (positives, negatives), "fpr": (negatives,)}.get(kind, (positives,))
     if all(needed):
@@ -117,7 +117,8 @@ def _reason(window: Window, kind: str) -> types_pb2.UndefinedReason.ValueType:
     return reason_value(window)
 
 
-def _judge(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, threshold: float) -> None:
+    """Put the threshold's counts and rates into the response."""
     found = window.confusion_at(threshold)
     response.threshold = found.threshold
     response.tp, response.fp, response.fn, response.tn = found.tp, found.fp, found.fn, found.tn

@@ -15,35 +15,35 @@ import numpy as np
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.query_engine import range_message
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._common import FloatArray, IntArray
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
 
 DEFAULT_BINS = 40
-MOST_BINS = 500
+MAX_BINS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramAsked:
-    """A GetHistogramRequest that was checked. Equal ones ask for the same.
+class HistogramRequest:
+    """A checked GetHistogramRequest. Equal requests have one answer.
 
     Attributes
     ----------
-    chosen : Selected
+    selection : Selection
     bins : int
     lower, upper : float or None
-        None means at the lowest, at the highest score.
+        None means the lowest, the highest score.
     """
 
-    chosen: Selected
+    selection: Selection
     bins: int
     lower: float | None
     upper: float | None
 
 
-def histogram_asked(request: query_pb2.GetHistogramRequest) -> HistogramAsked:
+def parse_histogram_request(request: query_pb2.GetHistogramRequest) -> HistogramRequest:
     """Check a request.
 
     Raises
@@ -51,8 +51,8 @@ def histogram_asked(request: query_pb2.GetHistogramRequest) -> HistogramAsked:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    if request.bins > MOST_BINS:
-        raise invalid("bins", f"bins must be at most {MOST_BINS}, got {request.bins}")
+    if request.bins > MAX_BINS:
+        raise invalid("bins", f"bins must be at most {MAX_BINS}, got {request.bins}")
     limits: dict[str, float | None] = {"lower": None, "upper": None}
     for name in limits:
         if request.HasField(name):  # type: ignore[arg-type]  # one of its fields
@@ -62,29 +62,31 @@ def histogram_asked(request: query_pb2.GetHistogramRequest) -> HistogramAsked:
     lower, upper = limits["lower"], limits["upper"]
     if lower is not None and upper is not None and lower >= upper:
         raise invalid("upper", f"upper must be above lower, got {lower:g} and {upper:g}")
-    return HistogramAsked(selected(request.selection), request.bins or DEFAULT_BINS, lower, upper)
+    return HistogramRequest(
+        parse_selection(request.selection), request.bins or DEFAULT_BINS, lower, upper
+    )
 
 
-def histogram(answers: Answers, asked: HistogramAsked) -> query_pb2.GetHistogramResponse:
+def histogram(engine: QueryEngine, request: HistogramRequest) -> query_pb2.GetHistogramResponse:
     """Return the counts of each bin."""
-    of = answers.applied(asked.chosen)
-    window = answers.window(of)
-    points, coverage = window.operating_points(), answers.coverage(of)
-    # Rising scores; the first point is (0, 0), and the last one has the misses.
+    resolved = engine.resolve(request.selection)
+    window = engine.window(resolved)
+    points, coverage = window.operating_points(), engine.coverage(resolved)
+    # In order of rising scores, without the first point (0, 0) and the last one, of misses.
     scored = np.isfinite(points.thresholds)[::-1]
     scores = points.thresholds[::-1][scored]
     positives = np.diff(points.tp, prepend=0)[::-1][scored]
     negatives = np.diff(points.fp, prepend=0)[::-1][scored]
     response = query_pb2.GetHistogramResponse(
-        revision=of.view.revision,
+        revision=resolved.view.revision,
         num_misses=window.num_misses,
         num_negative_misses=window.num_negative_misses,
-        window=range_message(of),
+        window=range_message(resolved),
         coverage=coverage,
         resolution=window.resolution,
-        warnings=answers.warnings(of, window.resolution, coverage),
+        warnings=engine.warnings(resolved, window.resolution, coverage),
     )
-    edges = _edges(scores, asked)
+    edges = _edges(scores, request)
     if edges is not None:
         response.edges.extend(edges.tolist())
         _count(response, "positives", positives, scores, edges)
@@ -92,24 +94,24 @@ def histogram(answers: Answers, asked: HistogramAsked) -> query_pb2.GetHistogram
     return response
 
 
-def _edges(scores: FloatArray, asked: HistogramAsked) -> FloatArray | None:
-    """Return where bins begin and end; None when nothing says where."""
-    lower, upper = asked.lower, asked.upper
+def _edges(scores: FloatArray, request: HistogramRequest) -> FloatArray | None:
+    """Return the edges of the bins; None without scores and without both limits."""
+    lower, upper = request.lower, request.upper
     if scores.size == 0 and (lower is None or upper is None):
         return None
-    # A limit that was given may lie beyond all scores.
+    # A limit of the request may lie beyond all scores.
     first = lower if lower is not None else min(float(scores[0]), _below(upper))
     last = upper if upper is not None else max(float(scores[-1]), _above(lower))
     if first == last:
         first, last = _below(first), _above(last)
-    # Halved, because the difference of two finite numbers may be infinite.
-    edges = 2 * np.linspace(first / 2, last / 2, asked.bins + 1)
+    # Halved first, because the difference of two finite numbers may be infinite.
+    edges = 2 * np.linspace(first / 2, last / 2, request.bins + 1)
     edges[0], edges[-1] = first, last
     return edges
 
 
 def _below(limit: float | None) -> float:
-    """Return a little less than a limit: half a unit, or as much as it takes and there is."""
+    """Return a number below a limit, by half a unit or by one float step; inf for None."""
     if limit is None:
         return math.inf
     return max(min(limit - 0.5, math.nextafter(limit, -math.inf)), -sys.float_info.max)
@@ -126,7 +128,7 @@ def _count(
     scores: FloatArray,
     edges: FloatArray,
 ) -> None:
-    """Put a class's counts into the answer. Integers from end to end."""
+    """Put a class's counts into the answer; all arithmetic is in integers."""
     before = np.concatenate(([0], np.cumsum(counts)))
     at = np.searchsorted(scores, edges)
     at[-1] = np.searchsorted(scores, edges[-1], side="right")

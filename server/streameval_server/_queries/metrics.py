@@ -1,7 +1,7 @@
-"""Figures of a window by name: a value or a reason, an interval, a certificate. Never NaN.
+"""Metrics of a window by name: a value or a reason, an interval, bounds. Never NaN.
 
-A reason is what keeps the figure from having a value: nothing was counted, a
-class is absent, or scores that it reads as probabilities are none.
+The reason says why a metric has no value: nothing was counted, a class is absent, or
+the metric reads scores as probabilities and they are none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval._common import quoted
-from streameval._metric_registry import COMPUTE, METRICS
-from streameval._snapshot import FIGURES, reason_of
-from streameval._uncertainty import BOUNDED_FIGURES
-from streameval._uncertainty import NAMES as WITH_INTERVAL
+from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES, Metric
+from streameval._snapshot import reason_of
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 
@@ -29,32 +27,33 @@ _Reason = types_pb2.UndefinedReason
 
 DEFAULT_LEVEL = 0.95
 
-_OF_CASES = ("brier_score", "log_loss")
-"""Figures of what was scored: misses do not count."""
-
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which figures, and how their intervals are to be. Equal ones ask for the same."""
+class MetricSelection:
+    """The metrics of an answer and the kind of their intervals; a key of the answer's cache."""
 
-    names: tuple[str, ...] = FIGURES
+    names: tuple[str, ...] = SNAPSHOT_NAMES
     level: float = DEFAULT_LEVEL
     anytime: bool = False
 
 
-def wanted(
-    names: Iterable[str], *, level: float, anytime: bool = False, default: Sequence[str] = FIGURES
-) -> Wanted:
-    """Check what a request asks for.
+def select_metrics(
+    names: Iterable[str],
+    *,
+    level: float,
+    anytime: bool = False,
+    default: Sequence[str] = SNAPSHOT_NAMES,
+) -> MetricSelection:
+    """Check the metrics that a request names.
 
     Parameters
     ----------
     names
-        In the order of the answer; none means `default`. Twice is once.
+        In the order of the answer, repetitions dropped; none means `default`.
     level
         Nominal coverage; 0 means 0.95.
     anytime
-        Whether intervals hold however often one looks.
+        Whether intervals hold at any number of looks (a confidence sequence).
 
     Raises
     ------
@@ -63,16 +62,17 @@ def wanted(
     """
     chosen = tuple(dict.fromkeys(names))
     for index, name in enumerate(chosen):
-        if name not in COMPUTE:
+        metric = BY_NAME.get(name)
+        if metric is None or not metric.is_served:
             raise invalid(
                 f"metrics[{index}]",
-                f"no figure is called {quoted(name)}: choose from {', '.join(METRICS)}",
+                f"no figure is called {quoted(name)}: choose from {', '.join(SERVED_NAMES)}",
             )
-    return Wanted(chosen or tuple(default), checked_level(level), anytime)
+    return MetricSelection(chosen or tuple(default), checked_level(level), anytime)
 
 
 def checked_level(level: float) -> float:
-    """Return a level, 0.95 for 0; refuse what is no probability."""
+    """Return a level, 0.95 for 0; refuse one outside (0, 1)."""
     if level == 0:
         return DEFAULT_LEVEL
     if not 0 < level < 1:
@@ -80,23 +80,24 @@ def checked_level(level: float) -> float:
     return level
 
 
-def metric_messages(window: Window, asked: Wanted) -> list[types_pb2.Metric]:
-    """Return the figures. O(G) for each that was not computed before."""
-    return [_metric(window, name, asked) for name in asked.names]
+def metric_messages(window: Window, selection: MetricSelection) -> list[types_pb2.Metric]:
+    """Return the metrics. O(G) for each that the window has not cached."""
+    return [_message(window, BY_NAME[name], selection) for name in selection.names]
 
 
-def _metric(window: Window, name: str, asked: Wanted) -> types_pb2.Metric:
+def _message(window: Window, metric: Metric, selection: MetricSelection) -> types_pb2.Metric:
+    name = metric.name
     try:
-        value = COMPUTE[name](window)
+        value = metric.value(window)
     except InvalidInputError:  # scores outside [0, 1]
         return types_pb2.Metric(
             name=name, undefined_reason=_Reason.UNDEFINED_REASON_NOT_PROBABILITIES
         )
     if math.isnan(value):
-        return types_pb2.Metric(name=name, undefined_reason=_reason(window, name))
+        return types_pb2.Metric(name=name, undefined_reason=_reason(window, metric))
     message = types_pb2.Metric(name=name, value=value)
-    if name in WITH_INTERVAL:
-        interval = window.interval(name, level=asked.level, anytime=asked.anytime)
+    if metric.interval:
+        interval = window.interval(name, level=selection.level, anytime=selection.anytime)
         message.interval.CopyFrom(interval_message(interval))
     bounds = bounds_message(window, name)
     if bounds is not None:
@@ -104,14 +105,14 @@ def _metric(window: Window, name: str, asked: Wanted) -> types_pb2.Metric:
     return message
 
 
-def _reason(window: Window, name: str) -> _Reason.ValueType:
-    if name in _OF_CASES:
+def _reason(window: Window, metric: Metric) -> _Reason.ValueType:
+    if metric.of_probabilities:  # scored cases only: misses do not count
         return _Reason.UNDEFINED_REASON_EMPTY
     return reason_value(window)
 
 
 def reason_value(window: Window) -> _Reason.ValueType:
-    """Return why a figure of ranks has no value."""
+    """Return why a metric of ranks has no value."""
     reason = reason_of(positives=window.num_positive_ref, negatives=window.num_negative_ref)
     return _Reason.Value(f"UNDEFINED_REASON_{reason}")
 
@@ -129,8 +130,8 @@ def interval_message(interval: Interval) -> types_pb2.Interval:
 def bounds_message(
     window: Window, name: str, *, prevalence: float | None = None
 ) -> types_pb2.Bounds | None:
-    """Return what the exact figure lies within; None where it is exact or none are known."""
-    if window.resolution is None or name not in BOUNDED_FIGURES:
+    """Return the limits of the exact metric; None where it is exact or has no bounds."""
+    if window.resolution is None or not BY_NAME[name].bounds:
         return None
     at = {} if prevalence is None else {"prevalence": prevalence}
     lower, upper = window.bounds(name, **at)

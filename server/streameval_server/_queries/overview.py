@@ -1,10 +1,10 @@
-"""BatchGetSnapshots and WatchSnapshots: many streams at a glance, with their figures and series.
+"""BatchGetSnapshots and WatchSnapshots: the metrics and the series of many streams.
 
-One question instead of two for each row of a list. Streams that were deleted
-since they were listed are left out: a list is never refused for one of them.
+One request serves a whole list. A stream that was deleted since it was listed is left out,
+so that one missing stream does not fail the request.
 
-Cost: as GetSnapshot for each stream, and an answer for each step of its series
-that was not asked for before.
+Cost: as GetSnapshot for each stream, and for each step of its series one answer that is not
+cached yet.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import Code, RequestError, invalid
-from streameval_server._model.names import MAX_STREAM_NAME, stream_name_problem
-from streameval_server._queries.metrics import Wanted, wanted
-from streameval_server._queries.selection import AllTime, Last, Selected, micros
+from streameval_server._queries.metrics import MetricSelection, select_metrics
+from streameval_server._queries.selection import AllTime, Last, Selection, micros
 from streameval_server._queries.series import part_of, spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval.v1 import types_pb2
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
-MOST_STREAMS = 100
-MOST_STEPS = 100
+MAX_STREAMS = 100
+MAX_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class OverviewAsked:
-    """A request for the figures of many streams that was checked. Equal ones ask for the same.
+class OverviewRequest:
+    """A checked request for the metrics of many streams. Equal requests have one answer.
 
     Attributes
     ----------
@@ -40,20 +40,20 @@ class OverviewAsked:
         Their names, in the order of the answer.
     span : AllTime or Last
         The window of each.
-    figures : Wanted
+    metrics : MetricSelection
     steps : int
-        Into how many a series is cut; 0 is none.
+        Number of steps of each series; 0 means no series.
     """
 
     streams: tuple[str, ...]
     span: AllTime | Last
-    figures: Wanted
+    metrics: MetricSelection
     steps: int
 
 
-def overview_asked(
+def parse_overview_request(
     request: query_pb2.BatchGetSnapshotsRequest | query_pb2.WatchSnapshotsRequest,
-) -> OverviewAsked:
+) -> OverviewRequest:
     """Check a request.
 
     Raises
@@ -62,8 +62,8 @@ def overview_asked(
         INVALID_ARGUMENT with the field at fault.
     """
     streams = tuple(dict.fromkeys(request.streams))
-    if len(streams) > MOST_STREAMS:
-        raise invalid("streams", f"ask for at most {MOST_STREAMS} streams, got {len(streams)}")
+    if len(streams) > MAX_STREAMS:
+        raise invalid("streams", f"ask for at most {MAX_STREAMS} streams, got {len(streams)}")
     for name in streams:
         problem = stream_name_problem(name, MAX_STREAM_NAME)
         if problem is not None:
@@ -74,25 +74,29 @@ def overview_asked(
         if span_us <= 0:
             raise invalid("last", f"last must be positive, got {span_us / 1e6:g} s")
         span = Last(span_us)
-    if request.steps > MOST_STEPS:
-        raise invalid("steps", f"steps must be at most {MOST_STEPS}, got {request.steps}")
+    if request.steps > MAX_STEPS:
+        raise invalid("steps", f"steps must be at most {MAX_STEPS}, got {request.steps}")
     if request.steps and isinstance(span, AllTime):
-        raise invalid("steps", "all time is not made of panes, and a series is: set last")
-    return OverviewAsked(streams, span, wanted(request.metrics, level=request.level), request.steps)
-
-
-def overview(answers: Answers, asked: OverviewAsked) -> query_pb2.BatchGetSnapshotsResponse:
-    """Return the streams that exist."""
-    applied = (applied_if_there(answers, name, asked) for name in asked.streams)
-    return query_pb2.BatchGetSnapshotsResponse(
-        snapshots=[stream_snapshot(answers, of, asked) for of in applied if of is not None]
+        raise invalid("steps", "a series consists of panes, and all time does not: set last")
+    return OverviewRequest(
+        streams, span, select_metrics(request.metrics, level=request.level), request.steps
     )
 
 
-def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> ResolvedSelection | None:
-    """Return what is covered of one of the streams; None when there is no such stream."""
+def overview(engine: QueryEngine, request: OverviewRequest) -> query_pb2.BatchGetSnapshotsResponse:
+    """Return the snapshots of the streams that exist."""
+    found = (resolve_if_present(engine, name, request) for name in request.streams)
+    return query_pb2.BatchGetSnapshotsResponse(
+        snapshots=[stream_snapshot(engine, each, request) for each in found if each is not None]
+    )
+
+
+def resolve_if_present(
+    engine: QueryEngine, name: str, request: OverviewRequest
+) -> ResolvedSelection | None:
+    """Return the selection of one of the streams; None when it does not exist."""
     try:
-        return answers.applied(Selected(name, asked.span))
+        return engine.resolve(Selection(name, request.span))
     except RequestError as error:
         if error.code is not Code.NOT_FOUND:
             raise
@@ -100,31 +104,31 @@ def applied_if_there(answers: Answers, name: str, asked: OverviewAsked) -> Resol
 
 
 def stream_snapshot(
-    answers: Answers, of: ResolvedSelection, asked: OverviewAsked
+    engine: QueryEngine, resolved: ResolvedSelection, request: OverviewRequest
 ) -> query_pb2.StreamSnapshot:
-    """Return one stream's figures and its series."""
+    """Return one stream's metrics and its series."""
     found = query_pb2.StreamSnapshot(
-        snapshot=answers.snapshot(of, asked.figures, hull=False),
-        series=_series(answers, of, asked),
+        snapshot=engine.snapshot(resolved, request.metrics, hull=False),
+        series=_series(engine, resolved, request),
     )
-    if of.view.whole.panes:
-        newest = of.view.whole.panes[-1]
+    if resolved.view.whole.panes:
+        newest = resolved.view.whole.panes[-1]
         found.newest_pane.start_time.FromMicroseconds(newest.start_us)
         found.newest_pane.end_time.FromMicroseconds(newest.end_us)
     return found
 
 
 def _series(
-    answers: Answers, of: ResolvedSelection, asked: OverviewAsked
+    engine: QueryEngine, resolved: ResolvedSelection, request: OverviewRequest
 ) -> Iterator[types_pb2.Metric]:
-    if not asked.steps:
+    if not request.steps:
         return
-    assert of.span_us is not None
-    start_us, end_us = of.span_us
-    starts = [pane.start_us for pane in of.panes]
-    first = replace(asked.figures, names=asked.figures.names[:1])
-    for span_us in spans(of, -((start_us - end_us) // asked.steps)):
-        row = answers.snapshot(part_of(of, starts, span_us), first, hull=False)
+    assert resolved.span_us is not None
+    start_us, end_us = resolved.span_us
+    starts = [pane.start_us for pane in resolved.panes]
+    first = replace(request.metrics, names=request.metrics.names[:1])
+    for span_us in spans(resolved, -((start_us - end_us) // request.steps)):
+        row = engine.snapshot(part_of(resolved, starts, span_us), first, hull=False)
         (metric,) = row.metrics
         metric.ClearField("interval")
         yield metric

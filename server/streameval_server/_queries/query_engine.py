@@ -1,57 +1,91 @@
-"""Answers from views: windows and snapshots, each computed once while its panes stay the same.
+"""Windows and snapshots from views, each computed once while its panes stay the same.
 
-What the figures were computed from are immutable panes, so an answer holds until
-one of them is another object, whatever the log's revision is by then; the
-revision and what people are warned of are put in at the end.
+Metrics are computed from immutable panes, so a cached answer is valid until one of its panes
+is replaced by another object, whatever the log's revision is by then. The revision and the
+warnings are added to each answer at the end.
 
-Cost: an unchanged answer O(panes), below 0.3 ms for sixty; a new one a merge of
-its panes and a pass for each figure, about 28 ms for sixty full ones, and 10 ms
-where one pane goes on changing. Any thread may ask.
+Cost: an unchanged answer takes O(panes), below 0.3 ms for sixty; a new one takes a merge of
+its panes and a pass for each metric, about 28 ms for sixty full ones, and 10 ms where only
+one pane changes. Any thread may call it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval._time import PartsCache, Window, WindowCache, decayed_window
 from streameval.v1 import types_pb2
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import Code, RequestError, invalid
 from streameval_server._queries.convert import curve_message
-from streameval_server._queries.metrics import metric_messages
-from streameval_server._queries.resolved_selection import applied, empty_pane
+from streameval_server._queries.metrics import MetricSelection, metric_messages, select_metrics
+from streameval_server._queries.resolved_selection import empty_pane, resolve
+from streameval_server._queries.selection import AllTime, Selection, parse_selection
 from streameval_server._queries.warnings import warnings_of
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from streameval_server._queries.metrics import Wanted
+    from streameval.v1 import query_pb2
     from streameval_server._queries.resolved_selection import ResolvedSelection
-    from streameval_server._queries.selection import Selected
     from streameval_server._state.views import StreamView
 
 MAX_WINDOW_CELLS = 1 << 21
-"""Distinct scores that the windows kept for the next question may hold, with what did not
-change of them: 240 MB at most."""
+"""Maximum number of distinct scores in cached windows and their unchanged parts: 240 MB."""
 
 MAX_SNAPSHOT_BYTES = 64 << 20
-"""Memory of the snapshots that are kept for the next question: some 25,000 small ones."""
+"""Maximum memory of cached snapshots: some 25,000 small ones."""
 
 _ENTRY_BYTES = 1_024
-_BYTES_A_BYTE = 6
-"""What a snapshot takes beside its message, and its message for each byte that is encoded."""
+_BYTES_PER_ENCODED_BYTE = 6
+"""Memory of a snapshot besides its message, and of its message for each encoded byte."""
 
 MAX_COVERAGES = 4096
-"""Coverages that are kept for the next question, at about 1 KB."""
+"""Maximum number of cached coverages, of about 1 KB each."""
 
 DELAY_QUANTILES = (0.5, 0.9, 0.99)
 
 TYPICAL_DELAY = 0.9
-"""The quantile of label delays within which a window counts as young."""
+"""The quantile of label delays below which the age of a window counts as young."""
 
 
-class Answers:
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """A checked request for the metrics of a selection. Equal requests have one answer."""
+
+    selection: Selection
+    metrics: MetricSelection
+
+
+def parse_snapshot_request(
+    request: query_pb2.GetSnapshotRequest | query_pb2.WatchRequest,
+) -> SnapshotRequest:
+    """Check a request for the metrics of a selection.
+
+    Raises
+    ------
+    RequestError
+        INVALID_ARGUMENT with the field at fault.
+    """
+    selection = parse_selection(request.selection)
+    if request.anytime and not isinstance(selection.span, AllTime):
+        raise invalid(
+            "anytime",
+            "anytime intervals hold only for counts since the stream was created: ask for all "
+            "time, without a window",
+        )
+    metrics = select_metrics(request.metrics, level=request.level, anytime=request.anytime)
+    return SnapshotRequest(selection, metrics)
+
+
+def snapshot(engine: QueryEngine, request: SnapshotRequest) -> types_pb2.Snapshot:
+    """Return the metrics."""
+    return engine.snapshot(engine.resolve(request.selection), request.metrics)
+
+
+class QueryEngine:
     """Computes answers.
 
     Parameters
@@ -61,7 +95,7 @@ class Answers:
     clock_us
         Returns the server's clock, in microseconds since 1970.
     check
-        Called before each window is computed; may raise, to stop.
+        Called before each window is computed; raises to stop the computation.
     """
 
     def __init__(
@@ -86,129 +120,142 @@ class Answers:
         """Return a stream's view now. Raises RequestError when there is no such stream."""
         return self._view(stream)
 
-    def applied(
-        self, chosen: Selected, path: str = "selection", view: StreamView | None = None
+    def resolve(
+        self, selection: Selection, path: str = "selection", view: StreamView | None = None
     ) -> ResolvedSelection:
-        """Apply a selection to its stream, to the given view or as it is now.
+        """Resolve a selection against the given view of its stream, or against its view now.
 
         Raises
         ------
         RequestError
             NOT_FOUND for the stream, INVALID_ARGUMENT for the segment's key.
         """
-        return applied(chosen, view or self._view(chosen.stream), self._clock_us(), path)
+        return resolve(selection, view or self._view(selection.stream), self._clock_us(), path)
 
-    def window(self, of: ResolvedSelection) -> Window:
-        """Return the counts of what is selected. O(S log S), O(panes) while they stay the same.
+    def window(self, resolved: ResolvedSelection) -> Window:
+        """Return the counts of a selection. O(S log S), O(panes) while the panes stay the same.
 
-        Where one pane goes on changing, O(cells) of it and of the window.
+        When only one pane changes, O(cells) of it and of the window.
         """
         self._check()
-        span_us, states = of.span_us, [pane.state for pane in of.states]
+        span_us, states = resolved.span_us, [pane.state for pane in resolved.states]
         if span_us is None:
-            return Window(of.slice.all_time._view(), of.view.info.create_us, of.now_us)
-        half_life_us = of.half_life_us
+            return Window(
+                resolved.slice.all_time._view(), resolved.view.info.create_us, resolved.now_us
+            )
+        half_life_us = resolved.half_life_us
         if half_life_us is not None:
             return self._windows.get(
-                of.key, states, lambda: _decayed(of, half_life_us, now_us=span_us[1])
+                resolved.key, states, lambda: _decayed(resolved, half_life_us, now_us=span_us[1])
             )
         if len(states) <= 1:
-            # As it is: what was computed from a pane stays with it.
-            return Window(states[0] if states else empty_pane(of.view)._view(), *span_us)
-        return self._windows.sum(of.key, states, *span_us)
+            # The pane's own state, which caches what was computed from it.
+            return Window(states[0] if states else empty_pane(resolved.view)._view(), *span_us)
+        return self._windows.sum(resolved.key, states, *span_us)
 
     def snapshot(
-        self, of: ResolvedSelection, asked: Wanted, *, hull: bool = True
+        self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool = True
     ) -> types_pb2.Snapshot:
-        """Return the figures of what is selected, as a message of its own."""
+        """Return the metrics of a selection, in a message that the caller may change."""
         known = self._snapshots.get(
-            (of.key, asked, hull), of.parts, lambda: self._figures(of, asked, hull=hull)
+            (resolved.key, metrics, hull),
+            resolved.parts,
+            lambda: self._compute(resolved, metrics, hull=hull),
         )
         message = types_pb2.Snapshot()
         message.CopyFrom(known)
-        message.revision = of.view.revision
+        message.revision = resolved.view.revision
         resolution = message.resolution if message.HasField("resolution") else None
-        message.warnings.extend(self.warnings(of, resolution, message.coverage))
+        message.warnings.extend(self.warnings(resolved, resolution, message.coverage))
         return message
 
-    def _figures(self, of: ResolvedSelection, asked: Wanted, *, hull: bool) -> types_pb2.Snapshot:
-        window = self.window(of)
+    def _compute(
+        self, resolved: ResolvedSelection, metrics: MetricSelection, *, hull: bool
+    ) -> types_pb2.Snapshot:
+        window = self.window(resolved)
         counted = window.counted
         message = types_pb2.Snapshot(
-            stream=of.view.info.name,
+            stream=resolved.view.info.name,
             num_positive_ref=counted.num_positive_ref,
             num_negative_ref=counted.num_negative_ref,
             num_misses=counted.num_misses,
             num_negative_misses=counted.num_negative_misses,
-            metrics=metric_messages(window, asked),
-            window=range_message(of),
-            coverage=self.coverage(of),
+            metrics=metric_messages(window, metrics),
+            window=range_message(resolved),
+            coverage=self.coverage(resolved),
             resolution=window.resolution,
         )
         if hull and window._view().P and window._view().N:
             message.hull.CopyFrom(curve_message(window.roc_hull()))
-        if of.selected.segment is not None:
-            message.segment.key, message.segment.value = of.selected.segment
+        if resolved.selection.segment is not None:
+            message.segment.key, message.segment.value = resolved.selection.segment
         return message
 
-    def coverage(self, of: ResolvedSelection) -> types_pb2.Coverage | None:
-        """Return how much of the truth has been seen; None without any predictions by id."""
-        parts = [of.slice.coverage]
-        if of.span_us is not None:
-            parts = [pane.coverage for pane in of.panes]
-        return self._coverages.get(of.key, parts, lambda: _coverage_message(parts))
+    def coverage(self, resolved: ResolvedSelection) -> types_pb2.Coverage | None:
+        """Return how many predictions have their label; None without predictions by id."""
+        parts = [resolved.slice.coverage]
+        if resolved.span_us is not None:
+            parts = [pane.coverage for pane in resolved.panes]
+        empty = EMPTY_COVERAGE[resolved.view.info.settings.scale]
+        parts = [part for part in parts if part is not empty]
+        if not parts:
+            return None
+        return self._coverages.get(resolved.key, parts, lambda: _coverage_message(parts))
 
     def warnings(
-        self, of: ResolvedSelection, resolution: int | None, coverage: types_pb2.Coverage | None
+        self,
+        resolved: ResolvedSelection,
+        resolution: int | None,
+        coverage: types_pb2.Coverage | None,
     ) -> list[str]:
-        """Return what to know before trusting figures that were made of a resolution."""
+        """Return the warnings about metrics that were computed at a resolution."""
         typical_us = None
-        if coverage is not None and _many_wait(coverage):
+        if coverage is not None and _many_pending(coverage):
             typical_us = self._typical_delays.get(
-                (of.selected.stream, of.selected.segment),
-                [of.slice.coverage],
-                lambda: of.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
+                (resolved.selection.stream, resolved.selection.segment),
+                [resolved.slice.coverage],
+                lambda: resolved.slice.coverage.delays.quantile_us(TYPICAL_DELAY) or 0.0,
             )
-        return warnings_of(of, resolution, typical_us)
+        return warnings_of(resolved, resolution, typical_us)
 
 
 def _memory_bytes(snapshot: types_pb2.Snapshot) -> int:
-    """Return what it takes in memory, about."""
-    return _ENTRY_BYTES + _BYTES_A_BYTE * snapshot.ByteSize()
+    """Return its approximate memory."""
+    return _ENTRY_BYTES + _BYTES_PER_ENCODED_BYTE * snapshot.ByteSize()
 
 
-def _many_wait(coverage: types_pb2.Coverage) -> bool:
-    """Whether more than a tenth of the predictions wait for their labels."""
+def _many_pending(coverage: types_pb2.Coverage) -> bool:
+    """Whether more than a tenth of the predictions have no label yet."""
     return 10 * coverage.pending > coverage.predictions - coverage.retracted
 
 
-def _decayed(of: ResolvedSelection, half_life_us: int, *, now_us: int) -> Window:
-    """Ages count from the window's end, so that they change once a pane."""
+def _decayed(resolved: ResolvedSelection, half_life_us: int, *, now_us: int) -> Window:
+    """Ages are measured from the window's end, so they change once per pane."""
     try:
         return decayed_window(
-            of.states, half_life_us, now_us=now_us, empty=empty_pane(of.view)._view()
+            resolved.states, half_life_us, now_us=now_us, empty=empty_pane(resolved.view)._view()
         )
     except InvalidInputError as error:
         raise RequestError(
             Code.FAILED_PRECONDITION,
-            f"stream {of.view.info.name} holds too many references to weight them by age: "
+            f"stream {resolved.view.info.name} holds too many references to weight them by age: "
             "ask without half_life",
             reason="TOO_MANY_TO_DECAY",
         ) from error
 
 
-def range_message(of: ResolvedSelection) -> types_pb2.TimeRange | None:
-    """Return the time that is covered; None for all time."""
-    if of.span_us is None:
+def range_message(resolved: ResolvedSelection) -> types_pb2.TimeRange | None:
+    """Return the covered time; None for all time."""
+    if resolved.span_us is None:
         return None
     message = types_pb2.TimeRange()
-    message.start_time.FromMicroseconds(of.span_us[0])
-    message.end_time.FromMicroseconds(of.span_us[1])
+    message.start_time.FromMicroseconds(resolved.span_us[0])
+    message.end_time.FromMicroseconds(resolved.span_us[1])
     return message
 
 
 def _coverage_message(parts: Sequence[PaneCoverage]) -> types_pb2.Coverage | None:
-    """O(panes), and a few milliseconds for the quantiles of delays."""
+    """Return the message. O(panes), and a few milliseconds for the quantiles of delays."""
     coverage = PaneCoverage.merged(parts)
     counts = coverage.counts
     if not (counts.predictions or counts.orphans):

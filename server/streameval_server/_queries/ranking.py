@@ -1,8 +1,8 @@
-"""RankSegments: the slices of a key by how much worse each is than the rest of its window.
+"""RankSegments: slices ordered by their difference from the rest of the window, worst first.
 
 Each slice is compared with the window without it, at the window's prevalence,
-and the p-values are adjusted for being several (Holm 1979). Slices without
-references in the window are left out: they can be no better or worse.
+and the p-values are adjusted for multiple comparisons (Holm 1979). Slices without
+references in the window are left out: they have no metrics to compare.
 
 Cost: for each slice a merge of its panes, a subtraction and a comparison, about
 10 ms for a slice with full panes.
@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from streameval._uncertainty import PR_NAMES, compare, holm
+from streameval._metric_registry import BY_NAME
+from streameval._uncertainty import compare, holm
 from streameval.v1 import query_pb2, types_pb2
 from streameval_server._model.errors import invalid
 from streameval_server._queries.comparison import (
@@ -26,28 +27,28 @@ from streameval_server._queries.comparison import (
 from streameval_server._queries.metrics import checked_level
 from streameval_server._queries.query_engine import range_message
 from streameval_server._queries.resolved_selection import check_key
-from streameval_server._queries.selection import Selected, selected
+from streameval_server._queries.selection import Selection, parse_selection
 
 if TYPE_CHECKING:
     from streameval._time import Window
     from streameval._uncertainty import Comparison
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
     from streameval_server._state.views import StreamView
 
 
 @dataclass(frozen=True, slots=True)
-class RankAsked:
-    """A RankSegmentsRequest that was checked. Equal ones ask for the same."""
+class RankingRequest:
+    """A checked RankSegmentsRequest; equal queries share one computation."""
 
-    chosen: Selected
+    chosen: Selection
     key: str
     metric: str
     level: float
 
 
-class _Ranked(NamedTuple):
-    """One slice beside the rest."""
+class _SliceComparison(NamedTuple):
+    """One slice and the rest of its window."""
 
     of: ResolvedSelection
     window: Window
@@ -55,7 +56,7 @@ class _Ranked(NamedTuple):
     found: Comparison
 
 
-def rank_asked(request: query_pb2.RankSegmentsRequest) -> RankAsked:
+def parse_ranking_request(request: query_pb2.RankSegmentsRequest) -> RankingRequest:
     """Check a request.
 
     Raises
@@ -63,51 +64,51 @@ def rank_asked(request: query_pb2.RankSegmentsRequest) -> RankAsked:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    chosen = selected(request.selection)
+    chosen = parse_selection(request.selection)
     if chosen.segment is not None:
         raise invalid("selection.segment", "slices are ranked within the whole: leave segment out")
-    return RankAsked(
+    return RankingRequest(
         chosen, request.key, checked_metric(request.metric), checked_level(request.level)
     )
 
 
-def ranking(answers: Answers, asked: RankAsked) -> query_pb2.RankSegmentsResponse:
-    """Return the slices, the worst first.
+def ranking(engine: QueryEngine, query: RankingRequest) -> query_pb2.RankSegmentsResponse:
+    """Return the slices, worst first.
 
     Raises
     ------
     RequestError
         INVALID_ARGUMENT when the key is not declared.
     """
-    whole = answers.applied(asked.chosen)
-    window = answers.window(whole)
-    prevalence = common_prevalence(window) if asked.metric in PR_NAMES else None
+    whole = engine.resolve(query.chosen)
+    window = engine.window(whole)
+    prevalence = common_prevalence(window) if BY_NAME[query.metric].is_rescaled else None
     ranked = []
-    for segment in _segments(whole.view, asked.key):
+    for segment in _segments(whole.view, query.key):
         of = whole.of_segment(segment)
-        part = answers.window(of)
+        part = engine.window(of)
         if part.num_positive_ref or part.num_negative_ref:
             rest = window.without(part)
             found = compare(
                 part,
                 rest,
-                metric=asked.metric,
-                level=asked.level,
+                metric=query.metric,
+                level=query.level,
                 prevalence="own" if prevalence is None else prevalence,
             )
-            ranked.append(_Ranked(of, part, rest, found))
+            ranked.append(_SliceComparison(of, part, rest, found))
     p_values = holm([each.found.p_value for each in ranked]).tolist()
     messages = [
-        _message(each, p_value, answers.coverage(each.of))
+        _message(each, p_value, engine.coverage(each.of))
         for each, p_value in zip(ranked, p_values, strict=True)
     ]
-    coverage = answers.coverage(whole)
+    coverage = engine.coverage(whole)
     return query_pb2.RankSegmentsResponse(
         revision=whole.view.revision,
         segments=sorted(messages, key=_worst_first),
         window=range_message(whole),
         coverage=coverage,
-        warnings=answers.warnings(whole, window.resolution, coverage),
+        warnings=engine.warnings(whole, window.resolution, coverage),
     )
 
 
@@ -121,9 +122,9 @@ def _segments(view: StreamView, key: str) -> list[tuple[str, str]]:
 
 
 def _message(
-    ranked: _Ranked, p_value: float, coverage: types_pb2.Coverage | None
+    ranked: _SliceComparison, p_value: float, coverage: types_pb2.Coverage | None
 ) -> query_pb2.RankedSegment:
-    segment = ranked.of.selected.segment
+    segment = ranked.of.selection.segment
     assert segment is not None
     message = query_pb2.RankedSegment(
         segment=types_pb2.Segment(key=segment[0], value=segment[1]),

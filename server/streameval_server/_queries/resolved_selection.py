@@ -1,16 +1,16 @@
-"""A selection applied to a view of its stream: which panes, and what to call them.
+"""A selection resolved against a view of its stream: the panes that it covers.
 
-What is chosen is named by its [start, end) in whole panes:
+The covered time is [start, end), in whole panes:
 
-- ``last`` ends with the pane that the server's clock is in;
-- ``between`` begins no earlier than what is kept;
-- ``last_cases`` takes the newest panes that hold so many labelled cases of the
-  slice together, the oldest of them whole;
-- ``half_life`` takes all that is kept;
-- ``mature_after`` leaves out what ends later than that before the clock.
+- ``last`` ends with the pane that contains the server's clock;
+- ``between`` begins no earlier than the oldest pane that is kept;
+- ``last_cases`` takes the fewest newest panes that together hold that number of labelled
+  cases of the slice, including the whole of the oldest one;
+- ``half_life`` takes all panes that are kept;
+- ``mature_after`` leaves out panes that end less than that time before the clock.
 
-A segment key must be declared. A value that was never seen is no error: nobody
-knows which values there will be, so the answer is empty and says so.
+A segment key must be declared. A value without cases is no error, because values are not
+declared: the answer is empty and carries a warning.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from streameval_server._queries.selection import (
     HalfLife,
     Last,
     LastCases,
-    Selected,
+    Selection,
 )
-from streameval_server._state.accumulator import LazyCounts
-from streameval_server._state.views import SliceView
+from streameval_server._state.views import LazyCounts, SliceView
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -40,33 +39,33 @@ if TYPE_CHECKING:
     from streameval_server._state.views import PaneView, StreamView
 
 MAX_PANE_CELLS = 16_384
-"""Distinct scores that an empty window may hold, as panes do."""
+"""Maximum number of distinct scores of an empty window; the same as that of panes."""
 
 
 @dataclass(frozen=True)
 class ResolvedSelection:
-    """A selection of one revision of its stream. Immutable.
+    """A selection at one revision of its stream. Immutable.
 
     Attributes
     ----------
-    selected : Selected
+    selection : Selection
     view : StreamView
         The stream; its revision is the answer's.
     now_us : int
-        The server's clock, not before the log's time.
+        The server's clock, or the log's time if that is later.
     slice : SliceView
-        The slice, or the whole; empty for a value that was never seen.
+        The slice, or the whole; an empty slice for a value without cases.
     panes : tuple of PaneView
-        Those that are chosen, oldest first; none for all time.
+        The covered panes, oldest first; empty for all time.
     span_us : (start, end) or None
-        What is covered, in whole panes; None is all time.
+        The covered time, in whole panes; None for all time.
     oldest_us : int
-        Since when cases are kept.
+        Start of the oldest pane that is kept.
     is_clipped : bool
-        Whether what was asked for begins before that.
+        Whether the requested time begins before `oldest_us`.
     """
 
-    selected: Selected
+    selection: Selection
     view: StreamView
     now_us: int
     slice: SliceView
@@ -84,72 +83,72 @@ class ResolvedSelection:
 
     @cached_property
     def parts(self) -> tuple[object, ...]:
-        """Immutable parts that the answer is made of, and of nothing else."""
+        """The immutable objects that determine the answer; caches compare them by identity."""
         if self.span_us is None:
             return (self.slice.all_time._view(), self.slice.coverage)
-        if not self.panes:  # it goes with the stream
+        if not self.panes:  # then the answer is valid as long as the stream
             return (self.view.info,)
         return (*(each.state for each in self.states), *(pane.coverage for pane in self.panes))
 
     @property
     def half_life_us(self) -> int | None:
-        """The half-life; None where all cases count the same."""
-        span = self.selected.span
+        """The half-life; None when all cases have the same weight."""
+        span = self.selection.span
         return span.half_life_us if isinstance(span, HalfLife) else None
 
     @property
     def key(self) -> Hashable:
-        """Names what is covered, whoever asks for it and how."""
-        chosen = self.selected
+        """Identifies the covered cases, however they were selected."""
+        selection = self.selection
         return (
-            chosen.stream,
+            selection.stream,
             self.view.info.create_revision,
-            chosen.segment,
+            selection.segment,
             self.half_life_us,
             self.span_us,
         )
 
     def of_segment(self, segment: tuple[str, str]) -> ResolvedSelection:
-        """Return a slice of the same window of the whole. O(panes)."""
+        """Return the same window of one slice. O(panes)."""
         part = self.view.slice(segment) or empty_slice(self.view)
         panes: tuple[PaneView, ...] = ()
         if self.span_us is not None:
             span_us = self.span_us
             panes = tuple(pane for pane in part.panes if _is_within(pane, span_us))
         return replace(
-            self, selected=replace(self.selected, segment=segment), slice=part, panes=panes
+            self, selection=replace(self.selection, segment=segment), slice=part, panes=panes
         )
 
     def of_panes(self, panes: tuple[PaneView, ...], span_us: tuple[int, int]) -> ResolvedSelection:
-        """Return the same for some of the panes, which are all that lie in [start, end)."""
+        """Return the same for [start, end), given all of its panes."""
         return replace(self, panes=panes, span_us=span_us, is_clipped=False)
 
 
 def grid_of(view: StreamView) -> Grid:
-    """Return where a stream's panes begin and end at its revision. O(1)."""
+    """Return the grid of a stream's panes at its revision. O(1)."""
     settings = view.info.settings
     return Grid.at(tiers_of(settings.pane_us, settings.retention_us), view.now_us)
 
 
 def empty_slice(view: StreamView) -> SliceView:
-    """Return a slice without cases, with the stream's settings: slices count as panes do."""
+    """Return a slice without cases, with the settings that slices and panes have."""
     return SliceView(LazyCounts(empty_pane(view)._view))
 
 
 def empty_pane(view: StreamView) -> Evaluator:
-    """Return what a window without panes holds."""
+    """Return the counts of a window without panes."""
     settings = view.info.settings
     return Evaluator(resolution=settings.resolution, scale=settings.scale, max_cells=MAX_PANE_CELLS)
 
 
-def applied(
-    chosen: Selected, view: StreamView, clock_us: int, path: str = "selection"
+def resolve(
+    selection: Selection, view: StreamView, clock_us: int, path: str = "selection"
 ) -> ResolvedSelection:
-    """Apply a selection to its stream. O(panes).
+    """Resolve a selection against its stream. O(panes).
 
     Parameters
     ----------
-    chosen, view
+    selection, view
         The selection, and its stream.
     clock_us
         The server's clock.
@@ -161,19 +160,19 @@ def applied(
     RequestError
         INVALID_ARGUMENT when the segment key is not declared.
     """
-    if chosen.segment is not None:
-        check_key(chosen.segment[0], view, f"{path}.segment.key")
-    part = view.slice(chosen.segment) or empty_slice(view)
+    if selection.segment is not None:
+        check_key(selection.segment[0], view, f"{path}.segment.key")
+    part = view.slice(selection.segment) or empty_slice(view)
     now_us = max(clock_us, view.now_us)
-    if isinstance(chosen.span, AllTime):
-        return ResolvedSelection(chosen, view, now_us, part)
+    if isinstance(selection.span, AllTime):
+        return ResolvedSelection(selection, view, now_us, part)
     grid = grid_of(view)
-    # Everything up to the clock's pane; rows may be dated a little ahead of it.
+    # The end of the clock's pane, or of a later one, for rows dated ahead of the clock.
     latest_us = max([grid.end_of(now_us), *(pane.end_us for pane in part.panes[-1:])])
-    if chosen.mature_after_us is not None:
-        latest_us = grid.start_of(max(0, now_us - chosen.mature_after_us))
+    if selection.mature_after_us is not None:
+        latest_us = grid.start_of(max(0, now_us - selection.mature_after_us))
     is_clipped = False
-    match chosen.span:
+    match selection.span:
         case Last(span_us):
             start_us, end_us = grid.snapped(max(0, now_us - span_us), now_us + 1)
         case Between(start_us, end_us):
@@ -182,17 +181,17 @@ def applied(
             start_us, end_us = _of_newest(part.panes, count, latest_us)
         case HalfLife():
             start_us, end_us = grid.oldest_us, latest_us
-    if chosen.mature_after_us is not None:
+    if selection.mature_after_us is not None:
         end_us = max(start_us, min(end_us, latest_us))
     if start_us < grid.oldest_us:
         is_clipped = True
-        # Where nothing is kept of all of it, it keeps its name.
+        # A span of which nothing is kept stays as it was requested.
         start_us = grid.oldest_us if grid.oldest_us < end_us else start_us
     panes = tuple(
         pane for pane in part.panes if start_us <= pane.start_us and pane.end_us <= end_us
     )
     return ResolvedSelection(
-        chosen, view, now_us, part, panes, (start_us, end_us), grid.oldest_us, is_clipped
+        selection, view, now_us, part, panes, (start_us, end_us), grid.oldest_us, is_clipped
     )
 
 
@@ -201,7 +200,7 @@ def _is_within(pane: PaneView, span_us: tuple[int, int]) -> bool:
 
 
 def _of_newest(panes: Iterable[PaneView], count: int, latest_us: int) -> tuple[int, int]:
-    """Return the span of the newest panes that hold so many cases."""
+    """Return the span of the newest panes that together hold `count` cases."""
     kept = [
         PaneState(pane.start_us, pane.end_us, pane.evaluator._view())
         for pane in panes

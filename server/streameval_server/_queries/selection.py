@@ -1,14 +1,14 @@
-"""Which cases a request asks for: a Selection, checked. The message alone decides."""
+"""The selection of a request: parses and checks it by the message alone, without a stream."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common import MAX_ID_BYTES, MAX_KEY_LENGTH
+from streameval._common import MAX_ID_BYTES, MAX_KEY_LENGTH, id_problem
 from streameval._time import MAX_TIME_US, to_datetime
 from streameval_server._model.errors import invalid
-from streameval_server._model.names import check_stream_name, id_problem
+from streameval_server._model.names import check_stream_name
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from streameval.v1 import types_pb2
 
-_MOST_SECONDS = 315_576_000_000
-"""10,000 years: what a Duration may hold, and more than a Timestamp may."""
+_MAX_SECONDS = 315_576_000_000
+"""10,000 years: the range of a Duration, and more than that of a Timestamp."""
 _NANOS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class AllTime:
-    """Everything since the stream was made."""
+    """Everything since the stream was created."""
 
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The time up to the server's clock."""
+    """A span of time that ends at the server's clock."""
 
     span_us: int
 
@@ -43,14 +43,14 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class LastCases:
-    """The newest panes with so many cases."""
+    """The newest panes with at least this number of cases."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class HalfLife:
-    """All that is kept, weighted by age."""
+    """All panes that are kept, weighted by age."""
 
     half_life_us: int
 
@@ -59,8 +59,8 @@ Span = AllTime | Last | Between | LastCases | HalfLife
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
-    """A Selection that was checked. Equal ones ask for the same."""
+class Selection:
+    """A checked Selection message. Equal selections have equal answers."""
 
     stream: str
     span: Span = AllTime()
@@ -74,21 +74,21 @@ def micros(time: Duration | Timestamp, field: str) -> int:
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT when it is beyond what such messages may hold.
+        INVALID_ARGUMENT when it is out of the range of such messages.
     """
-    if abs(time.seconds) > _MOST_SECONDS or abs(time.nanos) >= _NANOS:
+    if abs(time.seconds) > _MAX_SECONDS or abs(time.nanos) >= _NANOS:
         name = field.rpartition(".")[2]
         raise invalid(field, f"{name} is out of range: {time.seconds} s and {time.nanos} ns")
     return time.seconds * 1_000_000 + time.nanos // 1_000
 
 
-def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
+def parse_selection(message: types_pb2.Selection, path: str = "selection") -> Selection:
     """Check a Selection. O(1).
 
     Parameters
     ----------
     message
-        As it came.
+        The message of the request.
     path
         Its name in the request.
 
@@ -110,17 +110,17 @@ def selected(message: types_pb2.Selection, path: str = "selection") -> Selected:
         if isinstance(span, AllTime):
             raise invalid(
                 field,
-                "mature_after leaves out panes, and all time is not made of panes: set a "
+                "mature_after leaves out panes, and all time does not consist of panes: set a "
                 "window, for instance last or between",
             )
     segment = None
     if message.HasField("segment"):
         segment = _segment(message.segment, f"{path}.segment")
-    return Selected(message.stream, span, segment, mature_after_us)
+    return Selection(message.stream, span, segment, mature_after_us)
 
 
 def _segment(segment: types_pb2.Segment, path: str) -> tuple[str, str]:
-    """Return a key and a value that a slice can have: answers are kept under them."""
+    """Return the key and the value, checked for length: answers are cached by them."""
     key, value = segment.key, segment.value
     if not key:
         raise invalid(f"{path}.key", "segment.key must not be empty")
@@ -173,5 +173,5 @@ def _between(between: types_pb2.TimeRange, field: str) -> Between:
 
 
 def iso(time_us: int) -> str:
-    """Return a time as people read it."""
+    """Return a time in ISO 8601."""
     return to_datetime(time_us).isoformat().replace("+00:00", "Z")

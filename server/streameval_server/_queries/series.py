@@ -1,12 +1,12 @@
 """ListWindows: the time series of a stream, one row for each step of a span.
 
-Rows are whole panes, one after the other without gaps or overlap: each begins
-where the one before ends and is as wide as the step, or wider where panes are.
-Steps without cases have a row too. A page's token is the time at which the next
-row begins, so a page does not depend on what was counted meanwhile; panes that
-coarsened between two pages may make the next row begin earlier, and it says so.
+Rows consist of whole panes and neither leave gaps nor overlap: each begins where the one
+before ends and is as wide as the step, or wider where panes are wider. Steps without cases
+have a row too. A page token holds the time at which the next row begins, so pages do not
+depend on what is counted meanwhile. If panes coarsen between two pages, the next row may
+begin earlier; its window tells.
 
-Cost: O(panes) to cut, and an answer for each row that was not asked for before.
+Cost: O(panes), and for each row one answer that is not cached yet.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval._common import quoted
+from streameval._metric_registry import MONITORED_NAMES
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.metrics import Wanted, wanted
+from streameval_server._queries.metrics import MetricSelection, select_metrics
 from streameval_server._queries.resolved_selection import grid_of
-from streameval_server._queries.selection import Between, Selected, micros, selected
+from streameval_server._queries.selection import Between, Selection, micros, parse_selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streameval._time import Grid
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.query_engine import QueryEngine
     from streameval_server._queries.resolved_selection import ResolvedSelection
 
 DEFAULT_ROWS = 500
-MOST_ROWS = 1000
-DEFAULT_METRICS = ("auc_pr", "auc_roc")
+MAX_ROWS = 1000
 
 _TOKEN = struct.Struct(">BIq")
 _TOKEN_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesAsked:
-    """A ListWindowsRequest that was checked. Equal ones ask for the same.
+class SeriesRequest:
+    """A checked ListWindowsRequest. Equal requests have one answer.
 
     Attributes
     ----------
-    chosen : Selected
+    selection : Selection
         Its span is a `Between`.
     step_us : int
-        Width of a row, before it is widened.
-    figures : Wanted
-    most : int
-        Rows of a page.
+        Width of a row, before it is widened to whole panes.
+    metrics : MetricSelection
+    page_size : int
+        Rows of a page, at most.
     next_us : int or None
-        Where the page begins; None is the first page.
+        Start of the page's first row; None for the first page.
     """
 
-    chosen: Selected
+    selection: Selection
     step_us: int
-    figures: Wanted
-    most: int
+    metrics: MetricSelection
+    page_size: int
     next_us: int | None
 
 
-def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
+def parse_series_request(request: query_pb2.ListWindowsRequest) -> SeriesRequest:
     """Check a request.
 
     Raises
@@ -73,63 +73,65 @@ def series_asked(request: query_pb2.ListWindowsRequest) -> SeriesAsked:
     RequestError
         INVALID_ARGUMENT with the field at fault.
     """
-    chosen = selected(request.selection)
-    if not isinstance(chosen.span, Between):
+    selection = parse_selection(request.selection)
+    if not isinstance(selection.span, Between):
         raise invalid("selection.between", "a time series needs its span: set selection.between")
     step_us = micros(request.step, "step")
     if step_us <= 0:
         raise invalid("step", f"step must be positive, got {step_us / 1e6:g} s")
     if request.page_size < 0:
         raise invalid("page_size", f"page_size must not be negative, got {request.page_size}")
-    figures = wanted(request.metrics, level=request.level, default=DEFAULT_METRICS)
+    metrics = select_metrics(request.metrics, level=request.level, default=MONITORED_NAMES)
     next_us = None
     if request.page_token:
-        next_us = _read_token(request.page_token, _fingerprint(chosen, step_us))
-    most = min(request.page_size or DEFAULT_ROWS, MOST_ROWS)
-    return SeriesAsked(chosen, step_us, figures, most, next_us)
+        next_us = _read_token(request.page_token, _fingerprint(selection, step_us))
+    page_size = min(request.page_size or DEFAULT_ROWS, MAX_ROWS)
+    return SeriesRequest(selection, step_us, metrics, page_size, next_us)
 
 
-def series(answers: Answers, asked: SeriesAsked) -> query_pb2.ListWindowsResponse:
+def series(engine: QueryEngine, request: SeriesRequest) -> query_pb2.ListWindowsResponse:
     """Return a page of rows, oldest first."""
-    every = answers.applied(asked.chosen)
-    response = query_pb2.ListWindowsResponse(revision=every.view.revision)
-    starts = [pane.start_us for pane in every.panes]
+    resolved = engine.resolve(request.selection)
+    response = query_pb2.ListWindowsResponse(revision=resolved.view.revision)
+    starts = [pane.start_us for pane in resolved.panes]
     end_us = 0
-    for start_us, end_us in spans(every, asked.step_us, asked.next_us):
-        if len(response.snapshots) == asked.most:
-            response.next_page_token = _token(start_us, _fingerprint(asked.chosen, asked.step_us))
+    for start_us, end_us in spans(resolved, request.step_us, request.next_us):
+        if len(response.snapshots) == request.page_size:
+            response.next_page_token = _token(
+                start_us, _fingerprint(request.selection, request.step_us)
+            )
             break
-        row = part_of(every, starts, (start_us, end_us))
-        response.snapshots.append(answers.snapshot(row, asked.figures, hull=False))
+        row = part_of(resolved, starts, (start_us, end_us))
+        response.snapshots.append(engine.snapshot(row, request.metrics, hull=False))
     return response
 
 
 def part_of(
-    every: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
+    resolved: ResolvedSelection, starts: list[int], span_us: tuple[int, int]
 ) -> ResolvedSelection:
-    """Return one row of a span whose panes begin at `starts`. O(log(panes)) and its panes."""
-    panes = every.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
-    return every.of_panes(panes, span_us)
+    """Return one row of a span whose panes begin at `starts`. O(log(panes) + its panes)."""
+    panes = resolved.panes[bisect_left(starts, span_us[0]) : bisect_left(starts, span_us[1])]
+    return resolved.of_panes(panes, span_us)
 
 
 def spans(
-    every: ResolvedSelection, step_us: int, next_us: int | None = None
+    resolved: ResolvedSelection, step_us: int, next_us: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield where rows begin and end; none begins after the clock's pane.
+    """Yield the start and the end of each row; none begins after the clock's pane.
 
     Parameters
     ----------
-    every
-        What is cut.
+    resolved
+        The selection to cut into rows.
     step_us
-        Width of a row, before it is widened.
+        Width of a row, before it is widened to whole panes.
     next_us
-        Where the first one begins; None for the beginning.
+        Start of the first row; None for the selection's start.
     """
-    assert every.span_us is not None
-    grid = grid_of(every.view)
-    start_us, end_us = every.span_us
-    end_us = min(end_us, grid.end_of(every.now_us))
+    assert resolved.span_us is not None
+    grid = grid_of(resolved.view)
+    start_us, end_us = resolved.span_us
+    end_us = min(end_us, grid.end_of(resolved.now_us))
     if next_us is not None:
         start_us = max(start_us, grid.start_of(next_us))
     while start_us < end_us:
@@ -139,14 +141,14 @@ def spans(
 
 
 def _boundary(grid: Grid, time_us: int) -> int:
-    """Return the first boundary of panes that is not before a time."""
+    """Return the first pane boundary at or after a time."""
     start_us = grid.start_of(time_us)
     return time_us if start_us == time_us else grid.end_of(time_us)
 
 
-def _fingerprint(chosen: Selected, step_us: int) -> int:
-    """Return a number that tells requests apart whose rows are others."""
-    return zlib.crc32(repr((chosen, step_us)).encode())
+def _fingerprint(selection: Selection, step_us: int) -> int:
+    """Return a number that identifies the request; a token is valid for equal ones only."""
+    return zlib.crc32(repr((selection, step_us)).encode())
 
 
 def _token(next_us: int, fingerprint: int) -> str:
@@ -156,12 +158,12 @@ def _token(next_us: int, fingerprint: int) -> str:
 
 def _read_token(token: str, fingerprint: int) -> int:
     try:
-        version, of, next_us = _TOKEN.unpack(base64.urlsafe_b64decode(token))
+        version, found, next_us = _TOKEN.unpack(base64.urlsafe_b64decode(token))
     except (binascii.Error, struct.error, ValueError):
-        version = of = next_us = 0
+        version = found = next_us = 0
     if version != _TOKEN_VERSION:
         raise invalid("page_token", f"page_token is not one of this server's: {quoted(token)}")
-    if of != fingerprint:
+    if found != fingerprint:
         raise invalid(
             "page_token", "page_token belongs to another selection or step: begin without one"
         )

@@ -1,11 +1,11 @@
-"""What to know before trusting an answer's figures, in words."""
+"""Warnings in an answer: what to know before trusting its metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common import OTHER_VALUE
 from streameval_server._queries.selection import iso
-from streameval_server._state.views import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,52 +16,53 @@ _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def warnings_of(
-    of: ResolvedSelection, resolution: int | None, typical_delay_us: float | None
+    resolved: ResolvedSelection, resolution: int | None, typical_delay_us: float | None
 ) -> list[str]:
     """Return the warnings of an answer. O(1).
 
     Parameters
     ----------
-    of
-        What the answer covers.
+    resolved
+        The selection that the answer covers.
     resolution
-        Significant bits of a score that its counts have kept; None is all.
+        Significant bits of a score that the counts keep; None means all.
     typical_delay_us
-        How long most labels take; None where there are no predictions by id.
+        The time within which nine labels of ten arrive; None without predictions by id.
     """
     return [
-        *_of_slice(of),
-        *_of_span(of, typical_delay_us),
-        *_of_resolution(of, resolution),
+        *_about_slice(resolved),
+        *_about_span(resolved, typical_delay_us),
+        *_about_resolution(resolved, resolution),
     ]
 
 
-def _of_slice(of: ResolvedSelection) -> Iterator[str]:
-    if of.view.info.settings.expired == "negative":
+def _about_slice(resolved: ResolvedSelection) -> Iterator[str]:
+    if resolved.view.info.settings.expired == "negative":
         yield (
             "predictions whose label did not come in time count as negatives: labels are not "
             "missing at random, so figures may be off by more than their intervals say"
         )
-    segment = of.selected.segment
-    if segment is not None and of.view.slice(segment) is None:
+    segment = resolved.selection.segment
+    if segment is not None and resolved.view.slice(segment) is None:
         key, value = segment
         text = f"no case of {key}={value} has been seen"
-        if of.view.slice((key, OTHER)) is not None:
-            text += f"; values that came after {key} had its most are counted in {OTHER}"
+        if resolved.view.slice((key, OTHER_VALUE)) is not None:
+            text += f"; values beyond the maximum number for {key} are counted in {OTHER_VALUE}"
         yield text
 
 
-def _of_span(of: ResolvedSelection, typical_delay_us: float | None) -> Iterator[str]:
-    if of.span_us is None:
+def _about_span(resolved: ResolvedSelection, typical_delay_us: float | None) -> Iterator[str]:
+    if resolved.span_us is None:
         return
-    start_us, end_us = of.span_us
-    if of.is_clipped:
-        kept = in_words(of.view.info.settings.retention_us)
-        yield f"cases are kept for {kept}: what was asked for begins before {iso(of.oldest_us)}"
+    start_us, end_us = resolved.span_us
+    if resolved.is_clipped:
+        kept = in_words(resolved.view.info.settings.retention_us)
+        oldest = iso(resolved.oldest_us)
+        yield f"cases are kept for {kept}: what was asked for begins before {oldest}"
     if end_us <= start_us:
-        yield "mature_after leaves nothing of this window"
-    # Half of the window is younger than this.
-    age_us = of.now_us - (start_us + end_us) / 2
+        yield "mature_after leaves no pane of this window"
+    # The age of the window's middle.
+    age_us = resolved.now_us - (start_us + end_us) / 2
     if typical_delay_us and age_us < typical_delay_us:
         yield (
             f"most of this window is younger than {in_words(typical_delay_us)}, the time in which "
@@ -70,11 +71,11 @@ def _of_span(of: ResolvedSelection, typical_delay_us: float | None) -> Iterator[
         )
 
 
-def _of_resolution(of: ResolvedSelection, resolution: int | None) -> Iterator[str]:
+def _about_resolution(resolved: ResolvedSelection, resolution: int | None) -> Iterator[str]:
     if resolution is None:
         return
-    settings = of.view.info.settings
-    if of.span_us is None and of.selected.segment is None:
+    settings = resolved.view.info.settings
+    if resolved.span_us is None and resolved.selection.segment is None:
         yield (
             f"scores are kept to {resolution} significant bits, because there were too many "
             "distinct ones to keep all: bounds say how much that hides"
@@ -87,7 +88,7 @@ def _of_resolution(of: ResolvedSelection, resolution: int | None) -> Iterator[st
 
 
 def in_words(span_us: float) -> str:
-    """Return a span of time as people say it.
+    """Return a span of time as a number with a unit.
 
     Examples
     --------

@@ -1,10 +1,7 @@
-"""The process around the core: threads, the disk, settings, logs.
+"""The threads around the core, and the event loop's side of them.
 
-- `service`: gRPC and HTTP as one. `runtime`, `threads`, `answering`: who runs what;
-  `open_calls`: whom a stop waits for.
-- `sqlite_log`: the log and its checkpoints on disk, with `wal_copier` beside it; `lock`
-  keeps others out.
-- `server_status`, `commit_times`, `backup`: of a server that runs; `verification`,
-  `restoring`, `offline`: of a data directory without one; `history`: as it was.
-- `configuration`, `settings`, `logs`, `serve`: from the command line to an exit.
+- `runtime`: starts and stops everything; what services call. `core_threads`: the committer
+  and the applier.
+- `query_threads`: waits for revisions and computes answers; `watch`: streams of answers.
+- `open_calls`: the calls that a stop waits for; `server_status`: the server's own report.
 """

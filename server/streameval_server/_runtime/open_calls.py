@@ -1,7 +1,7 @@
-"""The calls in progress: who has to be told that the server stops, and when all have ended.
+"""The calls in progress: wakes them when the server stops, and tells when all have ended.
 
-A stop waits for these, and only for these: whoever watches the server's health
-holds a call open for ever, and must not hold up the stop.
+A stop waits for these calls only. Health checks are not among them: a client that watches the
+server's health keeps its call open for ever, and must not delay the stop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streameval_server._ingest.admission import nothing
 from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.threads import do_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ class OpenCalls:
     Attributes
     ----------
     stopping : bool
-        Whether calls should come to an end, and new ones are turned away.
+        Whether calls in progress should end, and new ones are refused.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class OpenCalls:
         self._all_ended = asyncio.Event()
 
     @contextmanager
-    def call(self, wake: Callable[[], None] = nothing) -> Iterator[None]:
-        """Count a call within the context, and call `wake` when the server begins to stop.
+    def call(self, wake: Callable[[], None] = do_nothing) -> Iterator[None]:
+        """Count a call within the context, and call `wake` when the server starts to stop.
 
         Raises
         ------
         RequestError
-            UNAVAILABLE when it stops already.
+            UNAVAILABLE when it is stopping already.
         """
         if self.stopping:
             raise stopping_error()
@@ -48,19 +48,19 @@ class OpenCalls:
             yield
         finally:
             del self._wakes[key]
-            self._note()
+            self._check_all_ended()
 
     def __len__(self) -> int:
         return len(self._wakes)
 
     def stop(self) -> None:
-        """Turn new calls away, and wake all that are in progress, so that they end."""
+        """Refuse new calls, and wake all calls in progress, so that they end."""
         self.stopping = True
         for wake in self._wakes.values():
             wake()
-        self._note()
+        self._check_all_ended()
 
-    def _note(self) -> None:
+    def _check_all_ended(self) -> None:
         if self.stopping and not self._wakes:
             self._all_ended.set()
 

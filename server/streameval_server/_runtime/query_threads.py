@@ -1,15 +1,13 @@
-"""Answering: wait until a revision is visible, then compute beside the event loop, once.
+"""Waits until a revision is visible, and computes answers in threads beside the event loop.
 
-Whoever asks while the same question is still waiting for its turn shares its
-answer. A computation that has begun is shared only while nothing was applied
-since: an answer always includes everything that was visible when it was asked
-for, and a crowd that asks the same costs one running and one waiting
-computation.
+Equal queries share one computation. A query joins one that has not started. It joins a
+running one only if nothing was applied since that one started, because an answer must
+include everything that was visible when its query arrived. So any number of callers of one
+query cost at most one running and one queued computation.
 
-Long answers, of many windows, have a thread of their own: they wait for one
-another, and short ones never wait for them. Between its windows a computation
-that nobody waits for any more stops: a caller whose deadline has passed, or who
-has gone, leaves nothing running.
+Long computations, of many windows, have a thread of their own: they wait for each other, and
+short ones never wait for them. A long computation calls `QueryThreads.check` between its
+windows and stops when all of its callers have left or passed their deadlines.
 """
 
 from __future__ import annotations
@@ -34,22 +32,29 @@ _NEVER = 1 << 63
 
 
 class Visibility:
-    """Who waits for which revision.
+    """Callers that wait until a revision is applied.
 
-    All methods belong to the event loop's thread, except `wanted`.
+    All methods belong to the event loop's thread.
 
     Parameters
     ----------
     visible
         Returns the last revision that was applied.
+
+    Attributes
+    ----------
+    first_awaited : int
+        The lowest revision that a caller waits for, above all revisions if none does. The
+        applier reads it from its own thread after each step, and if it has reached it, has
+        the event loop call `announce`.
     """
 
     def __init__(self, visible: Callable[[], int]) -> None:
         self._visible = visible
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._given_up = 0  # since all that had were taken out
+        self._num_cancelled = 0  # of the futures in `_waiting`, about
         self._order = itertools.count()
-        self._first_wanted = _NEVER
+        self.first_awaited = _NEVER
         self._failed = False
 
     async def wait(self, revision: int) -> None:
@@ -60,80 +65,76 @@ class Visibility:
         RequestError
             UNAVAILABLE when it never will be, because the server failed.
         """
-        # Announce the wish before looking: the applier does it the other way
-        # round, so that one of the two sees the other.
+        # Publish the awaited revision first, then check the visible one. The applier works in
+        # the opposite order, so at least one of the two notices the other.
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (revision, next(self._order), future))
-        self._first_wanted = self._waiting[0][0]
+        self.first_awaited = self._waiting[0][0]
         self.announce()
         try:
             await future
         except asyncio.CancelledError:
-            self._forget()
+            self._remove_cancelled()
             raise
 
-    def _forget(self) -> None:
-        """Forget somebody who has given up, whose future is done. O(1) in the mean.
+    def _remove_cancelled(self) -> None:
+        """Record that a caller was cancelled; its future is done. Amortised O(1).
 
-        Thousands may end together: they are taken out at once, when they may be more
-        than half of all.
+        Thousands may be cancelled together. They are removed in one pass, once they may be
+        more than half of all.
         """
-        self._given_up += 1
-        if 2 * self._given_up > len(self._waiting):
-            self._given_up = 0
+        self._num_cancelled += 1
+        if 2 * self._num_cancelled > len(self._waiting):
+            self._num_cancelled = 0
             self._waiting = [each for each in self._waiting if not each[2].done()]
             heapq.heapify(self._waiting)
-            self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
-
-    def wanted(self, revision: int) -> bool:
-        """Whether somebody waits for this revision or one before it. Any thread may ask."""
-        return revision >= self._first_wanted
+            self.first_awaited = self._waiting[0][0] if self._waiting else _NEVER
 
     def announce(self) -> None:
-        """Wake everybody whose revision is visible."""
+        """Wake every caller whose revision is visible."""
         visible = self._visible()
         while self._waiting and (self._failed or self._waiting[0][0] <= visible):
             _, _, future = heapq.heappop(self._waiting)
-            if future.done():  # its caller has given up
+            if future.done():  # its caller was cancelled
                 continue
             if self._failed:
-                future.set_exception(_failed())
+                future.set_exception(_server_failed_error())
             else:
                 future.set_result(None)
-        self._first_wanted = self._waiting[0][0] if self._waiting else _NEVER
+        self.first_awaited = self._waiting[0][0] if self._waiting else _NEVER
 
     def fail(self) -> None:
-        """Wake everybody: nothing will be applied any more."""
+        """Wake every caller with an error: nothing will be applied any more."""
         self._failed = True
         self.announce()
 
 
-def _failed() -> RequestError:
+def _server_failed_error() -> RequestError:
     return RequestError(
         Code.UNAVAILABLE, "the server failed and is stopping", reason="SERVER_FAILED"
     )
 
 
 @dataclass(slots=True, eq=False)
-class _Shared(Generic[T]):
-    """A computation and those who wait for it."""
+class _Computation(Generic[T]):
+    """A computation and its callers."""
 
     floor: int
-    """Visible revision when it was asked for; the answer includes it."""
+    """The visible revision when it was requested; the answer includes it."""
     answer: asyncio.Future[T] | None = None
     started: bool = False
-    waiting: int = 0
-    """Callers."""
+    callers: int = 0
+    """How many callers wait for the answer."""
     abandoned: bool = False
-    """Whether all of them have given up; nobody joins it then."""
+    """Whether all callers have left. No new caller joins it then."""
 
 
-class AbandonedError(Exception):
-    """Nobody waits for the answer any more."""
+class QueryAbandonedError(Exception):
+    """All callers of the computation have left, so it stops."""
 
 
 class QueryThreads:
-    """Threads that compute answers; equal questions share one computation.
+    """Threads that compute answers; equal queries share one computation.
 
     Parameters
     ----------
@@ -145,76 +146,77 @@ class QueryThreads:
         self._visible = visible
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="query")
         self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="long-query")
-        self._shared: dict[Hashable, _Shared[object]] = {}
-        self._mine = threading.local()
+        self._computations: dict[Hashable, _Computation[object]] = {}
+        self._thread_local = threading.local()
 
     async def run(
         self, question: Hashable, compute: Callable[[], T], *, is_long: bool = False
     ) -> T:
-        """Return what `compute` returns, or what it returned to somebody who asked the same.
+        """Return what `compute` returns, or share the answer to an equal question.
 
         Parameters
         ----------
         question
             Equal for equal questions; computations of one question return one type.
         compute
-            Runs in a query thread. It takes the counts that it reads itself.
+            Runs in a query thread. It must read the counts itself, not before it is called.
         is_long
-            Whether it may take seconds; then it calls `check` now and then.
+            Whether it may take seconds; then it must call `check` regularly.
         """
-        shared = self._shared.get(question)
-        if shared is None or (shared.started and self._visible() > shared.floor):
-            shared = self._start(question, compute, self._long_thread if is_long else self._threads)
-        answer = shared.answer
+        computation = self._computations.get(question)
+        if computation is None or (computation.started and self._visible() > computation.floor):
+            threads = self._long_thread if is_long else self._threads
+            computation = self._start(question, compute, threads)
+        answer = computation.answer
         assert answer is not None
-        shared.waiting += 1
+        computation.callers += 1
         try:
-            # Somebody who gives up does not take the answer from the others.
+            # A shield, because cancelling one caller must not cancel the others' answer.
             return cast("T", await asyncio.shield(answer))
         finally:
-            shared.waiting -= 1
-            if not shared.waiting and not answer.done():
-                # If it has not begun, it never will.
-                shared.abandoned = True
-                if self._shared.get(question) is shared:
-                    del self._shared[question]
+            computation.callers -= 1
+            if not computation.callers and not answer.done():
+                # Cancelled before it has started, it never will start.
+                computation.abandoned = True
+                if self._computations.get(question) is computation:
+                    del self._computations[question]
                 answer.cancel()
 
     def check(self) -> None:
-        """Go on if somebody waits for what this thread computes. Any thread may ask.
+        """Return if a caller still waits for what this thread computes. Any thread may call it.
 
         Raises
         ------
-        AbandonedError
-            When nobody does.
+        QueryAbandonedError
+            When none does.
         """
-        shared = getattr(self._mine, "shared", None)
-        if shared is not None and shared.abandoned:
-            raise AbandonedError
+        computation = getattr(self._thread_local, "computation", None)
+        if computation is not None and computation.abandoned:
+            raise QueryAbandonedError
 
     def _start(
         self, question: Hashable, compute: Callable[[], T], threads: ThreadPoolExecutor
-    ) -> _Shared[object]:
-        shared: _Shared[object] = _Shared(floor=self._visible())
+    ) -> _Computation[object]:
+        computation: _Computation[object] = _Computation(floor=self._visible())
 
         def work() -> T:
-            shared.started = True
-            self._mine.shared = shared
+            computation.started = True
+            self._thread_local.computation = computation
             try:
                 return compute()
             finally:
-                self._mine.shared = None
+                self._thread_local.computation = None
 
         def finished(answer: asyncio.Future[object]) -> None:
-            if self._shared.get(question) is shared:
-                del self._shared[question]
+            if self._computations.get(question) is computation:
+                del self._computations[question]
             if not answer.cancelled():
-                answer.exception()  # whoever asked may be gone
+                answer.exception()  # mark it as retrieved: all callers may have left
 
-        self._shared[question] = shared
-        shared.answer = asyncio.get_running_loop().run_in_executor(threads, work)
-        shared.answer.add_done_callback(finished)
-        return shared
+        self._computations[question] = computation
+        computation.answer = asyncio.get_running_loop().run_in_executor(threads, work)
+        computation.answer.add_done_callback(finished)
+        return computation
 
     def stop(self) -> None:
         """Stop the threads once they have nothing to do."""

@@ -1,8 +1,7 @@
-"""The server's threads: one commits, one applies, two answer, and an event loop serves.
+"""The event loop's side of the server: starts and stops the threads, submits and reads.
 
-What they run is the core, which has neither threads nor clocks. Work crosses
-between threads in bulk: one wake-up of the event loop for each commit, not for
-each batch, and none for a thread that is awake anyway.
+One thread commits, one applies, three compute answers, and the event loop serves. The core
+that they run has neither threads nor clocks.
 
 ::
 
@@ -15,22 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import threading
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from streameval import StreamEvalError
-from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
-from streameval_server._core.transaction import no_stream
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
-from streameval_server._log.timed_storage import MeasuredStorage
-from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.threads import Doorbell, FairLock, gather, stand_back
+from streameval_server._model.errors import Code, RequestError, no_stream
+from streameval_server._runtime.core_threads import CoreThreads
 from streameval_server._runtime.open_calls import OpenCalls, stopping_error
 from streameval_server._runtime.query_threads import QueryThreads, Visibility
 
@@ -38,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from pathlib import Path
 
-    from streameval_server._core.committer import StepResult
-    from streameval_server._core.compaction import Compacted
+    from streameval_server._core.checkpoint_tasks import Compacted
     from streameval_server._ingest.unary_call import Response
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_info import StreamInfo
@@ -49,17 +42,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_IDLE_S = 0.0005
-"""After so long without work there is time to count what was collected."""
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 5.0
-
-
-class ServerFailedError(StreamEvalError):
-    """The server cannot go on and has stopped; the log holds everything that was acked."""
-
-    __module__ = "streameval_server"
-
 
 def now_us() -> int:
     """Return the wall clock in microseconds since 1970."""
@@ -67,32 +49,32 @@ def now_us() -> int:
 
 
 class Runtime:
-    """Runs a core. All methods but `view` belong to the event loop's thread.
+    """Runs a core. Methods belong to the event loop's thread unless they say otherwise.
 
     Parameters
     ----------
     directory
         Where the log is kept; None for memory only.
     limits
-        What may be held.
+        How much the server may hold.
     auto_create
-        Whether a batch for a stream that does not exist makes it.
+        Whether a batch for a stream that does not exist creates it.
 
     Attributes
     ----------
-    core : Core
+    core : ServerCore
         Set by `start`.
     directory : Path or None
         Where the log is kept.
     calls : OpenCalls
         The calls in progress.
     queries : QueryThreads
-        Where answers are computed.
+        The threads that compute answers.
     visibility : Visibility
-        Waits for revisions to be applied.
+        The callers that wait for a revision to be applied.
     """
 
-    core: Core
+    core: ServerCore
 
     def __init__(self, directory: Path | None, limits: Limits, *, auto_create: bool = True) -> None:
         self.calls = OpenCalls()
@@ -102,18 +84,11 @@ class Runtime:
         self._auto_create = auto_create
         self.directory = directory
         self._lock: DirectoryLock | None = None
-        self._engine_turn = FairLock()
-        self._commit_bell = Doorbell()
-        self._apply_bell = Doorbell()
-        self._closing = threading.Event()
-        self._commit_blocked = False
-        self._pause_s = _FIRST_PAUSE_S
-        self._threads: list[threading.Thread] = []
 
-    # --- Life ---------------------------------------------------------------------------------
+    # -- starting and stopping
 
     async def start(self, *, on_serving: Callable[[bool], None]) -> None:
-        """Take the directory, restore what it holds, and start the threads.
+        """Lock the directory, restore what it holds, and start the threads.
 
         Parameters
         ----------
@@ -124,7 +99,7 @@ class Runtime:
         Raises
         ------
         DataDirectoryInUseError, StorageError
-            When the directory is taken; when its log cannot be used.
+            When another process uses the directory; when its log cannot be used.
         """
         self._loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = self._loop.create_future()
@@ -146,34 +121,38 @@ class Runtime:
             recovery.checkpoint_revision,
             recovery.replayed,
         )
-        for name, work in (("committer", self._commit), ("applier", self._apply)):
-            thread = threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        threads = CoreThreads(
+            self.core,
+            self._limits,
+            self.visibility,
+            self._loop,
+            clock_us=now_us,
+            on_serving=on_serving,
+            on_failure=self._fail,
+        )
+        self._threads = threads
+        # Kept as attributes of their own, because every batch and every query uses them.
+        self._commit_bell = threads.commit_bell
+        self._engine_lock = threads.engine_lock
+        threads.start()
 
-    def _open(self) -> Core:
+    def _open(self) -> ServerCore:
         storage = (
-            NullStorage() if self.directory is None else MeasuredStorage(self.directory / LOG_NAME)
+            NullStorage() if self.directory is None else SqliteStorage(self.directory / LOG_NAME)
         )
         return open_core(storage, self._limits, auto_create=self._auto_create)
 
     async def stop(self) -> None:
         """Stop the threads; commit and apply what is queued, write a checkpoint, close."""
-        self._closing.set()
-        self._commit_bell.ring()
-        self._apply_bell.ring()
-        await asyncio.to_thread(self._join)
+        self._threads.close()
+        await asyncio.to_thread(self._threads.join)
         self.queries.stop()
         if self.failed:
-            # What is in memory is not to be trusted; the log is.
+            # The state in memory may be wrong; the log is not.
             self.core.storage.close()
         else:
             await asyncio.to_thread(self.core.drain, now_us())
         self._release()
-
-    def _join(self) -> None:
-        for thread in self._threads:
-            thread.join()
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -182,42 +161,25 @@ class Runtime:
 
     @property
     def failed(self) -> bool:
-        """Whether the server cannot go on."""
+        """Whether the server has failed and cannot go on."""
         return self._failed.done()
 
     async def wait_failed(self) -> None:
-        """Wait until the server cannot go on, and raise why."""
+        """Wait until the server has failed, and raise the reason."""
         await asyncio.shield(self._failed)
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed.done():
             self._failed.set_exception(error)
-            self._failed.exception()  # somebody may look at it, nobody has to
+            self._failed.exception()  # mark it as retrieved: `wait_failed` may not be running
         self._on_serving(False)
         self.visibility.fail()
         self.calls.stop()
 
-    def _guard(self, work: Callable[[], None]) -> None:
-        """Run a thread's work; whatever it raises stops the server."""
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - it is reported, and it ends the server
-            _log.critical("the %s failed; stopping", threading.current_thread().name, exc_info=True)
-            # What the error says may quote what callers sent; the log knows what to leave out.
-            failure = ServerFailedError(
-                f"the {threading.current_thread().name} failed with {type(error).__name__}: "
-                "see the log"
-            )
-            failure.__cause__ = error
-            self._closing.set()
-            self._commit_bell.ring()
-            self._apply_bell.ring()
-            self._loop.call_soon_threadsafe(self._fail, failure)
-
-    # --- Writing ------------------------------------------------------------------------------
+    # -- writing
 
     def submitted(self) -> None:
-        """Say that something was submitted to the committer."""
+        """Wake the committer after something was submitted to it."""
         self._commit_bell.ring()
 
     async def settled(self, submit: Callable[[UnaryCall], None]) -> Response:
@@ -226,7 +188,7 @@ class Runtime:
         Raises
         ------
         RequestError
-            When it cannot be done; UNAVAILABLE when nobody knows whether it was.
+            When it cannot be done; UNAVAILABLE when it is unknown whether it was.
         """
         settled = asyncio.Event()
         call = UnaryCall(self.core.committer, self._limits, settled.set)
@@ -249,7 +211,7 @@ class Runtime:
         Raises
         ------
         RequestError
-            RESOURCE_EXHAUSTED when somebody does it already; UNAVAILABLE when the
+            RESOURCE_EXHAUSTED when a compaction is running already; UNAVAILABLE when the
             disk fails, or the server stops.
         """
         committer = self.core.committer
@@ -262,102 +224,25 @@ class Runtime:
             )
         outcome: asyncio.Future[Compacted | RequestError] = self._loop.create_future()
 
-        def settle(told: Compacted | RequestError) -> None:
-            if not outcome.done():  # its caller may have given up
-                outcome.set_result(told)
+        def settle(result: Compacted | RequestError) -> None:
+            if not outcome.done():  # the call may have been cancelled
+                outcome.set_result(result)
 
-        def done(told: Compacted | RequestError) -> None:
-            self._loop.call_soon_threadsafe(settle, told)
+        def done(result: Compacted | RequestError) -> None:
+            self._loop.call_soon_threadsafe(settle, result)
 
         committer.check_serving()
         self.core.applier.request_checkpoint()
         committer.compact(done)
-        self._apply_bell.ring()
+        self._threads.apply_bell.ring()
         self._commit_bell.ring()
         with self.calls.call(lambda: settle(stopping_error())):
-            told = await outcome
-        if isinstance(told, RequestError):
-            raise told
-        return told
+            result = await outcome
+        if isinstance(result, RequestError):
+            raise result
+        return result
 
-    def _commit(self) -> None:
-        """Commit whatever is queued, until told to close."""
-        committer = self.core.committer
-        stand_back()
-        while not self._closing.is_set():
-            # A transaction costs what writing several batches does.
-            gather(lambda: committer.queued)
-            result = committer.step(now_us())
-            self._hand_over(result)
-            if result.pushed:
-                self._pause_s = _FIRST_PAUSE_S
-            if committer.state is not State.SERVING:
-                self._recover()
-            elif result.blocked and not self._commit_blocked:
-                # Look once more: the applier may have made room before it could
-                # see that somebody waits for it.
-                self._commit_blocked = True
-            elif result.blocked or not result.more:
-                self._commit_bell.wait(self._limits.tick_us / 1e6)
-                self._commit_blocked = False
-
-    def _hand_over(self, result: StepResult) -> None:
-        if result.outcomes:
-            self._loop.call_soon_threadsafe(result.deliver)
-        if result.pushed:
-            self._apply_bell.ring()
-
-    def _recover(self) -> None:
-        """Open the storage again, with growing pauses, until that works or it is told to close.
-
-        Pauses go on growing until a commit succeeds: a full disk may well be opened.
-
-        Raises
-        ------
-        ServerFailedError
-            When the storage lost what was acked.
-        """
-        committer = self.core.committer
-        _log.error("a commit failed, its fate is unknown: %s", committer.error)
-        self._loop.call_soon_threadsafe(self._on_serving, False)
-        while committer.state is State.FAILED and not self._closing.is_set():
-            self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-            self._hand_over(committer.recover())
-            if committer.state is State.FAILED:
-                _log.error(
-                    "still failing, next try within %.2f s: %s", self._pause_s, committer.error
-                )
-        if committer.state is State.BROKEN:
-            raise ServerFailedError(str(committer.error)) from committer.error
-        if committer.state is State.SERVING:
-            _log.warning("the log is open again, at revision %d", committer.revision)
-            self._apply_bell.ring()  # a checkpoint may have been asked for meanwhile
-            self._loop.call_soon_threadsafe(self._on_serving, True)
-
-    def _apply(self) -> None:
-        """Apply what is durable, until told to close."""
-        applier = self.core.applier
-        stand_back()
-        while not self._closing.is_set():
-            with self._engine_turn:
-                more = applier.step()
-            if self.visibility.wanted(self.core.engine.revision):
-                self._loop.call_soon_threadsafe(self.visibility.announce)
-            applier.finish_step()
-            if self._commit_blocked or applier.checkpoint_pending or self.core.committer.compacting:
-                self._commit_bell.ring()
-            if more or (applier.has_collected and self._apply_bell.wait(_IDLE_S)):
-                continue
-            if applier.has_collected and not self.core.committer.queued:
-                # Who waits for an ack or an answer meanwhile waits for a small piece. At full
-                # speed, when more is to come, large ones cost less.
-                with self._engine_turn:
-                    applier.count()
-                applier.finish_step()
-            self._apply_bell.wait()
-
-    # --- Reading ------------------------------------------------------------------------------
+    # -- reading
 
     def visible_revision(self) -> int:
         """Return the last revision that answers include. Any thread may call it."""
@@ -368,7 +253,7 @@ class Runtime:
         return self.core.committer.revision
 
     def view(self, stream: str) -> StreamView:
-        """Return a stream's counts now. For query threads: may wait for the applier.
+        """Return a stream's counts now. For query threads, because it may wait for the applier.
 
         Raises
         ------
@@ -378,7 +263,7 @@ class Runtime:
         engine = self.core.engine
         view = engine.unchanged_view(stream)
         if view is None:
-            with self._engine_turn:
+            with self._engine_lock:
                 view = engine.view(stream)
         if view is None:
             raise no_stream(stream)
@@ -386,7 +271,7 @@ class Runtime:
 
     def list_streams(self, *, prefix: str, after: str, limit: int) -> tuple[list[StreamInfo], int]:
         """Return a page of streams and its revision. For query threads, as `view`."""
-        with self._engine_turn:
+        with self._engine_lock:
             engine = self.core.engine
             return engine.streams(prefix=prefix, after=after, limit=limit), engine.revision
 
@@ -398,7 +283,7 @@ class Runtime:
         RequestError
             NOT_FOUND when there is no such stream.
         """
-        with self._engine_turn:
+        with self._engine_lock:
             exported = self.core.engine.export(stream)
         if exported is None:
             raise no_stream(stream)
@@ -406,7 +291,7 @@ class Runtime:
 
     def state_hash(self) -> tuple[int, str]:
         """Return the revision and the hash of the state. For query threads, as `view`. O(bytes)."""
-        with self._engine_turn:
+        with self._engine_lock:
             engine = self.core.engine
             return engine.revision, engine.state_hash()
 
@@ -415,8 +300,9 @@ class Runtime:
     ) -> T:
         """Return what a query thread computes, as `QueryThreads.run`.
 
-        What was not found is looked for once more when all is visible that was
-        durable when it was asked for: a stream whose first batch was acked is there.
+        A NOT_FOUND error is not final while revisions are durable but not visible: then the
+        answer is computed again after they are applied. So a stream whose first batch was
+        acknowledged is always found.
         """
         durable, visible = self.durable_revision(), self.visible_revision()
         try:
@@ -433,8 +319,8 @@ class Runtime:
         Raises
         ------
         RequestError
-            OUT_OF_RANGE when the log has not come so far, UNAVAILABLE when the
-            server stops working.
+            OUT_OF_RANGE when the log has not reached it, UNAVAILABLE when the server
+            stops working.
         """
         durable = self.durable_revision()
         if min_revision > durable:

@@ -1,4 +1,4 @@
-"""How a server is: what its parts say of themselves, and what to look into."""
+"""The server's report on itself: sizes, times, and warnings for its operator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import streameval
 from streameval.v1 import admin_pb2
 from streameval_server._core.committer import State
 from streameval_server._log.data_directory import LOG_NAME
-from streameval_server._log.sqlite import connected_to_read
-from streameval_server._log.timed_storage import MeasuredStorage
+from streameval_server._log.schema import connect_read_only
+from streameval_server._log.sqlite import SqliteStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.runtime import Runtime
 
-_NEARLY = 0.9
-"""Of a limit: so much is worth a word."""
+_WARN_SHARE = 0.9
+"""Share of a limit from which on a warning names it."""
 
-_LEAST_FREE = 0.1
-"""Of a file system: less is worth a word."""
+_MIN_FREE_SHARE = 0.1
+"""Share of the file system that should be free; with less there is a warning."""
 
-_SLOW_S = 0.1
-"""Commits that take longer hold up who waits for them."""
+_MAX_COMMIT_S = 0.1
+"""Seconds that one commit in a hundred may take before there is a warning."""
 
 
 def server_status(
     runtime: Runtime, limits: Limits, *, address: str, start_us: int, now_us: int
 ) -> admin_pb2.GetServerStatusResponse:
-    """Return how the server is. For query threads: looks at the disk."""
+    """Return the server's status. For query threads, because it reads from the disk."""
     committer, applier, engine = runtime.core.committer, runtime.core.applier, runtime.core.engine
     storage = runtime.core.storage
     serving = committer.state is State.SERVING
@@ -63,7 +63,7 @@ def server_status(
     )
     if runtime.directory is not None:
         status.disk.CopyFrom(_disk(runtime.directory))
-    if isinstance(storage, MeasuredStorage):
+    if isinstance(storage, SqliteStorage):
         times = storage.commit_times()
         if times is not None:
             status.commits.CopyFrom(
@@ -78,16 +78,16 @@ def server_status(
 
 
 def _disk(directory: Path) -> admin_pb2.Disk:
-    """Return what the log takes. Never opens its files: that would end SQLite's locks on them."""
+    """Return the log's disk usage. Never opens its files: closing them drops SQLite's locks."""
     path = directory / LOG_NAME
     usage = shutil.disk_usage(directory)
     try:
-        with closing(connected_to_read(path)) as connection:
+        with closing(connect_read_only(path)) as connection:
             (reusable,) = connection.execute(
                 "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
             ).fetchone()
     except sqlite3.Error:
-        reusable = 0  # the disk fails, which `problem` says
+        reusable = 0  # the disk fails; `problem` reports that
     files = (path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm"))
     return admin_pb2.Disk(
         directory=str(directory),
@@ -104,14 +104,14 @@ def _warnings(
     if not status.serving:
         yield f"commits fail, nothing is acknowledged: {status.problem}"
     disk = status.disk
-    if status.HasField("disk") and disk.free_bytes < _LEAST_FREE * disk.total_bytes:
+    if status.HasField("disk") and disk.free_bytes < _MIN_FREE_SHARE * disk.total_bytes:
         yield (
             f"the disk has {disk.free_bytes / disk.total_bytes:.0%} left: make room, or shorten "
             "the log with 'streameval admin compact'"
         )
     if not status.HasField("disk"):
-        yield "nothing is kept on disk: everything goes with the process (--memory)"
-    for name, value, most, follows in (
+        yield "nothing is kept on disk: all data is lost when the process ends (--memory)"
+    for name, value, limit, setting in (
         ("state", status.state_bytes, limits.max_state_bytes, "max_state_bytes"),
         ("waiting ids", status.pending, limits.max_pending_total, "max_pending_total"),
         ("streams", status.streams, limits.max_streams, "max_streams"),
@@ -119,9 +119,9 @@ def _warnings(
         ("queue", status.queued_bytes, limits.max_queue_bytes, "max_queue_bytes"),
         ("lag", status.lag_rows, limits.max_lag_rows, "max_lag_rows"),
     ):
-        if most and value >= _NEARLY * most:
-            yield f"{name}: {value:,} of at most {most:,} (limits.{follows})"
-    if status.commits.p99_s > _SLOW_S:
+        if limit and value >= _WARN_SHARE * limit:
+            yield f"{name}: {value:,} of at most {limit:,} (limits.{setting})"
+    if status.commits.p99_s > _MAX_COMMIT_S:
         yield f"the disk is slow: 1 of 100 commits takes over {status.commits.p99_s * 1e3:.0f} ms"
     error = runtime.core.recovery.checkpoint_error
     if error is not None:

@@ -1,8 +1,8 @@
-"""Watch: the newest snapshot whenever its stream moved, as often as the reader keeps up.
+"""Watch and WatchSnapshots: the newest snapshot after each change, at the reader's pace.
 
-Nothing is queued: while a reader takes its time, nothing is computed for it, and
-what it gets next is the newest. What was sent is remembered by weak references
-only, so a reader that stands still holds no counts in memory.
+Nothing is queued and nothing is computed ahead: a slow reader gets the newest snapshot next.
+The version that was sent last is remembered by weak references, so a stalled reader keeps no
+counts in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streameval.v1 import query_pb2
 from streameval_server._model.errors import invalid
-from streameval_server._queries.overview import applied_if_there, stream_snapshot
+from streameval_server._queries.overview import resolve_if_present, stream_snapshot
 from streameval_server._queries.selection import AllTime, micros
 from streameval_server._runtime.open_calls import stopping_error
 
@@ -25,43 +25,42 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 
     from streameval.v1 import types_pb2
-    from streameval_server._queries.overview import OverviewAsked
-    from streameval_server._queries.query_engine import Answers
+    from streameval_server._queries.overview import OverviewRequest
+    from streameval_server._queries.query_engine import QueryEngine, SnapshotRequest
     from streameval_server._queries.resolved_selection import ResolvedSelection
-    from streameval_server._queries.snapshots import SnapshotAsked
     from streameval_server._runtime.runtime import Runtime
 
 T = TypeVar("T")
 
-LEAST_INTERVAL_S = 0.1
-"""Nobody is told more often."""
+MIN_INTERVAL_S = 0.1
+"""Seconds between two snapshots, at least."""
 
-CLOCK_S = 1.0
-"""A window that ends at the clock is looked at so often, although nothing happens."""
+CLOCK_INTERVAL_S = 1.0
+"""Seconds after which a window that ends at the clock is computed again without a change."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
-    """What to tell an answer by from the next."""
+class _Version:
+    """Identifies the content of an answer, to tell whether the next one differs."""
 
     span_us: tuple[int, int] | None
     stream: tuple[weakref.ref[object], ...]
 
     @classmethod
-    def at(cls, of: ResolvedSelection) -> _Mark:
-        # Whatever changes a stream changes its all-time counts or their coverage.
-        parts = (of.view.whole.counts, of.view.whole.coverage)
-        return cls(of.span_us, tuple(map(weakref.ref, parts)))
+    def at(cls, resolved: ResolvedSelection) -> _Version:
+        # Every change of a stream replaces its all-time counts or their coverage.
+        parts = (resolved.view.whole.counts, resolved.view.whole.coverage)
+        return cls(resolved.span_us, tuple(map(weakref.ref, parts)))
 
-    def differs(self, before: _Mark | None) -> bool:
-        """Whether the stream or the covered time has moved."""
+    def differs(self, before: _Version | None) -> bool:
+        """Whether the stream or the covered time has changed."""
         if before is None or before.span_us != self.span_us:
             return True
         return any(mine is not its for mine, its in zip(self.stream, before.stream, strict=True))
 
 
 def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest) -> float:
-    """Return the least time between two answers.
+    """Return the minimum time between two answers.
 
     Raises
     ------
@@ -71,117 +70,133 @@ def interval_s(request: query_pb2.WatchRequest | query_pb2.WatchSnapshotsRequest
     asked = micros(request.min_interval, "min_interval") / 1e6
     if asked < 0:
         raise invalid("min_interval", f"min_interval must not be negative, got {asked:g} s")
-    return max(asked, LEAST_INTERVAL_S)
+    return max(asked, MIN_INTERVAL_S)
 
 
-async def watched(
-    runtime: Runtime, answers: Answers, asked: SnapshotAsked, *, pause_s: float, min_revision: int
+async def watch_snapshot(
+    runtime: Runtime,
+    engine: QueryEngine,
+    request: SnapshotRequest,
+    *,
+    pause_s: float,
+    min_revision: int,
 ) -> AsyncIterator[types_pb2.Snapshot]:
-    """Yield a snapshot at once, and then the newest whenever it is another.
+    """Yield a snapshot at once, and then the newest after each change.
 
     Parameters
     ----------
-    runtime, answers
+    runtime, engine
         The server's.
-    asked
+    request
         What is watched.
     pause_s
-        The least time between two of them.
+        The minimum time between two snapshots.
     min_revision
         The first one includes it.
 
     Raises
     ------
     RequestError
-        NOT_FOUND when the stream is deleted, and not at once made again;
+        NOT_FOUND when the stream is deleted and not created again at once;
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(asked.chosen.span, AllTime) else CLOCK_S
+    timeout = None if isinstance(request.selection.span, AllTime) else CLOCK_INTERVAL_S
 
-    async def look() -> tuple[_Mark, types_pb2.Snapshot]:
-        return await runtime.answer(("watch", asked), partial(_look, answers, asked))
+    async def compute() -> tuple[_Version, types_pb2.Snapshot]:
+        return await runtime.answer(
+            ("watch", request), partial(_snapshot_with_version, engine, request)
+        )
 
-    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=min_revision)
-    async with aclosing(looks):
-        sent: _Mark | None = None
-        async for mark, snapshot in looks:
-            if mark.differs(sent):
-                sent = mark
+    results = _compute_on_change(
+        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=min_revision
+    )
+    async with aclosing(results):
+        sent: _Version | None = None
+        async for version, snapshot in results:
+            if version.differs(sent):
+                sent = version
                 yield snapshot
 
 
-def _look(answers: Answers, asked: SnapshotAsked) -> tuple[_Mark, types_pb2.Snapshot]:
-    of = answers.applied(asked.chosen)
-    return _Mark.at(of), answers.snapshot(of, asked.figures)
+def _snapshot_with_version(
+    engine: QueryEngine, request: SnapshotRequest
+) -> tuple[_Version, types_pb2.Snapshot]:
+    resolved = engine.resolve(request.selection)
+    return _Version.at(resolved), engine.snapshot(resolved, request.metrics)
 
 
-async def watched_many(
-    runtime: Runtime, answers: Answers, asked: OverviewAsked, *, pause_s: float
+async def watch_snapshots(
+    runtime: Runtime, engine: QueryEngine, request: OverviewRequest, *, pause_s: float
 ) -> AsyncIterator[query_pb2.WatchSnapshotsResponse]:
-    """Yield the snapshots of all streams at once, and then of those that moved.
+    """Yield the snapshots of all streams at once, and then of those that changed.
 
-    Only what moved is computed. As `watched`, except that a stream that is
-    deleted is gone, and may come again.
+    Only changed snapshots are computed. Works as `watch_snapshot`, except that a deleted
+    stream is reported as gone and may be created again.
 
     Raises
     ------
     RequestError
         UNAVAILABLE when the server stops.
     """
-    timeout = None if isinstance(asked.span, AllTime) else CLOCK_S
-    # None stands for a stream that is not there.
-    sent: dict[str, _Mark | None] = {}
+    timeout = None if isinstance(request.span, AllTime) else CLOCK_INTERVAL_S
+    # By stream; None for one that does not exist.
+    sent: dict[str, _Version | None] = {}
 
-    async def look() -> _Moved:
-        # Whoever else asks has been sent something else.
-        work = partial(_moved, answers, asked, sent, runtime.visible_revision())
+    async def compute() -> _Changes:
+        # Never shared: every reader has been sent other versions.
+        work = partial(_changes_since, engine, request, sent, runtime.visible_revision())
         return await runtime.queries.run(object(), work, is_long=True)
 
-    # Else a stream that is durable and not visible yet would be called gone.
+    # Without this wait, a stream that is durable but not visible yet would be reported gone.
     durable = runtime.durable_revision()
-    looks = _looks(runtime, look, pause_s=pause_s, timeout=timeout, min_revision=durable)
-    async with aclosing(looks):
-        async for moved in looks:
-            if not sent or moved.marks:
-                sent.update(moved.marks)
+    results = _compute_on_change(
+        runtime, compute, pause_s=pause_s, timeout=timeout, min_revision=durable
+    )
+    async with aclosing(results):
+        async for moved in results:
+            if not sent or moved.versions:
+                sent.update(moved.versions)
                 yield moved.response
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
-    """What is another than it was sent."""
+class _Changes:
+    """Streams whose version differs from the one sent last."""
 
-    marks: dict[str, _Mark | None]
+    versions: dict[str, _Version | None]
     response: query_pb2.WatchSnapshotsResponse
 
 
-def _moved(
-    answers: Answers, asked: OverviewAsked, sent: Mapping[str, _Mark | None], revision: int
-) -> _Moved:
-    found = _Moved({}, query_pb2.WatchSnapshotsResponse(revision=revision))
-    for name in asked.streams:
-        of = applied_if_there(answers, name, asked)
-        if of is None:
+def _changes_since(
+    engine: QueryEngine,
+    request: OverviewRequest,
+    sent: Mapping[str, _Version | None],
+    revision: int,
+) -> _Changes:
+    found = _Changes({}, query_pb2.WatchSnapshotsResponse(revision=revision))
+    for name in request.streams:
+        resolved = resolve_if_present(engine, name, request)
+        if resolved is None:
             if sent.get(name) is not None or name not in sent:
-                found.marks[name] = None
+                found.versions[name] = None
                 found.response.gone.append(name)
             continue
-        mark = _Mark.at(of)
-        if mark.differs(sent.get(name)):
-            found.marks[name] = mark
-            found.response.snapshots.append(stream_snapshot(answers, of, asked))
+        version = _Version.at(resolved)
+        if version.differs(sent.get(name)):
+            found.versions[name] = version
+            found.response.snapshots.append(stream_snapshot(engine, resolved, request))
     return found
 
 
-async def _looks(
+async def _compute_on_change(
     runtime: Runtime,
-    look: Callable[[], Awaitable[T]],
+    compute: Callable[[], Awaitable[T]],
     *,
     pause_s: float,
     timeout: float | None,
     min_revision: int = 0,
 ) -> AsyncGenerator[T, None]:
-    """Yield looks: one at once, and another whenever something was applied or time passed."""
+    """Yield results: one at once, then one after each applied revision or `timeout`."""
     stopping = asyncio.Event()
     with runtime.calls.call(stopping.set):
         await runtime.visible(min_revision)
@@ -196,10 +211,10 @@ async def _looks(
                     moved = asyncio.ensure_future(
                         runtime.visibility.wait(runtime.visible_revision() + 1)
                     )
-                looked = await look()
+                result = await compute()
                 took = time.monotonic() - begun
-                yield looked
-                # Long looks are far between: half of the time is for others.
+                yield result
+                # At most half of the time is spent on this reader, however long an answer takes.
                 await _pause(stopped, begun + max(pause_s, 2 * took) - time.monotonic())
                 await asyncio.wait(
                     (moved, stopped), timeout=timeout, return_when=asyncio.FIRST_COMPLETED

@@ -1,5 +1,7 @@
-"""Who may do what.
+"""Authentication and authorisation, for gRPC and HTTP alike.
 
-- `tokens` is the file of tokens, `tls` the certificates; `watch` notices that they changed.
-- `rules` says what each method needs, `access` what a caller may do.
+- `tokens` reads and writes the tokens file, `tls` holds the certificates;
+  `file_signature` detects that either changed.
+- `rules` states what each method requires; `access` decides what a caller may do,
+  and holds the call in progress.
 """

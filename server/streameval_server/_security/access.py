@@ -1,40 +1,58 @@
-"""Who may do what: the one place that decides it, for gRPC and for HTTP.
+"""Decides what a caller may do: one place, for gRPC and for HTTP.
 
-`Guard` knows the tokens; `Guard.authorise` answers a call's first question,
-and the `Access` that it returns answers the later ones, for as long as the call
-lasts: a token that is taken away, or narrowed, is so for open streams too.
-Without a tokens file everybody may do everything; that is for servers that
-only their own machine reaches.
+The checks, by `_grpc.interceptor` and `_web.call_runner` alike:
+
+1. `authorise_call`, once per call, before anything of the request is decoded: the
+   token must be known and have the scope of the method's rule.
+2. `check_request`, for each request of the call: the token must cover every stream
+   that the request names.
+3. While a call goes on: the reader of an Ingest stream calls `Access.need` and
+   `Access.forbids` for each batch, `_web.events` calls `check_request` for each
+   event. Answers of gRPC streams all pass the interceptor's `_write_answers`.
+
+Every check looks the token up in the `Guard` again, so it notices a token that was
+revoked or narrowed during the call. Without a tokens file every caller may do
+everything; that is meant for servers that only their own machine reaches.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import secrets
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._security.tokens import Scope, granted, read_grants
-from streameval_server._security.watch import signature
+from streameval_server._security.file_signature import file_signature
+from streameval_server._security.tokens import Scope, find_grant, read_grants
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streameval_server._security.rules import Rule
     from streameval_server._security.tokens import Grant
 
 _log = logging.getLogger(__name__)
 
+TOKEN_HEADER = "authorization"  # noqa: S105 - its name
+REQUEST_ID_HEADER = "x-request-id"
+"""Header in which a caller may send an id of its own for a call."""
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _SCHEME = "bearer "
-_LONGEST_SHOWN = 128
+_MAX_SHOWN_CHARACTERS = 128
 
 
 class Guard:
-    """Decides by a tokens file, and follows its changes.
+    """Authorises calls by a tokens file, and follows its changes.
 
     Parameters
     ----------
     path
-        The tokens file; None lets everybody do everything.
+        The tokens file; None lets every caller do everything.
 
     Raises
     ------
@@ -45,29 +63,29 @@ class Guard:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._grants: dict[str, Grant] = {}
-        self._seen = signature()
+        self._signature = file_signature()
         if path is not None:
-            self._seen = signature(path)
+            self._signature = file_signature(path)
             self._grants = read_grants(path)
 
     @property
     def is_open(self) -> bool:
-        """Whether there are no tokens, and everybody may do everything."""
+        """Whether there are no tokens, so that every caller may do everything."""
         return self._path is None
 
     def refresh(self) -> None:
         """Read the file again if it has changed; O(1) if not.
 
-        A file that is gone or wrong leaves the tokens as they were, and says
-        so in the log: half of an edit must not lock everybody out.
+        When the file is missing or invalid, the tokens stay as they were and the
+        log says so: a half-finished edit must not lock every caller out.
         """
         path = self._path
         if path is None:
             return
-        now = signature(path)
-        if now == self._seen:
+        signature = file_signature(path)
+        if signature == self._signature:
             return
-        self._seen = now
+        self._signature = signature
         try:
             self._grants = read_grants(path)
         except SettingsError as error:
@@ -78,62 +96,62 @@ class Guard:
     def authorise(
         self, token: str | None, scope: Scope | None = None, stream: str | None = None
     ) -> Access:
-        """Let a call in, or say why not.
+        """Return what a caller may do, or refuse the call.
 
         Parameters
         ----------
         token
-            What the caller sent; None when it sent none.
+            The caller's token; None when it sent none.
         scope
-            What the call needs; None when any token will do.
+            The scope that the call requires; None when any known token will do.
         stream
-            The stream that it is about, if it is about one that is known yet.
+            The stream that the call is about, if it is known yet.
 
         Raises
         ------
         RequestError
-            UNAUTHENTICATED without a token that is known; PERMISSION_DENIED
-            when the token is not for this.
+            UNAUTHENTICATED when the token is missing or unknown;
+            PERMISSION_DENIED when it lacks the scope or the stream.
         """
         if self._path is None:
             return Access(self, None)
         if token is None:
             raise RequestError(
                 Code.UNAUTHENTICATED,
-                "this server wants a token: send the header 'authorization: Bearer TOKEN'",
+                "this server requires a token: send the header 'authorization: Bearer TOKEN'",
                 reason="TOKEN_MISSING",
             )
-        grant = granted(self._grants, token)
+        grant = find_grant(self._grants, token)
         if grant is None:
             raise RequestError(
                 Code.UNAUTHENTICATED,
-                "the token is not known to this server: it is mistyped, or was taken away",
+                "the token is not known to this server: it is mistyped, or was revoked",
                 reason="TOKEN_UNKNOWN",
             )
         access = Access(self, grant)
         access.need(scope, stream)
         return access
 
-    def current(self, grant: Grant) -> Grant:
-        """Return what a token that was let in is granted now.
+    def current_grant(self, grant: Grant) -> Grant:
+        """Return what the token of an authorised call is granted now.
 
         Raises
         ------
         RequestError
-            UNAUTHENTICATED when it was taken away.
+            UNAUTHENTICATED when the token was revoked.
         """
         now = self._grants.get(grant.id)
         if now is None or now.digest != grant.digest:
             raise RequestError(
                 Code.UNAUTHENTICATED,
-                f"the token {grant.id} was taken away",
+                f"the token {grant.id} was revoked",
                 reason="TOKEN_REVOKED",
             )
         return now
 
 
 class Access:
-    """What a call may do: made by `Guard.authorise`."""
+    """What one call may do; made by `Guard.authorise`."""
 
     __slots__ = ("_grant", "_guard")
 
@@ -142,27 +160,27 @@ class Access:
         self._grant = grant
 
     @property
-    def who(self) -> str:
-        """The id of the token; empty where there are no tokens."""
+    def token_id(self) -> str:
+        """The id of the token; empty on a server without tokens."""
         return "" if self._grant is None else self._grant.id
 
     @property
     def streams(self) -> tuple[str, ...] | None:
-        """What the token is limited to; None for all streams. Raises as `need`."""
-        return None if self._grant is None else self._guard.current(self._grant).streams
+        """The streams that the token is limited to; None for all. Raises as `need`."""
+        return None if self._grant is None else self._guard.current_grant(self._grant).streams
 
     def need(self, scope: Scope | None = None, stream: str | None = None) -> None:
-        """Go on if the token is for this now.
+        """Return when the token covers the scope and the stream now.
 
         Raises
         ------
         RequestError
-            UNAUTHENTICATED when it was taken away; PERMISSION_DENIED when it is
-            not for this.
+            UNAUTHENTICATED when the token was revoked; PERMISSION_DENIED when it
+            lacks the scope or the stream.
         """
         if self._grant is None:
             return
-        grant = self._guard.current(self._grant)
+        grant = self._guard.current_grant(self._grant)
         if scope is not None and scope not in grant.scopes:
             raise RequestError(
                 Code.PERMISSION_DENIED,
@@ -177,28 +195,101 @@ class Access:
             )
 
     def need_everything(self) -> None:
-        """Go on if the token is for all streams now. Raises as `need`."""
+        """Return when the token covers all streams now. Raises as `need`."""
         streams = self.streams
         if streams is not None:
             raise RequestError(
                 Code.PERMISSION_DENIED,
-                f"this is about all streams; the token {self.who} is for {', '.join(streams)} "
+                f"this is about all streams; the token {self.token_id} is for {', '.join(streams)} "
                 "and below",
                 reason="STREAM_FORBIDDEN",
             )
 
     def forbids(self, stream: str) -> str | None:
-        """Say why the token is not for a stream; None when it is. Raises as `need`."""
+        """Return why the token does not cover a stream; None when it does. Raises as `need`."""
         if self._grant is None:
             return None
-        grant = self._guard.current(self._grant)
+        grant = self._guard.current_grant(self._grant)
         return None if grant.covers(stream) else _forbidden(grant, stream)
 
 
 def _forbidden(grant: Grant, stream: str) -> str:
-    shown = stream if len(stream) <= _LONGEST_SHOWN else stream[:_LONGEST_SHOWN] + "..."
+    shown = stream
+    if len(stream) > _MAX_SHOWN_CHARACTERS:
+        shown = stream[:_MAX_SHOWN_CHARACTERS] + "..."
     streams = ", ".join(grant.streams or ())
     return f"the token {grant.id} is not for the stream {shown!r}, but for {streams} and below"
+
+
+# --- The call in progress ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Call:
+    """One call in progress.
+
+    Attributes
+    ----------
+    method : str
+        The full name of the method, for instance ``streameval.v1.QueryService/GetSnapshot``.
+    request_id : str
+        Names the call in the log and in its error.
+    access : Access or None
+        What the caller may do; None before it is authorised, and for methods that
+        need no token.
+    reason : str
+        ErrorInfo's reason when the call ended with an error.
+    """
+
+    method: str
+    request_id: str
+    access: Access | None = None
+    reason: str = ""
+
+
+current_call: ContextVar[Call] = ContextVar("streameval_call")
+"""The call that this task serves; set for as long as the task runs."""
+
+
+def current_access() -> Access:
+    """Return what the caller of this task's call may do.
+
+    Raises
+    ------
+    LookupError
+        Outside of an authorised call: then nothing is allowed.
+    """
+    access = current_call.get().access
+    if access is None:
+        raise LookupError("the call in progress was not authorised")
+    return access
+
+
+def authorise_call(guard: Guard, header: str | None, rule: Rule) -> None:
+    """Authorise the call of this task by its ``authorization`` header.
+
+    Raises
+    ------
+    RequestError
+        When the token allows less than the rule requires.
+    """
+    access = current_call.get().access = guard.authorise(bearer(header), rule.scope)
+    if rule.everything:
+        access.need_everything()
+
+
+def check_request(rule: Rule, request: object) -> None:
+    """Check that the token of this task's call covers every stream that a request names.
+
+    Raises
+    ------
+    RequestError
+        When it does not, or no longer does.
+    """
+    access = current_call.get().access
+    if access is not None:
+        for stream in rule.streams_of(request):
+            access.need(rule.scope, stream)
 
 
 def bearer(header: str | None) -> str | None:
@@ -212,3 +303,16 @@ def bearer(header: str | None) -> str | None:
     if header is None or not header.lower().startswith(_SCHEME):
         return None
     return header[len(_SCHEME) :].strip()
+
+
+def request_id(sent: str | None) -> str:
+    """Return the id that the caller sent if it is valid, else a new one of 16 digits.
+
+    Examples
+    --------
+    >>> request_id("job-7"), len(request_id("a b")), len(request_id(None))
+    ('job-7', 16, 16)
+    """
+    if sent is not None and _REQUEST_ID.match(sent) is not None:
+        return sent
+    return secrets.token_hex(8)

@@ -1,20 +1,20 @@
-"""What each method needs: a scope, and the streams that its request names.
+"""What each method requires: a scope, and a token for the streams that requests name.
 
-A method that does not stand here needs the scope admin for all streams: forgetting one
-closes it.
+A method without a rule requires the scope admin for all streams, so a forgotten rule
+closes a method.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
-from streameval_server._ingest.admission import parsed
+from streameval_server._batch.decode import parse_message
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a method needs.
+    """What a method requires of a token.
 
     Attributes
     ----------
     scope : Scope or None
-        None when any token will do.
+        None when any known token will do.
     request : type of message, or None
-        Of the requests, where `streams` are looked up in them.
+        The type of the requests; None when they name no stream.
     streams : tuple of str
-        Paths of fields that name one stream or several; each must be one of the token's.
+        Paths of fields with names of streams; the token must cover each of them.
     everything : bool
-        Whether only a token for all streams will do.
+        Whether the token must be for all streams.
     open : bool
-        Whether not even a token is needed.
+        Whether no token is needed.
     """
 
     scope: Scope | None = None
@@ -47,8 +47,8 @@ class Rule:
     everything: bool = False
     open: bool = False
 
-    def named(self, request: object) -> Iterator[str]:
-        """Yield the streams that a request names, encoded or not.
+    def streams_of(self, request: Any) -> Iterator[str]:
+        """Yield the streams that a request, encoded or decoded, names.
 
         Raises
         ------
@@ -58,12 +58,10 @@ class Rule:
         if self.request is None:
             return
         if isinstance(request, bytes):
-            request = parsed(self.request, request)
-        elif not isinstance(request, self.request):
-            return  # what could not be decoded names nothing, and its handler refuses it
+            request = parse_message(self.request, request)
         for path in self.streams:
             first, _, rest = path.partition(".")
-            # A part that is absent names no stream.
+            # An absent submessage names no stream.
             if not rest or request.HasField(first):
                 names = attrgetter(path)(request)
                 yield from (names,) if isinstance(names, str) else names
@@ -72,8 +70,8 @@ class Rule:
 _SELECTION = ("selection.stream",)
 _WHOLE_SERVER = Rule(Scope.ADMIN, everything=True)
 
-# Of Ingest and IngestBatch the session checks each batch, and refuses it by itself;
-# ListStreams shows what its token is for.
+# For Ingest and IngestBatch the session checks the stream of each batch and refuses the
+# batch; ListStreams lists the streams that the token covers.
 RULES: dict[str, Rule] = {
     "streameval.v1.IngestService/Ingest": Rule(Scope.INGEST),
     "streameval.v1.IngestService/IngestBatch": Rule(Scope.INGEST),
@@ -124,7 +122,7 @@ RULES: dict[str, Rule] = {
     "streameval.v1.AdminService/GetStateHash": _WHOLE_SERVER,
     "streameval.v1.AdminService/Backup": _WHOLE_SERVER,
     "streameval.v1.AdminService/CompactLog": _WHOLE_SERVER,
-    # What is imported is trusted, and could harm other streams.
+    # An import is trusted, so a crafted one could harm other streams.
     "streameval.v1.AdminService/ImportStream": _WHOLE_SERVER,
     "streameval.v1.AdminService/ExportStream": Rule(
         Scope.ADMIN, admin_pb2.ExportStreamRequest, ("name",)
@@ -135,11 +133,9 @@ RULES: dict[str, Rule] = {
     f"{health.SERVICE_NAME}/List": Rule(open=True),
 }
 
-_OTHER = _WHOLE_SERVER
-
 
 def rule_of(method: str) -> Rule:
-    """Return what a method needs, by its full name.
+    """Return the rule of a method, by its full name.
 
     Examples
     --------
@@ -148,4 +144,4 @@ def rule_of(method: str) -> Rule:
     >>> rule_of("some.other.Service/Anything").scope
     <Scope.ADMIN: 'admin'>
     """
-    return RULES.get(method, _OTHER)
+    return RULES.get(method, _WHOLE_SERVER)

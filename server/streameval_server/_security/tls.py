@@ -1,9 +1,9 @@
 """TLS for the server: certificates that may change while it runs.
 
-gRPC asks for the certificates before each handshake, and so does HTTP; they are
-read again when their files have changed. Files that do not fit together (a new certificate
-beside an old key, half of a file) leave those in use as they were, and the log
-says so. Open connections keep what they were opened with.
+gRPC and HTTP ask for the certificates at each handshake; they are read again when
+their files have changed. When the files do not fit together (a new certificate beside
+an old key, half of a file), the certificates in use stay and the log says so. Open
+connections keep the certificates that they were opened with.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING
 import grpc
 
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._security.watch import signature
+from streameval_server._security.file_signature import file_signature
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streameval_server._security.watch import Signature
+    from streameval_server._security.file_signature import Signature
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where the certificates are, all PEM.
+    """Paths of the certificates, all in PEM.
 
     Attributes
     ----------
     certificate : Path
-        The server's, and those between it and its authority.
+        The server's certificate, followed by its intermediate ones.
     key : Path
         Its private key, without a password.
     client_ca : Path or None
-        Authorities that clients' certificates must come from (mTLS); None
-        asks clients for none.
+        Authorities that must have issued clients' certificates (mTLS); None
+        asks clients for no certificate.
     """
 
     certificate: Path
@@ -47,12 +47,12 @@ class TlsFiles:
     client_ca: Path | None = None
 
     def signature(self) -> Signature:
-        """Return what differs once a file has changed."""
+        """Return a value that differs once a file has changed."""
         paths = (self.certificate, self.key, self.client_ca)
-        return signature(*(path for path in paths if path is not None))
+        return file_signature(*(path for path in paths if path is not None))
 
-    def read(self) -> _Loaded:
-        """Read the files and see that they fit together.
+    def read(self) -> _Credentials:
+        """Read the files and check that they fit together.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class TlsFiles:
         roots = None if self.client_ca is None else _read(self.client_ca)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # A password would be asked for at the terminal; none is the wrong one.
+            # Without `password`, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(self.certificate, self.key, password="")
         except (ssl.SSLError, ValueError) as error:
             raise SettingsError(
@@ -79,14 +79,14 @@ class TlsFiles:
                     f"{self.client_ca} holds no certificates in PEM: {error}"
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
-        return _Loaded(
+        return _Credentials(
             grpc.ssl_server_certificate_configuration([(key, certificate)], roots), context
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
-    """What the files hold, as gRPC and as Python want it."""
+class _Credentials:
+    """The files' content, for gRPC and for Python's ssl."""
 
     grpc: grpc.ServerCertificateConfiguration
     context: ssl.SSLContext
@@ -100,7 +100,7 @@ def _read(path: Path) -> bytes:
 
 
 class Certificates:
-    """The certificates in use; gRPC's threads and the event loop ask for them.
+    """The certificates in use, for gRPC's threads and the event loop.
 
     Raises
     ------
@@ -111,11 +111,11 @@ class Certificates:
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._seen = files.signature()
+        self._signature = files.signature()
         self._current = files.read()
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return what a port is opened with."""
+        """Return the credentials to open a port with."""
         return grpc.dynamic_ssl_server_credentials(
             self._current.grpc,
             lambda: self._newest().grpc,
@@ -123,7 +123,7 @@ class Certificates:
         )
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return what a socket is wrapped with: each handshake takes the newest certificates."""
+        """Return the context for a socket: each handshake takes the newest certificates."""
         context = self._files.read().context
 
         def on_hello(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
@@ -132,19 +132,20 @@ class Certificates:
         context.sni_callback = on_hello
         return context
 
-    def _newest(self) -> _Loaded:
+    def _newest(self) -> _Credentials:
         """Return the certificates for the next handshake. Never raises."""
         with self._lock:
-            now = self._files.signature()
-            if now != self._seen:
+            signature = self._files.signature()
+            if signature != self._signature:
                 try:
                     read = self._files.read()
                 except SettingsError as error:
                     _log.error("the certificates stay as they were: %s", error)
-                    self._seen = now
+                    self._signature = signature
                     return self._current
-                # Files that changed while they were read are read once more, next time.
-                self._seen = now
+                # The signature is older than the content: files that changed while they
+                # were read are read again at the next handshake.
+                self._signature = signature
                 self._current = read
                 _log.warning("the certificates were read again")
             return self._current

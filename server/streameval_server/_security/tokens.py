@@ -1,9 +1,9 @@
-"""Bearer tokens and the file that says what each may do.
+"""Bearer tokens, and the file that says what each may do.
 
-A token is ``sv1.ID.SECRET``. The secret is 256 random bits, and the file keeps
-the SHA-256 of the whole: who reads the file cannot act as anybody. A slow hash
-(scrypt, Argon2) protects secrets that people think up; nobody tries 2^256
-random ones, and a slow hash would be paid for by each call.
+A token is ``sv1.ID.SECRET``. The secret is 256 random bits, and the file keeps the
+SHA-256 of the whole token, so the file's content cannot be used as a token. A slow
+hash (scrypt, Argon2) protects passwords, which can be guessed; 256 random bits
+cannot, and each call would pay for the slow hash.
 
 ::
 
@@ -13,8 +13,8 @@ random ones, and a slow hash would be paid for by each call.
     scopes = ["ingest"]
     hash = "sha256:9f86d0..."
 
-To rotate a token, add another, move its users over, delete the old entry: any
-number are valid at a time. Looking one up costs one SHA-256, about 1 us.
+To rotate a token, add another, move the clients over, and delete the old entry; any
+number of tokens are valid at a time. A lookup costs one SHA-256, about 1 us.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval_server._model.names import stream_name_problem
+from streameval._common import MAX_STREAM_NAME, stream_name_problem
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
@@ -42,32 +42,31 @@ _PREFIX = "sv1"
 _SECRET_BYTES = 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _HASH = re.compile(r"sha256:([0-9a-f]{64})\Z")
-_LONGEST_NAME = 128
-_NOBODY = bytes(32)
-"""No token has this digest: finding one would be to invert SHA-256."""
+_UNMATCHED_DIGEST = bytes(32)
+"""A digest that no token has: finding one would mean inverting SHA-256."""
 
 
-_LOOKS_LIKE_ONE = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
+_TOKEN_PATTERN = re.compile(rf"({_PREFIX}\.[A-Za-z0-9_-]*\.)[A-Za-z0-9_-]+")
 
 
-def blotted(text: str) -> str:
-    """Return a text without the secrets of what looks like tokens in it.
+def redact_tokens(text: str) -> str:
+    """Return a text with the secrets of everything that looks like a token cut out.
 
     Examples
     --------
-    >>> blotted("got sv1.web-1.K3jd-93")
+    >>> redact_tokens("got sv1.web-1.K3jd-93")
     'got sv1.web-1....'
     """
-    return _LOOKS_LIKE_ONE.sub(r"\1...", text)
+    return _TOKEN_PATTERN.sub(r"\1...", text)
 
 
 class Scope(enum.StrEnum):
-    """What a token may be for. None of them includes another."""
+    """The scopes of tokens. No scope includes another."""
 
     INGEST = "ingest"
     """Send cases, predictions, labels, misses and merges."""
     QUERY = "query"
-    """Ask: figures, curves, states, lists of streams."""
+    """Read figures, curves, states and lists of streams."""
     ADMIN = "admin"
     """Make, change and delete streams."""
 
@@ -79,12 +78,12 @@ class Grant:
     Attributes
     ----------
     id : str
-        Names the token in logs and messages; no secret.
+        Names the token in logs and messages; not secret.
     digest : bytes
         SHA-256 of the token.
     scopes : frozenset of Scope
     streams : tuple of str or None
-        Names of streams; each stands for itself and everything below it. None: all.
+        Each name covers its stream and every stream below it. None covers all.
     """
 
     id: str
@@ -93,7 +92,7 @@ class Grant:
     streams: tuple[str, ...] | None = None
 
     def covers(self, stream: str) -> bool:
-        """Whether the token is for this stream.
+        """Whether the token covers a stream.
 
         Examples
         --------
@@ -105,22 +104,22 @@ class Grant:
 
 
 def covers(streams: tuple[str, ...] | None, stream: str) -> bool:
-    """Whether a stream is one of these or below one; None is all streams."""
+    """Whether a stream is one of `streams` or below one; None covers all streams."""
     return streams is None or any(
         stream == name or stream.startswith(name + "/") for name in streams
     )
 
 
-def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:
-    """Return what a token was granted; None when it is not one of these.
+def find_grant(grants: Mapping[str, Grant], token: str) -> Grant | None:
+    """Return the grant of a token; None when there is none.
 
-    The comparison takes equally long wherever two digests differ, and is made
+    The comparison takes the same time wherever two digests differ, and is made
     for unknown ids too.
     """
     prefix, _, rest = token.partition(".")
     grant = grants.get(rest.partition(".")[0]) if prefix == _PREFIX else None
     digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-    same = hmac.compare_digest(digest, _NOBODY if grant is None else grant.digest)
+    same = hmac.compare_digest(digest, _UNMATCHED_DIGEST if grant is None else grant.digest)
     return grant if same else None
 
 
@@ -128,13 +127,13 @@ def granted(grants: Mapping[str, Grant], token: str) -> Grant | None:
 
 
 def read_grants(path: Path) -> dict[str, Grant]:
-    """Read a tokens file; the grants by their ids.
+    """Read a tokens file; return its grants by id.
 
     Raises
     ------
     SettingsError
-        When it cannot be read, or an entry is not exactly what it should be:
-        a key that is misspelt must not widen what a token may do.
+        When it cannot be read, or an entry has an unknown key or a wrong value:
+        a misspelt key must not widen what a token may do.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -142,7 +141,7 @@ def read_grants(path: Path) -> dict[str, Grant]:
         raise SettingsError(f"cannot read the tokens file {path}: {error}") from error
     entries = content.pop("token", [])
     if content or not isinstance(entries, list):
-        raise SettingsError(f"{path}: everything must stand below [[token]]")
+        raise SettingsError(f"{path}: every entry must be below [[token]]")
     grants: dict[str, Grant] = {}
     for number, entry in enumerate(entries, 1):
         try:
@@ -150,13 +149,13 @@ def read_grants(path: Path) -> dict[str, Grant]:
         except _EntryError as error:
             raise SettingsError(f"{path}: token {number}: {error}") from None
         if grant.id in grants:
-            raise SettingsError(f"{path}: token {number}: the id {grant.id} is taken")
+            raise SettingsError(f"{path}: token {number}: the id {grant.id} occurs twice")
         grants[grant.id] = grant
     return grants
 
 
 class _EntryError(Exception):
-    """An entry that is not a grant; never leaves this module."""
+    """An invalid entry; caught in this module."""
 
 
 def _grant(entry: object) -> Grant:
@@ -167,7 +166,7 @@ def _grant(entry: object) -> Grant:
         raise _EntryError(f"there is no key {unknown[0]!r}")
     hashed = _HASH.match(entry["hash"]) if isinstance(entry.get("hash"), str) else None
     if hashed is None:
-        # What stands there may be a token by mistake: it is not repeated.
+        # The value is not quoted: it may be a token, pasted by mistake.
         raise _EntryError("hash must be sha256: and 64 hexadecimal digits")
     streams = entry.get("streams")
     return Grant(
@@ -195,7 +194,7 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = stream_name_problem(str(value), _LONGEST_NAME)
+        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))
@@ -204,26 +203,26 @@ def _checked_streams(values: object) -> tuple[str, ...]:
 def create_token(
     path: Path, id_: str, scopes: Iterable[str], streams: Iterable[str] | None = None
 ) -> str:
-    """Make a token, add it to a tokens file, and return it: nothing else keeps it.
+    """Make a token, add its hash to a tokens file, and return it; it is stored nowhere.
 
-    A server that uses the file takes it up by itself.
+    A running server that uses the file reads the change within a second.
 
     Parameters
     ----------
     path
-        The tokens file; made, for its owner's eyes only, when there is none.
+        The tokens file; created, readable by its owner only, when there is none.
     id_
-        What the token is called in logs and messages.
+        Names the token in logs and messages.
     scopes
         Of ``ingest``, ``query``, ``admin``.
     streams
-        What it is limited to; None for all streams.
+        The streams that it is limited to; None for all.
 
     Raises
     ------
     SettingsError
         When a value is not allowed, the id is taken, or the file cannot be
-        read or written; the file is as it was.
+        read or written; the file stays as it was.
     """
     path = path.resolve()
     try:
@@ -253,9 +252,10 @@ def create_token(
 
 @contextlib.contextmanager
 def _rewriting(path: Path) -> Iterator[Callable[[str], int]]:
-    """Yield what replaces a file's text; the file changes at the end, all at once.
+    """Yield a function that writes a file's new text; the file is replaced at the end.
 
-    The new file, beside the old one, also keeps two commands apart.
+    The new text goes to a file beside the old one, created exclusively: two commands
+    cannot change the tokens at the same time.
     """
     new = path.with_name(path.name + ".new")
     try:
@@ -267,7 +267,7 @@ def _rewriting(path: Path) -> Iterator[Callable[[str], int]]:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             if path.exists():
-                _like(path, new)
+                _copy_permissions(path, new)
             yield file.write
             file.flush()
             os.fsync(file.fileno())
@@ -277,8 +277,8 @@ def _rewriting(path: Path) -> Iterator[Callable[[str], int]]:
         raise
 
 
-def _like(path: Path, new: Path) -> None:
-    """Let whoever could read a file read the one that takes its place."""
+def _copy_permissions(path: Path, new: Path) -> None:
+    """Give the new file the owner and the mode of the one that it replaces."""
     stat = path.stat()
     new.chmod(stat.st_mode & 0o777)
     if hasattr(os, "chown"):
@@ -286,5 +286,5 @@ def _like(path: Path, new: Path) -> None:
 
 
 def _quoted(values: Iterable[str]) -> str:
-    # All of them are names without a quote or a backslash.
+    # Names have neither quotes nor backslashes.
     return ", ".join(f'"{value}"' for value in values)

@@ -1,1 +1,1 @@
-"""From the command line to a running server: configuration, logs, start, stop."""
+"""Configuration, logs, start and stop of the server process."""

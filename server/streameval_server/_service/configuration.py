@@ -1,15 +1,16 @@
 """Settings from flags, the environment and a file, each value with its source.
 
-The first that says something wins::
+The first source that has a value wins::
 
     --listen HOST:PORT            a flag
-    STREAMEVAL_LISTEN             the environment; empty is as if it were not there
+    STREAMEVAL_LISTEN             the environment; an empty variable counts as absent
     listen = "..."                the file, TOML, that --config or STREAMEVAL_CONFIG names
     the default
 
-Limits stand below ``[limits]`` in the file, and are ``STREAMEVAL_LIMITS_...`` in
-the environment. Paths in the file are relative to it. A name that a file or a
-flag misspells is an error; the environment holds other programs' variables too.
+Limits are below ``[limits]`` in the file, and ``STREAMEVAL_LIMITS_...`` in the
+environment. Paths in the file are relative to it. An unknown name in a file or a flag
+is an error; an unknown variable is not, because the environment has other programs'
+variables too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 from streameval_server._model.limits import Limits
 from streameval_server._model.server_settings import Settings, SettingsError
-from streameval_server._security.tokens import blotted
+from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ FLAGS = {
     "tls_key": "its private key, PEM",
     "tls_client_ca": "authorities of clients' certificates, PEM (mTLS)",
     "tokens": "the tokens file",
-    "auto_create": "let batches make the streams that they are for",
+    "auto_create": "create a stream with its first batch",
     "stop_grace_s": "seconds that calls get to end when the server stops",
     "log_format": "text or json",
     "log_level": "debug, info, warning or error",
@@ -54,7 +55,7 @@ FLAGS = {
     "metrics_interval_s": "seconds between scrapes of /metrics",
     "limits.max_state_bytes": "refuse ingest while counts take more memory; 0 is no limit",
 }
-"""The settings that have a flag, with what it is for; the others are for files."""
+"""The settings that have a flag, with its help; the others are set in files only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +101,19 @@ def flag_of(name: str) -> str:
 
 
 def is_switch(name: str) -> bool:
-    """Whether a setting is yes or no."""
+    """Whether a setting is a boolean."""
     return _SETTINGS[name].kind is bool
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Settings, and where each of them comes from.
+    """Settings, and the source of each.
 
     Attributes
     ----------
     settings : Settings
     sources : dict of str to str
-        From a setting's dotted name to a flag, a variable, a file or ``default``.
+        A flag, a variable, a file or ``default``, by the setting's dotted name.
     """
 
     settings: Settings
@@ -136,7 +137,7 @@ class Configuration:
             else:
                 shown = f"{key} = {_toml(value)}"
             lines.append(f"{shown:<50} # {self.sources[name]}")
-        return blotted("\n".join(lines))
+        return redact_tokens("\n".join(lines))
 
     def _value(self, name: str) -> object:
         value: object = self.settings
@@ -156,7 +157,7 @@ def configure(
     Parameters
     ----------
     flags
-        By dotted names; None is as if it were not there.
+        By dotted names; None counts as absent.
     config
         The file; without it the one that STREAMEVAL_CONFIG names, or none.
     environment
@@ -174,18 +175,18 @@ def configure(
         config = Path(environment[_CONFIG])
     if config is not None:
         for name, value in _read(config):
-            setting = _known(name, str(config))
-            values[name] = _converted(setting, value, str(config), config.parent)
+            setting = _find_setting(name, str(config))
+            values[name] = _convert(setting, value, str(config), config.parent)
             sources[name] = str(config)
     for name, setting in _SETTINGS.items():
         text = environment.get(setting.variable)
         if text:
-            values[name] = _converted(setting, text, setting.variable, Path())
+            values[name] = _convert(setting, text, setting.variable, Path())
             sources[name] = setting.variable
     for name, value in flags.items():
         if value is not None:
-            values[name] = _converted(
-                _known(name, "the command line"), value, flag_of(name), Path()
+            values[name] = _convert(
+                _find_setting(name, "the command line"), value, flag_of(name), Path()
             )
             sources[name] = flag_of(name)
     plain: dict[str, Any] = {}
@@ -202,18 +203,18 @@ def _read(path: Path) -> list[tuple[str, object]]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}") from error
-    return list(_flat(content))
+    return list(_flattened(content))
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flattened(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flattened(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
 
-def _known(name: str, source: str) -> _Setting:
+def _find_setting(name: str, source: str) -> _Setting:
     setting = _SETTINGS.get(name)
     if setting is None:
         close = difflib.get_close_matches(name, _SETTINGS, 1)
@@ -222,8 +223,8 @@ def _known(name: str, source: str) -> _Setting:
     return setting
 
 
-def _converted(setting: _Setting, value: object, source: str, base: Path) -> object:
-    """Return a value as its setting's kind, from whatever a source holds."""
+def _convert(setting: _Setting, value: object, source: str, base: Path) -> object:
+    """Return a source's value, converted to the type of its setting."""
     kind = setting.kind
     if get_origin(kind) is Literal:
         wanted = " or ".join(get_args(kind))
@@ -258,5 +259,5 @@ def _number(kind: type[int | float], value: object) -> float | None:
 def _toml(value: object) -> str:
     if isinstance(value, (bool, int, float)):
         return str(value).lower()
-    # JSON's strings are TOML's, but for one character that TOML wants escaped.
+    # JSON's strings are TOML's, except that TOML requires U+007F escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,11 +1,11 @@
-"""What the log looks like: lines for people, or one JSON object a line.
+"""The log's formats: text for people, or one JSON object per line.
 
-Every line of a call carries its request id. Two things never get into it:
+Every line of a call has its request id. Two things never get into the log:
 
-- tokens: whatever looks like one is blotted out, wherever it came from
-- values that callers sent, prediction ids among them: the messages of
-  unexpected exceptions, which quote them, are left out of tracebacks; those
-  of the disk and of settings are not of that kind and stay
+- tokens: everything that looks like one is redacted, in every field
+- values that clients sent, prediction ids among them: tracebacks leave out the
+  messages of unexpected exceptions, which may quote values; messages of errors
+  of the disk and of settings quote none and stay
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import StorageError
 from streameval_server._model.server_settings import SettingsError
-from streameval_server._security.call_context import current
-from streameval_server._security.tokens import blotted
+from streameval_server._security.access import current_call
+from streameval_server._security.tokens import redact_tokens
 
 if TYPE_CHECKING:
     from streameval_server._model.server_settings import LogFormat, LogLevel
 
-_TELLS = (OSError, StorageError, SettingsError, sqlite3.Error)
+_QUOTED_ERRORS = (OSError, StorageError, SettingsError, sqlite3.Error)
 
 
 class _Formatter(logging.Formatter):
-    """What both formats have in common."""
+    """The base of both formats: redaction and tracebacks."""
 
     def formatException(  # noqa: N802 - logging's name
         self, ei: tuple[type[BaseException], BaseException, object] | tuple[None, None, None]
     ) -> str:
         """Return a traceback without the values that exceptions quote."""
         error = ei[1]
-        return "" if error is None else "\n".join(_chain(error, set()))
+        return "" if error is None else "\n".join(_traceback_lines(error, set()))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record's line."""
-        return blotted(self.line(record))
+        """Return a record's line, with tokens redacted."""
+        return redact_tokens(self.line(record))
 
     def line(self, record: logging.LogRecord) -> str:
-        """Return the line, tokens and all."""
+        """Return the line before redaction."""
         raise NotImplementedError
 
 
@@ -54,7 +54,7 @@ class TextFormatter(_Formatter):
     def line(self, record: logging.LogRecord) -> str:
         """Return the line, and the traceback below it."""
         fields = "".join(f" {key}={value}" for key, value in _fields(record).items())
-        # A line break that somebody smuggled in must not look like a line of the log.
+        # A line break in a client's text must not start a forged line of the log.
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         line = f"{_time(record)} {record.levelname} {record.name}: {message}{fields}"
         if record.exc_info:
@@ -80,11 +80,11 @@ class JsonFormatter(_Formatter):
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> None:
-    """Send everything that is logged in this process to stderr, in this format."""
+    """Send everything that this process logs to stderr, in a format."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # At debug it tells what is sent.
+    # At debug level it logs the events' content.
     logging.getLogger("sse_starlette").setLevel(logging.WARNING)
 
 
@@ -94,26 +94,26 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return what a record says besides its message."""
+    """Return a record's fields, and the request id of the call in progress."""
     fields: dict[str, object] = dict(getattr(record, "fields", {}))
-    call = current.get(None)
+    call = current_call.get(None)
     if call is not None:
         fields["request_id"] = call.request_id
     return fields
 
 
-def _chain(error: BaseException, seen: set[int]) -> list[str]:
-    """Return the lines of a traceback, the causes first."""
+def _traceback_lines(error: BaseException, seen: set[int]) -> list[str]:
+    """Return the lines of a traceback, causes first, without messages that may quote values."""
     seen.add(id(error))
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     lines: list[str] = []
     if before is not None and id(before) not in seen:
-        lines = [*_chain(before, seen), "and then:"]
+        lines = [*_traceback_lines(before, seen), "and then:"]
     lines += [
         f"  {frame.filename}:{frame.lineno} in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
     ]
     kind = type(error)
-    told = f": {error}" if isinstance(error, _TELLS) else ""
-    lines.append(f"{kind.__module__}.{kind.__qualname__}{told}")
+    text = f": {error}" if isinstance(error, _QUOTED_ERRORS) else ""
+    lines.append(f"{kind.__module__}.{kind.__qualname__}{text}")
     return lines

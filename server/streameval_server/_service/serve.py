@@ -1,4 +1,4 @@
-"""Run a server until it is told to stop."""
+"""Runs a server until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SWITCH_INTERVAL_S = 0.0005
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return uvloop's event loop where it is installed, else asyncio's."""
     try:
-        import uvloop  # noqa: PLC0415 - not to be had on every platform
+        import uvloop  # noqa: PLC0415 - not available on every platform
     except ModuleNotFoundError:
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -37,27 +37,27 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def shorten_switch_interval() -> None:
-    """Let the event loop have its turn soon while other threads compute.
+    """Shorten the time for which a computing thread may hold the interpreter's lock.
 
-    With Python's default of 5 ms a busy thread would hold up every ack by as much.
+    With Python's default of 5 ms a busy thread would delay every ack by up to 5 ms.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) -> None:
-    """Run a server until SIGTERM or SIGINT, then stop it in order.
+    """Run a server until SIGTERM or SIGINT, then stop it cleanly.
 
     Parameters
     ----------
     settings
-        How to run it.
+        The server's settings.
     on_ready
-        Called once, when requests are served.
+        Called once, when the server answers requests.
 
     Raises
     ------
     StreamEvalError
-        When it cannot start (see `Server.start`), or cannot go on.
+        When it cannot start (see `Server.start`), or fails while it runs.
     """
     loop = asyncio.get_running_loop()
 
@@ -71,9 +71,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[Addresses], None]) ->
 
 
 def run(settings: Settings) -> None:
-    """Run a server, printing the addresses that it listens on, until it is told to stop.
+    """Run a server until SIGTERM or SIGINT, and print the addresses that it listens on.
 
-    The log of the whole process goes to stderr as the settings say.
+    Everything that the process logs goes to stderr, in the settings' format.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def run(settings: Settings) -> None:
     configure(settings.log_format, settings.log_level)
     _arm_failpoints()
     shorten_switch_interval()
-    # Modules stay: a full collection need not look at them, 20 ms each time.
+    # Imported modules live for ever: without them a full collection is 20 ms shorter.
     gc.collect()
     gc.freeze()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -1,9 +1,9 @@
-"""A server and its HTTP as one: who starts first, who stops first, and what went wrong.
+"""Starts and stops gRPC and HTTP together, in order, and keeps the reason of a failure.
 
 An ASGI lifespan owns the gRPC server, whether HTTP is served or not: it starts the
-server before the first request and stops it after the last one. Signals are for
-`stop`, which turns calls away at once, over gRPC and HTTP, so that those in progress
-come to their ends and HTTP can, and then the lifespan.
+server before the first HTTP request and stops it after the last one. Signal handlers
+call `stop`. It makes gRPC and HTTP refuse new calls at once and tells those in progress
+to end; then HTTP ends, and then the lifespan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a server listens, with the ports that it was given.
+    """The addresses of a server, with the actual ports.
 
     Attributes
     ----------
@@ -39,20 +39,20 @@ class Addresses:
 
 
 class Service:
-    """A server with its HTTP, for one event loop: `serve` it, `stop` it.
+    """A server with its HTTP, for one event loop: `serve` and `stop`.
 
     Parameters
     ----------
     settings
-        How to run it.
+        The server's settings.
     on_ready
-        Called once, when requests are served.
+        Called once, when the server answers requests.
 
     Raises
     ------
     SettingsError
-        When the tokens file or the certificates cannot be used, or the address
-        for HTTP cannot be had.
+        When the tokens file or the certificates cannot be used, or HTTP cannot
+        listen on its address.
     """
 
     def __init__(self, settings: Settings, on_ready: Callable[[Addresses], None]) -> None:
@@ -61,27 +61,27 @@ class Service:
         if settings.http_address() is not None:
             self._http = HttpServer(self._server, settings, self._lifespan)
         self._on_ready = on_ready
-        self._told = asyncio.Event()
-        self._ending = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._ended = asyncio.Event()
         self._failure: BaseException | None = None
 
     def stop(self) -> None:
-        """Let `serve` come to its end."""
-        self._told.set()
+        """Make `serve` return."""
+        self._stop_requested.set()
 
     async def serve(self) -> None:
-        """Start, serve until `stop` or until it cannot go on, and stop in order.
+        """Start, serve until `stop` or a failure, and stop cleanly.
 
         Raises
         ------
         StreamEvalError
-            When it cannot start (see `Server.start`), or cannot go on.
+            When it cannot start (see `Server.start`), or fails while it runs.
         """
         if self._http is not None:
             await self._http.serve()
         else:
             async with self._lifespan():
-                await self._ending.wait()
+                await self._ended.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -89,25 +89,25 @@ class Service:
     async def _lifespan(self, _app: object = None) -> AsyncIterator[None]:
         try:
             await self._server.start()
-        except Exception as error:  # noqa: BLE001 - `serve` raises it: uvicorn would end the process
+        except Exception as error:  # noqa: BLE001 - `serve` raises it; uvicorn would exit the process
             self._failure = error
             self._end()
             yield
             return
-        ending = asyncio.create_task(self._until_told())
+        waiting = asyncio.create_task(self._run_until_stopped())
         http = None if self._http is None else self._http.url
         self._on_ready(Addresses(self._server.address, http))
         try:
             yield
         finally:
-            ending.cancel()
+            waiting.cancel()
             await self._server.stop()
 
-    async def _until_told(self) -> None:
-        told = asyncio.create_task(self._told.wait())
+    async def _run_until_stopped(self) -> None:
+        stop_requested = asyncio.create_task(self._stop_requested.wait())
         failed = asyncio.create_task(self._server.wait_failed())
-        await asyncio.wait((told, failed), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        await asyncio.wait((stop_requested, failed), return_when=asyncio.FIRST_COMPLETED)
+        stop_requested.cancel()
         if failed.done():
             self._failure = failed.exception()
         failed.cancel()
@@ -115,6 +115,6 @@ class Service:
         self._end()
 
     def _end(self) -> None:
-        self._ending.set()
+        self._ended.set()
         if self._http is not None:
             self._http.stop()

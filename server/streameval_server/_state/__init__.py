@@ -1,8 +1,12 @@
-"""What the engine holds of each stream: its counts by slice and pane, and waiting ids.
+"""What the engine holds of each stream: its counts by slice and pane, and its ids.
 
-- `stream_state` is one stream: `counts` (`binning`, `slice_table`, `store`, `cells`,
-  `pending`, `pane_content`) and `joins`, with `segments` numbered and `stream_settings` obeyed;
-  `stream_info` describes it.
-- `coverage`, `delays`: how much of the truth was seen, and how late.
-- `views`: what queries read, immutable; `stream_file`: a stream to take elsewhere.
+- `stream_state`: one stream, changed by rows and by time. `stream_parts`: its form in a
+  checkpoint; `stream_file`: in an export.
+- `counts`: collects rows and counts them in bulk. `pane_store`, `pane_content`: where the
+  counts are, by slice and pane. `accumulator`, `pending_cases`, `cell_table`: the counts of one
+  slice. `slice_sort`, `slice_table`: the counts of many slices at once.
+- `segments`: numbers segment values. `coverage`, `delays`: how much of the truth was seen, and
+  how late.
+- `join_table`, `join_segment`: ids that wait for their other half.
+- `views`: what queries read; immutable.
 """

@@ -1,88 +1,78 @@
-"""The counts of one slice, or one pane of it: changes wait until they are worth a merge.
+"""The counts of one slice, or of one pane of it: a sorted state and the changes not yet merged.
 
-Where cells are counted, much that was added is counted in a table (`tally`) until somebody
-asks. Exact counts have none, nor have states for which it would be out of proportion: there
-changes are due to be merged when they have grown to a multiple of the state, so a row costs
-O(log n) amortised however the rows are cut. To merge is to ask for what is frozen, which
-needs no lock: whoever adds sees to it (`StreamCounts.take_due`), and what somebody has asked
-for is never merged again. What waits is bounded by the state.
+An `Accumulator` is a sorted `State`, a list of recent changes in any order, and sometimes a
+`CellTable` that counts additions by cell. An addition goes to the list. Once the list is
+long enough, it is counted in the table, which costs one addition per case and no sort. Exact
+counts have no table, nor have states for which a table would be too sparse: their list is
+due for a merge when it has grown to a multiple of the state. Both bound the pending memory
+by the state's size and keep a row at O(log n) amortised, however the rows are batched.
 
-Additions may be merged in any order and at any time: the resolution that a cap
-on cells leaves depends on the cells that there are, and on nothing else. A
-removal is merged at once, after everything before it, so that the outcome is
-the same for every cut of the log.
+Merging means asking the frozen counts for their evaluator. It needs no lock: `frozen` is
+O(changes) under the engine's lock, and the merge runs outside of it, in the first thread
+that needs the counts. The accumulator adopts a merged result before its next change, so
+nothing is merged twice.
+
+Additions commute: the resolution that the cap on cells leaves depends only on the set of
+cells, so they may be merged in any order and at any time. A removal is merged at once, after
+everything before it, so that the result does not depend on how the log is cut into calls.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from streameval import Evaluator
 from streameval._counts import ScoreCounts, merge_states
 from streameval_server._state.cell_table import CellTable
-from streameval_server._state.pending_cases import UnsortedCases, merged
+from streameval_server._state.pending_cases import UnsortedCases, merge_pending
+from streameval_server._state.views import LazyCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streameval._counts import State
-    from streameval_server._state.pending_cases import Added
+    from streameval_server._state.pending_cases import Addition
 
-_LEAST = 4_096
-"""So many scores may wait, however small the state."""
+_MIN_PENDING_SCORES = 4_096
+"""Pending scores that are always allowed, however small the state is."""
 
-_SHARE = 2
-"""So many times the state's distinct scores may wait."""
+_MAX_PENDING_RATIO = 2
+"""Pending scores allowed for each distinct score of the state."""
 
-_FEW = 4
-"""Additions this many times fewer than the state's distinct scores are not worth a table."""
+_MAX_TABLE_RATIO = 4
+"""A table is not worth its passes when the state has this many distinct scores per addition."""
 
-_ENTRY_BYTES = 24
-"""Memory of a distinct score: 16 B, and a part of what its merge needs."""
+_SCORE_BYTES = 24
+"""Memory of a distinct score: 16 B, and its share of the memory that a merge needs."""
 
 OVERHEAD_BYTES = 2_048
-"""Memory of a state besides its scores."""
+"""Memory of an accumulator besides its scores."""
+
+_MAX_TABLES = 3
+"""Accumulators of one stream that have a table: the whole's, and those of two panes."""
+
+_MAX_IDLE_ADDITIONS = 256
+"""Additions to other accumulators after which a table counts as idle and may be replaced."""
 
 
-class LazyCounts:
-    """Counts at one moment, merged when somebody first asks. Immutable.
+@dataclass(slots=True)
+class StreamUsage:
+    """The revision and the memory of one stream, shared by its parts.
 
-    Parameters
+    The parts refer to this record and not to the stream, so that a stream is in no reference
+    cycle: a deleted stream leaves memory at once, not when the collector runs.
+
+    Attributes
     ----------
-    merge : callable
-        Returns the counts; it is let go, with what it needs, once it has.
+    revision : int
+        Log revision that is being applied.
+    memory_bytes : int
+        Approximate upper bound of the memory of what has been counted. Code that changes an
+        accumulator adds the growth that the change returned.
     """
 
-    __slots__ = ("__weakref__", "_evaluator", "_merge")
-
-    def __init__(self, merge: Callable[[], State]) -> None:
-        self._merge: Callable[[], State] | None = merge
-        self._evaluator: Evaluator | None = None
-
-    @property
-    def evaluator(self) -> Evaluator:
-        """The counts as an evaluator, always the same one. Never mutate it."""
-        # Two threads may both merge; both get evaluators of equal counts.
-        if self._evaluator is None and (merge := self._merge) is not None:
-            self._evaluator = Evaluator._of(merge())
-            self._merge = None
-        assert self._evaluator is not None
-        return self._evaluator
-
-    def merge(self) -> None:
-        """Merge them, if nobody did."""
-        _ = self.evaluator
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether somebody has."""
-        return self._evaluator is not None
-
-    @classmethod
-    def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
-        """Return the sum of counts at one moment."""
-        return cls(lambda: merge_states([part.evaluator._view() for part in parts], revision=0))
+    revision: int
+    memory_bytes: int = 0
 
 
 class Accumulator:
@@ -91,99 +81,111 @@ class Accumulator:
     Parameters
     ----------
     state : State
-        What they are now.
+        The counts at the start.
     """
 
-    __slots__ = ("_frozen", "_is_shared", "_pending", "_refused", "_state", "_tally", "_waiting")
+    __slots__ = (
+        "_frozen",
+        "_is_table_shared",
+        "_pending",
+        "_pending_scores",
+        "_retry_above",
+        "_state",
+        "_table",
+    )
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._tally: CellTable | None = None
-        # Whether somebody may still read the table, who froze it.
-        self._is_shared = False
-        self._pending: list[Added] = []
-        self._waiting = 0
-        # So much may wait before it is tried again to count it in a table.
-        self._refused = 0
+        self._table: CellTable | None = None
+        # Whether frozen counts may still read the table: then it is copied before a change.
+        self._is_table_shared = False
+        self._pending: list[Addition] = []
+        self._pending_scores = 0
+        # After a table was refused: pending scores above which it is tried again.
+        self._retry_above = 0
         self._frozen: LazyCounts | None = None
 
     @property
     def size(self) -> int:
-        """Scores that it holds: distinct ones, and those that wait. O(1)."""
-        return len(self._state.counts) + self._waiting
+        """Distinct scores of the state, and pending ones. O(1)."""
+        return len(self._state.counts) + self._pending_scores
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes, at most about."""
-        table = 0 if self._tally is None else self._tally.nbytes
-        return OVERHEAD_BYTES + _ENTRY_BYTES * self.size + table
+        """Memory, an approximate upper bound."""
+        table = 0 if self._table is None else self._table.nbytes
+        return OVERHEAD_BYTES + _SCORE_BYTES * self.size + table
 
-    def add(self, change: Added, *, may_have_table: bool = True) -> int:
+    def add(self, change: Addition, *, may_have_table: bool = True) -> int:
         """Add cases; return by how much memory grew. Amortised O(cases)."""
         before = self.memory_bytes
-        self._absorb()
+        self._adopt_merged()
         self._pending.append(change)
-        self._waiting += len(change)
+        self._pending_scores += len(change)
         if (
             may_have_table
             and self._state.resolution is not None
-            and self._waiting > max(_LEAST, len(self._state.counts) // _FEW, self._refused)
+            and self._pending_scores
+            > max(
+                _MIN_PENDING_SCORES, len(self._state.counts) // _MAX_TABLE_RATIO, self._retry_above
+            )
         ):
-            self._count()
+            self._count_in_table()
         return self.memory_bytes - before
 
-    def _count(self) -> None:
-        """Count what waits in the table, if one is the thing for it."""
+    def _count_in_table(self) -> None:
+        """Move the pending cases into the table, unless they do not fit one."""
         cases = [each for each in self._pending if isinstance(each, UnsortedCases)]
-        tally = self._tally or CellTable(self._state)
+        table = self._table or CellTable(self._state)
         together = UnsortedCases.concat(cases) if len(cases) == len(self._pending) else None
-        layout = None if together is None else tally.layout_for(together)
+        layout = None if together is None else table.layout_for(together)
         if together is None or layout is None:
-            # Not again at once: to find out takes as long as what waits is long.
-            self._refused = 2 * self._waiting
+            # The check takes O(pending): the next one comes after twice as many.
+            self._retry_above = 2 * self._pending_scores
             return
-        if self._is_shared:
-            tally = tally.copy()
-        tally.add(together, layout)
-        self._tally = tally
-        self._is_shared = False
-        self._let_go()
+        if self._is_table_shared:
+            table = table.copy()
+        table.add(together, layout)
+        self._table = table
+        self._is_table_shared = False
+        self._clear_pending()
 
-    def _let_go(self) -> None:
-        """Forget what waited: it has been counted."""
+    def _clear_pending(self) -> None:
         self._pending = []
-        self._waiting = self._refused = 0
+        self._pending_scores = self._retry_above = 0
 
     @property
     def has_table(self) -> bool:
         """Whether there is a table. O(1)."""
-        return self._tally is not None
+        return self._table is not None
 
-    def release(self) -> int:
-        """Do without a table until much is added again; return how memory grew. O(cells)."""
+    def drop_table(self) -> int:
+        """Merge the table into the state; return by how much memory grew. O(cells)."""
         before = self.memory_bytes
-        if self._tally is not None:
+        if self._table is not None:
             self.state()
         return self.memory_bytes - before
 
-    def _absorb(self) -> None:
-        """Before a change, keep what somebody has merged: the next needs only what came since."""
+    def _adopt_merged(self) -> None:
+        """Before a change, take the state that a reader has merged meanwhile, if one has."""
         frozen, self._frozen = self._frozen, None
         if frozen is not None and frozen.is_merged:
             self._state = frozen.evaluator._view()
-            self._tally = None
-            self._is_shared = False
-            self._let_go()
+            self._table = None
+            self._is_table_shared = False
+            self._clear_pending()
 
     @property
     def is_due(self) -> bool:
-        """Whether so much waits that somebody should merge it. O(1)."""
-        return self._waiting > max(_LEAST, _SHARE * len(self._state.counts))
+        """Whether enough scores are pending that they should be merged. O(1)."""
+        return self._pending_scores > max(
+            _MIN_PENDING_SCORES, _MAX_PENDING_RATIO * len(self._state.counts)
+        )
 
     def miss(self, positives: int, negatives: int) -> int:
         """Add references that were never scored; return by how much memory grew. O(1)."""
         before = self.memory_bytes
-        self._absorb()
+        self._adopt_merged()
         state = self._state
         self._state = replace(
             state,
@@ -194,18 +196,18 @@ class Accumulator:
         return self.memory_bytes - before
 
     def remove(self, change: ScoreCounts) -> int:
-        """Take cases away that were added before; return by how much memory grew. O(n)."""
+        """Remove cases that were added before; return by how much memory grew. O(n)."""
         before = self.memory_bytes
         state = self.state()
         self._frozen = None
-        taken = ScoreCounts(
+        removed = ScoreCounts(
             state.quantised(change.positives).negated(), state.quantised(change.negatives).negated()
         )
-        self._state = state.changed(taken, revision=0)
+        self._state = state.changed(removed, revision=0)
         return self.memory_bytes - before
 
     def merge(self, states: Sequence[State]) -> int:
-        """Add what others counted, at the lowest resolution of all; return the growth. O(n)."""
+        """Add other states, at the lowest resolution of all; return the growth. O(n)."""
         before = self.memory_bytes
         mine = self.state()
         self._frozen = None
@@ -214,20 +216,65 @@ class Accumulator:
         return self.memory_bytes - before
 
     def state(self) -> State:
-        """Return the counts, all changes merged. O(n) when some wait."""
-        if self._pending or self._tally is not None:
+        """Return the counts with all changes merged. O(n) when some are pending."""
+        if self._pending or self._table is not None:
             frozen = self.frozen()
             frozen.merge()
-            self._absorb()
+            self._adopt_merged()
             self._frozen = frozen
         return self._state
 
     def frozen(self) -> LazyCounts:
         """Return the counts as they are now; the same object until they change. O(changes)."""
         if self._frozen is None:
-            state, tally, pending = self._state, self._tally, tuple(self._pending)
-            self._is_shared = tally is not None
+            state, table, pending = self._state, self._table, tuple(self._pending)
+            self._is_table_shared = table is not None
             self._frozen = LazyCounts(
-                lambda: merged(state if tally is None else tally.added_to(state), pending)
+                lambda: merge_pending(state if table is None else table.add_to(state), pending)
             )
         return self._frozen
+
+
+class CellTableLru:
+    """Which accumulators of a stream have a `CellTable`: at most `_MAX_TABLES`, by recent use.
+
+    A pane is filled while its time lasts and then left alone, so an idle table is evicted for
+    the next pane's. When more panes than that are filled in turn, those beyond the limit have
+    no table: building a table and merging it again would cost more than it saves.
+    """
+
+    def __init__(self) -> None:
+        # The addition at which each was used last; the most recent one at the end.
+        self._used: dict[Accumulator, int] = {}
+        self._additions = 0
+        self._cleared_at = 0
+        self._evicted: list[Accumulator] = []
+
+    def admits(self, accumulator: Accumulator) -> bool:
+        """Count an addition; tell whether its accumulator may have a table. O(1)."""
+        self._additions += 1
+        if accumulator in self._used or len(self._used) < _MAX_TABLES:
+            return True
+        return self._additions - next(iter(self._used.values())) > _MAX_IDLE_ADDITIONS
+
+    def record(self, accumulator: Accumulator) -> None:
+        """Record that an accumulator has a table and uses it; evict the oldest. O(1)."""
+        self._used.pop(accumulator, None)
+        self._used[accumulator] = self._additions
+        if len(self._used) > _MAX_TABLES:
+            oldest = next(iter(self._used))
+            del self._used[oldest]
+            self._evicted.append(oldest)
+
+    def pop_evicted(self) -> list[Accumulator]:
+        """Return the accumulators evicted since the last call."""
+        evicted, self._evicted = self._evicted, []
+        return evicted
+
+    def clear(self, keep: Accumulator) -> list[Accumulator]:
+        """Evict and return all, except `keep` if it was used since the last `clear`."""
+        kept = {keep} if self._used.get(keep, 0) > self._cleared_at else set()
+        evicted = [*self.pop_evicted(), *(each for each in self._used if each not in kept)]
+        self._used = {each: self._used[each] for each in kept}
+        self._cleared_at = self._additions
+        return evicted

@@ -1,11 +1,11 @@
-"""What was added to a state, counted in a table of its cells: a case is one addition, no merge.
+"""Additions to a state, counted in a dense table of cells: one addition per case, no merge.
 
-The table covers the cells of the state and of what came, and grows with them; where it would
-be out of proportion it is refused. To have the state again is a pass over the table, when
-somebody asks.
+The table covers the cells of the state and of the added cases, and grows with them. It is
+refused where it would be too sparse. The state with the additions is one pass over the
+table, made when the counts are read.
 
-Cost: 4 to 8 ns a case. Memory: 8 B a place; where few cells lie far apart there may be 2^17
-of these, else about two for each cell.
+Cost: 4 to 8 ns a case. Memory: 8 B per entry; few cells that lie far apart may take 2^17
+entries, otherwise there are about two per cell.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from streameval._counts import Run, Scale, State
     from streameval_server._state.pending_cases import UnsortedCases
 
-_MOST_CASES = 1 << 30
-"""So many cases may be in it: their counts fit int32, of which twice as many are in the cache."""
+_MAX_CASES = 1 << 30
+"""Maximum number of cases in a table: int32 counts, which take half the cache of int64 ones."""
 
 
 class CellTable:
-    """Cases by class and cell, at a resolution.
+    """Counts of cases by class and cell, at a resolution.
 
     Parameters
     ----------
     state : State
-        To which they are added; it has a resolution.
+        The state to which the cases are added; it has a resolution.
     """
 
     __slots__ = ("_layout", "_num_cases", "_num_cells", "_span", "_sums")
@@ -56,13 +56,13 @@ class CellTable:
         return self._sums.nbytes
 
     def copy(self) -> CellTable:
-        """Return the same, to be changed apart. O(width)."""
+        """Return an independent copy. O(width)."""
         return deepcopy(self)
 
     def layout_for(self, cases: UnsortedCases) -> Layout | None:
-        """Return what the table must cover to add cases; None where it is not the thing. O(n)."""
+        """Return the layout that the table needs for these cases; None to refuse them. O(n)."""
         bits, scale = self._layout.bits, self._layout.scale
-        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MOST_CASES:
+        if bits < 1 or cases.counts is not None or self._num_cases + len(cases) > _MAX_CASES:
             return None
         layout = Layout.of(self._span.union(cases.keys(scale)[1]), bits, scale)
         if layout != self._layout and layout.is_sparse(self._num_cells + len(cases)):
@@ -70,7 +70,7 @@ class CellTable:
         return layout
 
     def add(self, cases: UnsortedCases, layout: Layout) -> None:
-        """Add cases to the table, which is to be as `layout_for` said. O(cases)."""
+        """Add cases, after widening the table to the layout from `layout_for`. O(cases)."""
         keys, span = cases.keys(layout.scale)
         if layout != self._layout:
             self._widen(layout)
@@ -85,13 +85,13 @@ class CellTable:
         sums[:, layout.places_of(self._layout)] = self._sums
         self._layout, self._sums = layout, sums
 
-    def added_to(self, state: State) -> State:
-        """Return the state with the cases added. O(width).
+    def add_to(self, state: State) -> State:
+        """Return the state with the table's cases added. O(width).
 
         Parameters
         ----------
         state : State
-            The one that it was made for, whatever was missed since.
+            The one that the table was made for; it may have got misses since.
         """
         empty = replace(state, counts=ScoreCounts(), _answers={})
         runs = (state.counts.negatives, state.counts.positives)
@@ -99,16 +99,16 @@ class CellTable:
         return empty.changed(ScoreCounts(positives, negatives), revision=0)
 
     def _sum(self, sums: npt.NDArray[np.int32], run: Run) -> Run:
-        """Return a class's cases with a run of cells added."""
+        """Return the sum of a class's cases and a run."""
         counts = sums.astype(np.int64)
-        # A run's scores are distinct, so no place occurs twice.
+        # A run's scores are distinct, so each place occurs once.
         places = self._layout.places(cell_keys(run.scores, self._layout.scale))
         counts[places] += run.multiplicities()
         return run_from_table(self._layout, counts)
 
 
 def _span(run: Run, scale: Scale) -> Span:
-    """Return the span of a run's keys: that of its ends, and of what is beside 0. O(log n)."""
+    """Return the span of a run's keys, from its ends and the scores beside 0. O(log n)."""
     scores = run.scores
     zero = int(np.searchsorted(scores, 0.0))
     ends = [0, max(zero - 1, 0), min(zero, scores.size - 1), scores.size - 1]

@@ -1,13 +1,13 @@
-"""How a stream counts: rows and effects are collected, put together, and counted in bulk.
+"""Counts a stream's rows and join effects: collects them, then counts them in bulk.
 
-What only adds is collected and counted in one go, when there is much of it, or
-when somebody looks. What takes away is counted at once, after everything before
-it: so the counts, and the resolution that the caps on cells leave them, are the
-same however the log is cut into calls, and whoever looks at what time. The
-whole's all-time counts are exact until they meet their cap; slices and panes
-are bounded from the start.
+Additions are collected and counted together, once there are enough of them or when the
+counts are read. Removals are counted at once, after everything before them. So the counts,
+and the resolution that the caps on cells leave them, depend neither on how the log is cut
+into calls nor on when the counts are read. The whole's all-time counts are exact until they
+reach their cap; slices and panes are bounded from the start.
 
-Cost: see `binning`, `cells`, `tally` and `store`; about 20 ns a case without segments.
+Cost: about 20 ns a case without segments; for the rest see `slice_sort`, `accumulator`,
+`cell_table` and `pane_store`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._time import Effect, Effects, changes_by_group, rows_by_group
-from streameval_server._state.cell_table_lru import CellTableLru
+from streameval_server._state.accumulator import CellTableLru
 from streameval_server._state.coverage import PaneCoverage
-from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.pane_store import Store
-from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.segments import ABSENT, WHOLE, codes_of, slice_id
-from streameval_server._state.slice_columns import Columns, ordered, slices_of
-from streameval_server._state.slice_table import LEAST_ROWS, SliceTable
+from streameval_server._state.delays import NO_DELAYS, delays_by_group
+from streameval_server._state.pane_store import PaneStore
+from streameval_server._state.pending_cases import TimedCases, UnsortedCases
+from streameval_server._state.segments import WHOLE, segment_codes, slices_by_key
+from streameval_server._state.slice_sort import slices_of, sort_by_cell
+from streameval_server._state.slice_table import MIN_TABLE_ROWS, SliceTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,27 +34,30 @@ if TYPE_CHECKING:
     from streameval._time import Change
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.accumulator import Accumulator, LazyCounts
-    from streameval_server._state.ledger import StreamUsage
+    from streameval_server._state.accumulator import Accumulator, StreamUsage
+    from streameval_server._state.delays import Delays
     from streameval_server._state.pane_content import PaneContent, Part
-    from streameval_server._state.pending_cases import Added
-    from streameval_server._state.slice_columns import Ordered
-    from streameval_server._state.views import FrozenStream
+    from streameval_server._state.pending_cases import Addition
+    from streameval_server._state.slice_sort import RowsByCell
+    from streameval_server._state.views import FrozenStream, LazyCounts
 
-_TAKES_AWAY = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
+_REMOVES = np.isin(np.arange(256), (Effect.UNLABELLED_NEGATIVE, Effect.UNLABELLED_POSITIVE))
 _NUMBER_BITS = 32
 
-_LEAST_WAITING, _MOST_WAITING = 8_192, 65_536
-"""So many rows are collected before they are counted unasked: more in large streams."""
+_MIN_COLLECTED_ROWS, _MAX_COLLECTED_ROWS = 8_192, 65_536
+"""Collected rows at which they are counted without a read: more in larger streams."""
 
-_MUCH = LEAST_ROWS
-"""So many are worth to be counted where there is time: fewer would count slices by sorting."""
+MIN_IDLE_COUNT_ROWS = MIN_TABLE_ROWS
+"""Fewer collected rows are not counted in idle time: small batches take the slower sort path."""
 
 _EFFECT_COST = 2
-"""An effect is like so many cases, and again for each segment key."""
+"""An effect costs as much as this many cases, and again for each segment key."""
 
 _ROW_BYTES = 32
-"""Memory of a row that was collected."""
+"""Memory of a collected row."""
+
+_NO_PANE = -(1 << 62)
+"""Stands for the start of a pane that is no longer kept; before all real starts."""
 
 
 class StreamCounts:
@@ -64,249 +67,232 @@ class StreamCounts:
     ----------
     settings, limits
         The stream's and the server's.
-    ledger : StreamUsage
+    usage : StreamUsage
         The stream's.
 
     Attributes
     ----------
-    store : Store
-        What has been counted; `flush` brings it up to date.
+    store : PaneStore
+        What has been counted; `flush` adds what was collected.
     beyond_retention : int
-        Rows that came into no pane.
+        Rows that are in no pane, because theirs was no longer kept.
     """
 
-    def __init__(self, settings: StreamSettings, limits: Limits, ledger: StreamUsage) -> None:
-        self.store = Store(settings, limits, ledger)
-        self._ledger = ledger
+    def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
+        self.store = PaneStore(settings, limits, usage)
+        self._usage = usage
         self.beyond_retention = 0
-        self._cases: list[Columns] = []
+        self._cases: list[TimedCases] = []
         self._effects: list[Effects] = []
-        self._waiting = 0
-        # What slices count in one pane that is open.
-        self._table = SliceTable()
+        self._collected_rows = 0
+        # Rows of slices in one open pane that are not in the slices' own counts yet.
+        self._table: SliceTable | None = None
         self._table_pane: PaneContent | None = None
         self._frozen: FrozenStream | None = None
-        self._due: dict[Accumulator, None] = {}
+        self._unmerged: dict[Accumulator, None] = {}
         self._tables = CellTableLru()
-        self._leaving: list[Accumulator] = []
+        self._evicted: list[Accumulator] = []
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that it takes, at most about."""
-        return self._ledger.memory_bytes + _ROW_BYTES * self._waiting + self._table.nbytes
+        """Memory, an approximate upper bound."""
+        table = 0 if self._table is None else self._table.nbytes
+        return self._usage.memory_bytes + _ROW_BYTES * self._collected_rows + table
 
     # -- collecting
 
-    def add_cases(self, columns: Columns) -> None:
+    def add_cases(self, timed: TimedCases) -> None:
         """Collect cases; count them when there are many. O(1), amortised O(log n) a case."""
-        self._cases.append(columns)
-        self._collected(len(columns.cases))
+        self._cases.append(timed)
+        self._grow(timed.cases.labels.size)
 
     def add_effects(self, effects: Effects) -> None:
-        """Collect what the joiner did; where it takes away, count it at once."""
+        """Collect what the joiner did; if it removes cases, count everything at once."""
         if not len(effects):
             return
-        if _TAKES_AWAY[effects.kinds].any():
+        if _REMOVES[effects.kinds].any():
             self.flush()
-            self.store.settle()
+            self.store.close_panes()
             self._count_effects(effects)
         else:
             self._effects.append(effects)
-            # More work than cases, for each key that they have.
-            self._collected(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
+            # Effects cost more than cases, and again for each key.
+            self._grow(_EFFECT_COST * len(effects) * (1 + effects.codes.shape[1]))
 
-    def _collected(self, rows: int) -> None:
+    def _grow(self, rows: int) -> None:
         self._frozen = None
-        self._waiting += rows
-        most = min(self.store.whole.cells.size, _MOST_WAITING)
-        if self._waiting >= max(most, _LEAST_WAITING):
+        self._collected_rows += rows
+        limit = min(self.store.whole.counts.size, _MAX_COLLECTED_ROWS)
+        if self._collected_rows >= max(limit, _MIN_COLLECTED_ROWS):
             self.count()
 
     @property
     def has_collected(self) -> bool:
-        """Whether much waits to be counted. O(1)."""
-        return self._waiting >= _MUCH
+        """Whether enough rows are collected to count them in idle time. O(1)."""
+        return self._collected_rows >= MIN_IDLE_COUNT_ROWS
 
     def flush(self) -> None:
-        """Count everything; nothing that can be seen changes by it. O(rows log rows)."""
+        """Count everything that was collected, without a visible effect. O(rows log rows)."""
         self.count()
         self._empty_table()
 
     def count(self) -> None:
-        """Count what was collected, slices maybe in their table; nothing seen changes by it."""
+        """Count what was collected, slices possibly in their table, without a visible effect."""
         cases, effects = self._cases, self._effects
-        self._cases, self._effects, self._waiting = [], [], 0
+        self._cases, self._effects, self._collected_rows = [], [], 0
         if cases:
-            self._count_cases(Columns.concat(cases))
+            self._count_cases(cases[0] if len(cases) == 1 else TimedCases.concat(cases))
         if effects:
             self._count_effects(Effects.concat(effects))
 
     def take_due(self) -> list[LazyCounts]:
-        """Return what should be merged before more is added, once: ask for the evaluators."""
-        # Merged since the last time, so that to let go of them is all that is left.
-        self._release(self._leaving)
-        self._leaving = self._tables.leaving()
-        due = dict.fromkeys([*self._due, *self._leaving])
-        self._due = {}
-        return [cells.frozen() for cells in due]
+        """Return counts that the caller must merge before more is added; each once."""
+        # The caller has merged these after the last call, so dropping their tables is cheap.
+        self._drop_tables(self._evicted)
+        self._evicted = self._tables.pop_evicted()
+        due = dict.fromkeys([*self._unmerged, *self._evicted])
+        self._unmerged = {}
+        return [accumulator.frozen() for accumulator in due]
 
     # -- counting
 
     def miss(self, positives: int, negatives: int, event_us: int, codes: Sequence[int]) -> None:
         """Count references that were never scored."""
         for part in self._parts_at(event_us, codes):
-            self._ledger.memory_bytes += part.cells.miss(positives, negatives)
+            self._usage.memory_bytes += part.counts.miss(positives, negatives)
 
     def merge(self, state: State, event_us: int, codes: Sequence[int]) -> None:
-        """Add what somebody else counted; at 0 in all time only. O(cells)."""
+        """Add counts made elsewhere; with event time 0 to all time only. O(cells)."""
         for part in self._parts_at(event_us, codes):
-            self._ledger.memory_bytes += part.cells.merge([state])
+            self._usage.memory_bytes += part.counts.merge([state])
 
     def _parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
-        """Return what one reference at one time counts in."""
+        """Return the parts that count a reference of this time and these segments."""
         self._frozen = None
-        store = self.store
-        content: PaneContent | None = None
-        parts = [store.whole]
-        if event_us >= store.oldest_us:
-            content = store.pane(store.panes.grid.start_of(event_us))
-            parts.append(content.part(WHOLE))
-        elif event_us:
-            self.beyond_retention += 1
-        for key, code in enumerate(codes):
-            parts += store.parts(content, slice_id(key, code))
-        return parts
+        self.beyond_retention += 0 < event_us < self.store.oldest_us
+        return self.store.parts_at(event_us, codes)
 
-    def _count_cases(self, columns: Columns) -> None:
+    def _count_cases(self, timed: TimedCases) -> None:
         self._frozen = None
         store = self.store
-        codes = codes_of(columns.coded) if columns.coded else None
-        start = self._one_start(columns.event_us)
+        codes = segment_codes(timed.segments) if timed.segments else None
+        start = store.common_pane(timed.event_us)
         if start is not None:
             content = store.pane(start)
-            self._add((store.whole, content.part(WHOLE)), columns.cases)
+            self._add((store.whole, content.part(WHOLE)), timed.cases)
             if codes is not None:
-                rows = ordered(columns.cases, codes, store.bits, store.scale)
-                if not self._tabled(content, rows):
+                rows = sort_by_cell(timed.cases, codes, store.bits, store.scale)
+                if not self._add_to_table(content, rows):
                     self._add_to_slices(content, rows)
             return
-        self._add((store.whole,), columns.cases)
-        times = np.broadcast_to(np.asarray(columns.event_us), len(columns.cases))
-        # Rows whose pane is gone come first, as if they had one pane: none.
+        self._add((store.whole,), timed.cases)
+        times = np.broadcast_to(np.asarray(timed.event_us), len(timed.cases))
+        # Rows whose pane is no longer kept form one group, which comes first.
         starts = np.where(
-            times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_GONE)
+            times >= store.oldest_us, store.panes.grid.starts_of(times), np.int64(_NO_PANE)
         )
         groups = list(rows_by_group(starts))
-        kept = [start for start, _ in groups if start != _GONE]
+        kept = [start for start, _ in groups if start != _NO_PANE]
         panes = dict(zip(kept, store.panes_at(kept), strict=True))
         parts_of = store.parts
         if codes is not None and not any(pane.is_open for pane in panes.values()):
-            # What slices count for all time, of all panes at once.
-            self._add_to_slices(None, ordered(columns.cases, codes, store.bits, store.scale))
+            # All panes are closed: add to the slices' all-time counts in one go.
+            self._add_to_slices(None, sort_by_cell(timed.cases, codes, store.bits, store.scale))
             parts_of = store.in_pane
         for start, places in groups:
-            some, pane = columns.cases.at(places), panes.get(start)
+            cases, pane = timed.cases.take(places), panes.get(start)
             if pane is None:
                 self.beyond_retention += places.size
-            self._add(store.in_pane(pane, WHOLE), some)
+            self._add(store.in_pane(pane, WHOLE), cases)
             if codes is not None:
-                rows = ordered(some, codes[:, places], store.bits, store.scale)
+                rows = sort_by_cell(cases, codes[:, places], store.bits, store.scale)
                 for number, change in slices_of(rows):
                     self._add(parts_of(pane, number), change)
 
-    def _one_start(self, event_us: int | IntArray) -> int | None:
-        """Return the pane's start when all rows are in one pane that is kept."""
-        if isinstance(event_us, int):
-            first = last = event_us
-        else:
-            first, last = int(event_us.min()), int(event_us.max())
-        if first < self.store.oldest_us:
-            return None
-        grid = self.store.panes.grid
-        start = grid.start_of(first)
-        return start if grid.start_of(last) == start else None
-
-    def _tabled(self, content: PaneContent, rows: Ordered) -> bool:
-        """Add what slices count to the table of an open pane, if that is quicker."""
+    def _add_to_table(self, content: PaneContent, rows: RowsByCell) -> bool:
+        """Add rows to the slice table of an open pane; return whether the table took them."""
         if content is not self._table_pane:
             self._empty_table()
-        if not content.is_open or not self._table.add(rows):
+        if not content.is_open:
             return False
-        self._table_pane = content
+        table = self._table or SliceTable()
+        if not table.add(rows):
+            return False
+        self._table, self._table_pane = table, content
         return True
 
     def _empty_table(self) -> None:
-        """Give each slice what the table counted of it."""
-        content, self._table_pane = self._table_pane, None
-        if content is not None:
+        """Move the slice table's counts to the slices."""
+        table, content = self._table, self._table_pane
+        self._table = self._table_pane = None
+        if table is not None and content is not None:
             content.touch()
-            for number, change in self._table.take():
+            for number, change in table.slices():
                 self._add(self.store.parts(content, number), change)
 
-    def _add_to_slices(self, content: PaneContent | None, rows: Ordered) -> None:
+    def _add_to_slices(self, content: PaneContent | None, rows: RowsByCell) -> None:
         for number, change in slices_of(rows):
             self._add(self.store.parts(content, number), change)
 
-    def _add(self, parts: Iterable[Part], added: Added) -> None:
+    def _add(self, parts: Iterable[Part], added: Addition) -> None:
         for part in parts:
-            cells = part.cells
-            may_have_table = self._tables.admits(cells)
-            self._ledger.memory_bytes += cells.add(added, may_have_table=may_have_table)
-            if cells.has_table:
-                self._tables.note(cells)
-            if cells.is_due:
-                self._due[cells] = None
+            accumulator = part.counts
+            may_have_table = self._tables.admits(accumulator)
+            self._usage.memory_bytes += accumulator.add(added, may_have_table=may_have_table)
+            if accumulator.has_table:
+                self._tables.record(accumulator)
+            if accumulator.is_due:
+                self._unmerged[accumulator] = None
 
-    def _release(self, cells: Iterable[Accumulator]) -> None:
-        """Let cells do without a table."""
-        for each in cells:
-            self._ledger.memory_bytes += each.release()
+    def _drop_tables(self, accumulators: Iterable[Accumulator]) -> None:
+        for accumulator in accumulators:
+            self._usage.memory_bytes += accumulator.drop_table()
 
     def _count_effects(self, effects: Effects) -> None:
         self._frozen = None
         store = self.store
         kept = effects.event_us >= store.oldest_us
         self.beyond_retention += effects.event_us.size - int(np.count_nonzero(kept))
-        starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_GONE))
+        starts = np.where(kept, store.panes.grid.starts_of(effects.event_us), np.int64(_NO_PANE))
         found, places = np.unique(starts, return_inverse=True)
-        there = store.panes_at([start for start in found.tolist() if start != _GONE])
-        all_at_once = not any(pane.is_open for pane in there)
-        # What is in none comes first.
-        panes = [*([None] * (found.size - len(there))), *there]
+        kept_panes = store.panes_at([start for start in found.tolist() if start != _NO_PANE])
+        all_at_once = not any(pane.is_open for pane in kept_panes)
+        # Rows without a pane come first.
+        panes = [*([None] * (found.size - len(kept_panes))), *kept_panes]
         nothing = np.zeros(len(effects), dtype=np.int64)
         for _, change, delays in self._changes(effects, nothing):
-            self._take((store.whole,), change, delays)
-        for numbers, rows in _numbered(effects):
-            some, at = (effects, places) if rows is None else (effects[rows], places[rows])
+            self._apply_change((store.whole,), change, delays)
+        for numbers, rows in slices_by_key(effects.codes):
+            mine, at = (effects, places) if rows is None else (effects[rows], places[rows])
             if all_at_once and numbers[0] != WHOLE:
-                for number, change, delays in self._changes(some, numbers):
-                    self._take(store.parts(None, number), change, delays)
+                for number, change, delays in self._changes(mine, numbers):
+                    self._apply_change(store.parts(None, number), change, delays)
             groups = at.astype(np.int64) << _NUMBER_BITS | numbers
-            for group, change, delays in self._changes(some, groups):
+            for group, change, delays in self._changes(mine, groups):
                 content = panes[group >> _NUMBER_BITS]
                 number = group & ((1 << _NUMBER_BITS) - 1)
                 in_all = number != WHOLE and not all_at_once
                 parts = (store.parts if in_all else store.in_pane)(content, number)
-                self._take(parts, change, delays)
+                self._apply_change(parts, change, delays)
 
     def _changes(self, effects: Effects, groups: IntArray) -> Iterator[tuple[int, Change, Delays]]:
         delays = delays_by_group(effects, groups)
         for group, change in changes_by_group(effects, groups, scale=self.store.scale):
-            yield group, change, delays.get(group) or Delays()
+            yield group, change, delays.get(group, NO_DELAYS)
 
-    def _take(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
-        """Count what happened to one group."""
-        # Copies: a view would keep the columns of all groups in memory while it waits.
-        added = None if change.added is None else UnsortedCases(*change.added).own()
+    def _apply_change(self, parts: Iterable[Part], change: Change, delays: Delays) -> None:
+        """Add one group's changes to the parts that count it."""
+        # Copies, because a pending view would keep the columns of all groups in memory.
+        added = None if change.added is None else UnsortedCases(*change.added).copy()
         removed = None if change.removed is None else UnsortedCases(*change.removed).sorted()
         coverage = PaneCoverage(change.coverage, delays)
         for part in parts:
             if added is not None:
                 self._add((part,), added)
             if removed is not None:
-                self._ledger.memory_bytes += part.cells.remove(removed)
+                self._usage.memory_bytes += part.counts.remove(removed)
             if change.missed_positives or change.missed_negatives:
-                self._ledger.memory_bytes += part.cells.miss(
+                self._usage.memory_bytes += part.counts.miss(
                     change.missed_positives, change.missed_negatives
                 )
             part.cover(coverage)
@@ -315,25 +301,25 @@ class StreamCounts:
 
     @property
     def due_us(self) -> int | None:
-        """When panes coarsen or go next; None without any. O(1)."""
-        # What was collected will be in panes.
-        if len(self.store.panes) or self._waiting:
+        """When panes coarsen or expire next; None without panes. O(1)."""
+        # Collected rows will be in panes once they are counted.
+        if len(self.store.panes) or self._collected_rows:
             return self.store.due_us
         return None
 
     def advance(self, now_us: int) -> None:
-        """Let panes coarsen and go. O(panes that change)."""
+        """Advance the time: panes coarsen and expire. O(panes that change)."""
         self.flush()
-        self._release(self._tables.take(but=self.store.whole.cells))
+        self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
         if self.store.advance(now_us):
             self._frozen = None
 
     def reconfigure(self, settings: StreamSettings) -> None:
-        """Go on under other settings; what is gone is gone. O(panes) when retention changes."""
-        # What was collected has the keys and the panes of before.
+        """Take new settings. O(panes) when retention changes; expired panes stay lost."""
+        # Collected rows belong to the old keys and panes.
         self.flush()
-        self._release(self._tables.take(but=self.store.whole.cells))
-        if self.store.keep(settings):
+        self._drop_tables(self._tables.clear(keep=self.store.whole.counts))
+        if self.store.reconfigure(settings):
             self._frozen = None
 
     # -- reading
@@ -344,22 +330,3 @@ class StreamCounts:
         if self._frozen is None:
             self._frozen = self.store.frozen(names)
         return self._frozen
-
-
-_GONE = -(1 << 62)
-"""Stands for the start of a pane that is no longer kept."""
-
-
-def _numbered(effects: Effects) -> Iterator[tuple[IntArray, IntArray | None]]:
-    """Yield the slice of each row: the whole, then for each key; with the rows that are in one."""
-    yield np.full(len(effects), WHOLE, dtype=np.int64), None
-    for key in range(effects.codes.shape[1]):
-        codes = effects.codes[:, key]
-        numbers = codes.astype(np.int64) | slice_id(key, 0)
-        rows = None
-        if (codes == ABSENT).any():
-            rows = np.flatnonzero(codes != ABSENT)
-            numbers = numbers[rows]
-            if not rows.size:
-                continue
-        yield numbers, rows

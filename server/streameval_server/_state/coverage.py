@@ -1,6 +1,6 @@
 """How much of the truth a pane has seen: the library's counts, and how long labels took.
 
-Immutable, so that a view may keep it; what is added makes a new one.
+Immutable, so that views may share it: adding to it makes a new object.
 """
 
 from __future__ import annotations
@@ -9,29 +9,30 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from streameval._time import CoverageCell
-from streameval_server._state.delays import Delays
+from streameval_server._state.delays import NO_DELAYS, Delays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval._common import Coverage
+    from streameval._counts import Scale
     from streameval._time import ScoreBand
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class PaneCoverage:
-    """Predictions and their labels, in the panes of the predictions. Immutable.
+    """Predictions and their labels, by the pane of the prediction. Immutable.
 
     Attributes
     ----------
     cell : CoverageCell
-        The library's. Never mutate it.
+        The library's counts. Never mutate it.
     delays : Delays
         How long labels took to arrive.
     """
 
     cell: CoverageCell = field(default_factory=CoverageCell)
-    delays: Delays = field(default_factory=Delays)
+    delays: Delays = NO_DELAYS
 
     @classmethod
     def merged(cls, parts: Iterable[Self]) -> Self:
@@ -45,14 +46,20 @@ class PaneCoverage:
 
     @property
     def counts(self) -> Coverage:
-        """Predictions, those labelled, expired and so on."""
+        """The numbers of predictions, of those labelled, expired and so on."""
         return self.cell.coverage
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing happened."""
-        return not self.cell.seen.any()
+        """Whether no prediction and no label by id was counted."""
+        return not self.cell.effect_counts.any()
 
     def bands(self, at_most: int = 10) -> tuple[ScoreBand, ...]:
         """Return the labelled share by score, in bands with about as many predictions each."""
         return self.cell.by_score(at_most)
+
+
+EMPTY_COVERAGE: dict[Scale, PaneCoverage] = {
+    scale: PaneCoverage(CoverageCell(scale)) for scale in ("plain", "probability")
+}
+"""The coverage of a pane without predictions by id, by scale: one object for all such panes."""

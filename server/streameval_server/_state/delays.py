@@ -1,9 +1,9 @@
 """How long labels took: a DDSketch's buckets, kept as two small columns.
 
-A pane keeps only the buckets that occur, so thousands of panes cost little;
-whoever asks for quantiles gets a `DDSketch` (Masson, Rim and Lee 2019) made
-from them, with 1 % relative accuracy. Merging adds counts, so it is exact: the
-merged sketch is the sketch of all delays together. Retractions stay in it.
+A pane keeps only the buckets that occur, so thousands of panes cost little. Quantiles come
+from a `DDSketch` (Masson, Rim and Lee 2019) built from the buckets, with 1 % relative
+accuracy. Merging adds counts, so it is exact: the merged sketch equals the sketch of all
+delays together. The delays of retracted predictions stay in it.
 
 Cost: O(n log n) to feed n delays, O(buckets) to merge; about 1,500 buckets
 span a microsecond to a year.
@@ -11,7 +11,7 @@ span a microsecond to a year.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -34,17 +34,12 @@ RELATIVE_ACCURACY = 0.01
 _GAMMA = (1 + RELATIVE_ACCURACY) / (1 - RELATIVE_ACCURACY)
 _LOG_GAMMA = np.log(_GAMMA)
 _ZERO = np.int16(-(2**15))
-"""The bucket of labels that came with their prediction, or before it."""
+"""The bucket of labels that arrived with their prediction, or before it."""
+
+_NO_BUCKETS = np.empty(0, dtype=np.int16)
+_NO_COUNTS = np.empty(0, dtype=np.int64)
 
 _LABELLED = np.isin(np.arange(256), (Effect.LABELLED_NEGATIVE, Effect.LABELLED_POSITIVE))
-
-
-def _no_buckets() -> npt.NDArray[np.int16]:
-    return np.empty(0, dtype=np.int16)
-
-
-def _no_counts() -> npt.NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,20 +60,22 @@ class Delays:
     2.0
     """
 
-    buckets: npt.NDArray[np.int16] = field(default_factory=_no_buckets)
-    counts: npt.NDArray[np.int64] = field(default_factory=_no_counts)
+    buckets: npt.NDArray[np.int16]
+    counts: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, delays_us: npt.NDArray[np.int64]) -> Self:
-        """Return the buckets of some delays; one that is not positive counts as zero."""
+        """Return the buckets of delays; a delay that is not positive counts as zero."""
         return cls(*np.unique(_buckets_of(delays_us), return_counts=True))
 
     @classmethod
     def merged(cls, parts: Iterable[Self]) -> Self:
         """Return the buckets of all delays together. O(buckets log buckets)."""
         parts = [part for part in parts if part.buckets.size]
-        if len(parts) <= 1:
-            return parts[0] if parts else cls()
+        if not parts:
+            return cls(_NO_BUCKETS, _NO_COUNTS)
+        if len(parts) == 1:
+            return parts[0]
         every = np.concatenate([part.buckets for part in parts])
         buckets, where = np.unique(every, return_inverse=True)
         counts = np.zeros(buckets.size, dtype=np.int64)
@@ -86,16 +83,16 @@ class Delays:
         return cls(buckets, counts)
 
     def __len__(self) -> int:
-        """How many delays there are. O(buckets)."""
+        """Return the number of delays. O(buckets)."""
         return int(self.counts.sum())
 
     def to_bytes(self) -> bytes:
-        """Return the columns one behind the other."""
+        """Return the two columns, concatenated."""
         return self.buckets.astype("<i2").tobytes() + self.counts.astype("<i8").tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read them back.
+        """Return the delays that `to_bytes` wrote.
 
         Raises
         ------
@@ -104,7 +101,7 @@ class Delays:
         """
         size, rest = divmod(len(data), 10)
         if rest:
-            raise CorruptStateError(f"{len(data)} bytes are no label delays")
+            raise CorruptStateError(f"{len(data)} bytes cannot be label delays")
         buckets = np.frombuffer(data, "<i2", size).astype(np.int16)
         counts = np.frombuffer(data, "<i8", size, 2 * size).astype(np.int64)
         if (buckets[1:] <= buckets[:-1]).any() or (counts < 1).any():
@@ -112,7 +109,7 @@ class Delays:
         return cls(buckets, counts)
 
     def sketch(self) -> DDSketch:
-        """Return them as a sketch. O(buckets)."""
+        """Return the delays as a sketch. O(buckets)."""
         sketch = DDSketch(RELATIVE_ACCURACY)
         for bucket, count in zip(self.buckets.tolist(), self.counts.tolist(), strict=True):
             middle = 0.0 if bucket == _ZERO else 2 * _GAMMA**bucket / (1 + _GAMMA)
@@ -120,13 +117,16 @@ class Delays:
         return sketch
 
     def quantile_us(self, quantile: float) -> float | None:
-        """Return a quantile in microseconds, within 1 %; None without any delay."""
+        """Return a quantile in microseconds, within 1 %; None without delays."""
         value: float | None = self.sketch().get_quantile_value(quantile)
         return value
 
 
+NO_DELAYS = Delays(_NO_BUCKETS, _NO_COUNTS)
+
+
 def delays_by_group(effects: Effects, groups: IntArray) -> dict[int, Delays]:
-    """Return the delays of the labels among some effects, for each group. O(n log n).
+    """Return the delays of the labels among effects, by group. O(n log n).
 
     Parameters
     ----------

@@ -1,26 +1,23 @@
-"""A stream's ids that wait for their other half, and their parts of a checkpoint.
+"""A stream's ids that wait for their label or prediction, and their parts of a checkpoint.
 
-The library's joiner, with a table that remembers which ids changed since the
-last checkpoint. A join segment lists the ids that went and the rows that came
-or changed since the segment before; once half of what segments list is dead,
-one new segment takes the place of all.
+This is the library's joiner with a table that tracks which ids changed since the last
+checkpoint. A join segment lists the ids that were removed and the rows that were added or
+changed since the segment before. Once half of the listed rows are dead, one new segment
+replaces all.
 
-Cost: as the library's joiner, and 2 B an id; a segment costs O(ids that changed).
+Cost: as the library's joiner, and 2 B an id; a segment takes O(ids that changed).
 """
 
 from __future__ import annotations
 
 import struct
 import sys
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval import CorruptStateError
-from streameval._common import Frame, raise_corrupt
 from streameval._joining import (
-    EARLY_POSITIVE,
     FREE_SLOT,
     JOIN_COUNTERS,
     LAST_BUCKET,
@@ -30,73 +27,70 @@ from streameval._joining import (
     JoinTable,
     encode_joiner,
 )
+from streameval_server._state.join_segment import decode_segment, encode_segment
 from streameval_server._state.segments import ABSENT
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
-    from streameval._common import Reader
     from streameval._joining import SlotArray
     from streameval._time import Effects
     from streameval_server._model.stream_settings import StreamSettings
 
-FRAME = Frame(b"SEVS", 1, "a join segment")
-_HEADER = struct.Struct("<qqH")
 _STATE = struct.Struct(f"<{len(JOIN_COUNTERS)}q")
-_SLACK = 1_024
-"""So many dead rows are not worth a new segment."""
+_MIN_REWRITE_ROWS = 1_024
+"""Listed rows, beyond twice the live ones, below which segments are not rewritten."""
 
 
 class TrackedTable(JoinTable):
-    """A join table that knows what changed.
+    """A join table that tracks changes.
 
     Attributes
     ----------
     budget : int or None
-        How many ids one `pop_due` gives out at most.
-    gone : list of bytes
-        Ids of the last checkpoint that are no longer there.
+        Maximum number of ids that one `pop_due` returns; None for no limit.
+    removed : list of bytes
+        Ids that the last checkpoint has and that were removed since.
     """
 
     def __init__(self, keys: int = 0) -> None:
         super().__init__(keys)
         self.budget: int | None = None
-        self.gone: list[bytes] = []
-        self._touched = np.zeros(0, dtype=np.bool_)
-        self._kept = np.zeros(0, dtype=np.bool_)
+        self.removed: list[bytes] = []
+        self._changed = np.zeros(0, dtype=np.bool_)
+        self._in_checkpoint = np.zeros(0, dtype=np.bool_)
 
     def find(self, ids: Sequence[bytes]) -> SlotArray:
-        """As the table's; whoever looks for an id may change it."""
+        """Find slots, and mark them as changed: a caller that finds an id may change it."""
         slots = super().find(ids)
-        self._touched[slots[slots >= 0]] = True
+        self._changed[slots[slots >= 0]] = True
         return slots
 
     def find_one(self, id_: bytes) -> int:
-        """As `find`."""
+        """Find one slot, as `find`."""
         slot = super().find_one(id_)
         if slot >= 0:
-            self._touched[slot] = True
+            self._changed[slot] = True
         return slot
 
     def add(self, ids: Sequence[bytes]) -> SlotArray:
-        """As the table's."""
+        """Add ids, and mark them as changed."""
         slots = super().add(ids)
-        self._touched[slots] = True
+        self._changed[slots] = True
         return slots
 
     def drop(self, slots: SlotArray) -> None:
-        """As the table's."""
-        self.gone += self.ids(slots[self._kept[slots]])
-        self._kept[slots] = self._touched[slots] = False
+        """Remove slots, and record the ids that the last checkpoint has."""
+        self.removed += self.ids(slots[self._in_checkpoint[slots]])
+        self._in_checkpoint[slots] = self._changed[slots] = False
         super().drop(slots)
 
     def pop_due(self, before: int, most: int = sys.maxsize) -> SlotArray:
-        """As the table's, but no more than `budget` ids: the last bucket may be cut.
+        """Remove and return due ids, at most `budget`: the last bucket may be split.
 
-        That is sorted when it is cut first, and once; then a call is O(budget).
+        A bucket is sorted once, when it is split for the first time; after that a call takes
+        O(budget).
         """
         return super().pop_due(before, most if self.budget is None else self.budget)
 
@@ -107,7 +101,7 @@ class TrackedTable(JoinTable):
         if len(bucket.slots) != bucket.descending:
             slots = bucket.distinct()
             self._relist(bucket, slots[self.due[slots] == due][::-1])
-        # From its end: what is left need not be moved.
+        # Taken from the end, so that the rest need not be moved.
         left = bucket.descending = max(0, len(bucket.slots) - most)
         taken = bucket.slots[left:]
         self._bucket_bytes -= bucket.memory_bytes
@@ -118,27 +112,27 @@ class TrackedTable(JoinTable):
         return taken
 
     def changed(self) -> SlotArray:
-        """Return the slots that came or changed since `keep`. O(capacity)."""
-        return np.flatnonzero(self._touched)
+        """Return the slots that were added or changed since `mark_saved`. O(capacity)."""
+        return np.flatnonzero(self._changed)
 
     def used(self) -> SlotArray:
         """Return all slots in use. O(capacity)."""
         return np.flatnonzero(self.state != FREE_SLOT)
 
-    def keep(self) -> None:
-        """Note that a checkpoint has everything."""
-        self._kept[:] = self.state != FREE_SLOT
-        self._touched[:] = False
-        self.gone = []
+    def mark_saved(self) -> None:
+        """Record that a checkpoint has everything."""
+        self._in_checkpoint[:] = self.state != FREE_SLOT
+        self._changed[:] = False
+        self.removed = []
 
     def widen(self, keys: int) -> None:
-        """Give rows codes of more keys; they are in no slice of those."""
+        """Add columns for new keys; existing rows are in no slice of these."""
         codes = np.full((self.codes.shape[0], keys), ABSENT, dtype=np.uint16)
         codes[:, : self.codes.shape[1]] = self.codes
         self.codes = codes
 
     def rebucket(self, old_us: int, new_us: int) -> None:
-        """Keep due times in buckets of another width, none earlier than before. O(n log n)."""
+        """Use buckets of another width; no id falls due earlier than before. O(n log n)."""
         slots = self.used()
         due_us = (self.due[slots].astype(np.int64) + 1) * old_us - 1
         self._buckets.clear()
@@ -148,7 +142,7 @@ class TrackedTable(JoinTable):
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)
-        for column in (self._touched, self._kept):
+        for column in (self._changed, self._in_checkpoint):
             column.resize(capacity, refcheck=False)
 
 
@@ -163,9 +157,9 @@ class Joins:
     Attributes
     ----------
     joiner : Joiner
-        The library's. Its rows are advanced by `expire`, in slices.
+        The library's. `expire` advances it, within a budget.
     segments : dict of int to int
-        The segments of the last checkpoint that was taken: rows by number.
+        Rows of each segment of the last checkpoint, by the segment's number.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
@@ -185,17 +179,17 @@ class Joins:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory that the ids take. O(1)."""
+        """Memory of the ids. O(1)."""
         return self.table.memory_bytes
 
     @property
     def due_us(self) -> int | None:
-        """When the next id falls due, or may; None without any. O(1)."""
+        """When the next id may fall due; None without ids. O(1)."""
         oldest = self.table.oldest_bucket()
         return None if oldest is None else (oldest + 1) * self.joiner.settings.bucket_us
 
     def expire(self, now_us: int, budget: int) -> Effects:
-        """Let at most `budget` ids fall due."""
+        """Expire at most `budget` ids that are due."""
         self.table.budget = budget
         try:
             return self.joiner.advance(now_us)
@@ -203,7 +197,7 @@ class Joins:
             self.table.budget = None
 
     def reconfigure(self, settings: StreamSettings) -> None:
-        """Go on under other settings. O(n log n) where due times are rounded otherwise."""
+        """Take new settings. O(n log n) when the width of buckets changes."""
         before = self.joiner
         after = self._joiner(settings)
         after.now_us, after.tally = before.now_us, before.tally
@@ -218,39 +212,40 @@ class Joins:
     # -- checkpoints
 
     def take(self, revision: int, since: int) -> bytes | None:
-        """Return the segment of a checkpoint at `revision`, if it needs one. O(ids that changed).
+        """Return the new segment of a checkpoint at `revision`, if any. O(ids that changed).
 
-        `segments` names all that it needs. `since` is the revision of the
-        checkpoint before; if one was taken in vain after it, this one has all ids.
+        `segments` then names all segments of the checkpoint. `since` is the revision of the
+        last checkpoint that was written; if a later one was taken and not written, the new
+        segment has all ids.
         """
         live = len(self.table)
-        changed, gone = self.table.changed(), self.table.gone
-        listed = sum(self.segments.values()) + changed.size + len(gone)
-        if self._rewrite or self._taken > since or listed > 2 * live + _SLACK:
+        changed, removed = self.table.changed(), self.table.removed
+        listed = sum(self.segments.values()) + changed.size + len(removed)
+        if self._rewrite or self._taken > since or listed > 2 * live + _MIN_REWRITE_ROWS:
             self.segments = {}
-            changed, gone = self.table.used(), []
+            changed, removed = self.table.used(), []
         data = None
-        if changed.size or gone:
-            data = segment(self.table, changed, gone)
-            self.segments[revision] = changed.size + len(gone)
-        self.table.keep()
+        if changed.size or removed:
+            data = encode_segment(self.table, changed, removed)
+            self.segments[revision] = changed.size + len(removed)
+        self.table.mark_saved()
         self._taken = revision
         self._rewrite = False
         return data
 
     def restore(self, revision: int, segments: dict[int, bytes]) -> None:
-        """Take the ids of a checkpoint's segments. Raises CorruptStateError. O(ids)."""
+        """Load the ids of a checkpoint's segments. Raises CorruptStateError. O(ids)."""
         for number in sorted(segments):
-            self.segments[number] = load_segment(self.table, segments[number])
-        self.table.keep()
+            self.segments[number] = decode_segment(self.table, segments[number])
+        self.table.mark_saved()
         self._taken = revision
 
     def state_to_bytes(self) -> bytes:
-        """Return what segments do not have: the counters."""
+        """Return the counters, which segments do not have."""
         return _STATE.pack(*self.joiner.tally[: len(JOIN_COUNTERS)].tolist())
 
     def state_from_bytes(self, data: bytes) -> None:
-        """Read it back. Raises CorruptStateError."""
+        """Restore the counters. Raises CorruptStateError."""
         try:
             tally = _STATE.unpack(data)
         except struct.error as error:
@@ -258,8 +253,8 @@ class Joins:
         self.joiner.tally[: len(JOIN_COUNTERS)] = tally
 
     def to_bytes(self) -> bytes:
-        """Return all of it in one form; equal for equal joins. O(n log n)."""
-        # When it was last asked is nothing that it knows: every call says the time.
+        """Return everything in a canonical form, equal for equal joins. O(n log n)."""
+        # The joiner's time is no part of its state, because every call carries the time.
         now_us, self.joiner.now_us = self.joiner.now_us, 0
         try:
             return encode_joiner(self.joiner)
@@ -268,7 +263,7 @@ class Joins:
 
 
 def join_settings(settings: StreamSettings) -> JoinSettings:
-    """Return what of a stream's settings concerns the joiner."""
+    """Return the joiner's part of a stream's settings."""
     return JoinSettings(
         ttl_us=settings.label_ttl_us,
         relabel_ttl_us=settings.relabel_ttl_us,
@@ -276,70 +271,3 @@ def join_settings(settings: StreamSettings) -> JoinSettings:
         orphans=settings.orphans,
         expired=settings.expired,
     )
-
-
-def segment(table: JoinTable, slots: SlotArray, gone: list[bytes]) -> bytes:
-    """Return a join segment. O(rows)."""
-    return FRAME.sealed(
-        _HEADER.pack(len(gone), slots.size, table.codes.shape[1]),
-        *_ids_to_bytes(gone),
-        *_ids_to_bytes(table.ids(slots)),
-        table.state[slots].tobytes(),
-        table.score[slots].astype("<f8").tobytes(),
-        table.event_us[slots].astype("<i8").tobytes(),
-        table.due[slots].astype("<u4").tobytes(),
-        table.codes[slots].astype("<u2").tobytes(),
-    )
-
-
-def load_segment(table: JoinTable, data: bytes) -> int:
-    """Bring a table up to date with a segment; return how many rows it lists. O(rows).
-
-    Raises
-    ------
-    CorruptStateError
-        When the bytes are not what `segment` wrote.
-    """
-    reader = FRAME.reader(data)
-    num_gone: int
-    rows: int
-    num_gone, rows, keys = reader.fields(_HEADER)
-    gone = _read_ids(reader, num_gone)
-    ids = _read_ids(reader, rows)
-    states = reader.column("u1", rows)
-    scores = reader.column("<f8", rows)
-    event_us = reader.column("<i8", rows)
-    due = reader.column("<u4", rows).astype(np.uint32)
-    codes = reader.column("<u2", rows * keys).reshape(rows, keys)
-    reader.end()
-    if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
-        raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
-    slots = table.find(gone)
-    if (slots < 0).any():
-        raise_corrupt("the join segment takes ids away that no segment before it has")
-    table.drop(slots)
-    slots = table.find(ids)
-    new = np.flatnonzero(slots < 0)
-    if new.size:
-        slots[new] = table.add([ids[row] for row in new.tolist()])
-    table.state[slots] = states
-    table.score[slots] = scores
-    table.event_us[slots] = event_us
-    table.codes[slots] = ABSENT
-    table.codes[slots, :keys] = codes
-    table.schedule(slots, due)
-    return num_gone + rows
-
-
-def _ids_to_bytes(ids: list[bytes]) -> tuple[bytes, bytes]:
-    return bytes(map(len, ids)), b"".join(ids)
-
-
-def _read_ids(reader: Reader, count: int) -> list[bytes]:
-    lengths: npt.NDArray[np.uint8] = reader.column("u1", count)
-    joined = reader.blob(int(lengths.sum(dtype=np.int64))).tobytes()
-    ends = accumulate(lengths.tolist(), initial=0)
-    ids = [joined[start:end] for start, end in pairwise(ends)]
-    if len(set(ids)) != count or (count and not lengths.min()):
-        raise_corrupt("the join segment has an id twice, or one without bytes")
-    return ids

@@ -1,18 +1,19 @@
-"""What one pane holds: the counts and the coverage of each slice; and its bytes.
+"""The content of one pane: the counts and the coverage of each slice; and its encoding.
 
-A pane is a part of a checkpoint, so it knows the revision of its last change.
+A pane is a part of a checkpoint, so it records the revision of its last change.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval import CorruptStateError
 from streameval._counts import decode_state, encode_state
 from streameval._time import CoverageCell
 from streameval_server._state.accumulator import Accumulator
-from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.delays import Delays
 from streameval_server._state.views import PaneView
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval._counts import Scale, State
-    from streameval_server._state.accumulator import LazyCounts
-    from streameval_server._state.ledger import StreamUsage
+    from streameval_server._state.accumulator import StreamUsage
+    from streameval_server._state.views import LazyCounts
 
     FrozenParts = list[tuple[int, LazyCounts, PaneCoverage]]
     """Slices by number, ascending."""
@@ -29,25 +30,23 @@ if TYPE_CHECKING:
 _PART = struct.Struct("<IIII")
 
 
+@dataclass(slots=True, eq=False)
 class Part:
     """The counts and the coverage of one slice."""
 
-    __slots__ = ("cells", "coverage")
-
-    def __init__(self, cells: Accumulator, coverage: PaneCoverage) -> None:
-        self.cells = cells
-        self.coverage = coverage
+    counts: Accumulator
+    coverage: PaneCoverage
 
     def cover(self, coverage: PaneCoverage) -> None:
         """Add to the coverage."""
         self.coverage = PaneCoverage.merged((self.coverage, coverage))
 
     def merge(self, others: Sequence[Part]) -> int:
-        """Add everything that others have counted; return by how much memory grew. O(cells)."""
+        """Add other parts; return by how much memory grew. O(cells)."""
         covered = [part.coverage for part in others if not part.coverage.is_empty]
         if covered:
             self.coverage = PaneCoverage.merged((self.coverage, *covered))
-        return self.cells.merge([part.cells.state() for part in others])
+        return self.counts.merge([part.counts.state() for part in others])
 
 
 class PaneContent:
@@ -57,7 +56,7 @@ class PaneContent:
     ----------
     make : callable
         Makes an empty part.
-    ledger : StreamUsage
+    usage : StreamUsage
         The stream's.
 
     Attributes
@@ -67,33 +66,33 @@ class PaneContent:
     revision : int
         Log revision of the last change.
     is_open : bool
-        Whether the slices' all-time counts lack what it has.
+        Whether the slices' all-time counts do not include this pane yet.
     """
 
-    __slots__ = ("_frozen", "_ledger", "_make", "is_open", "parts", "revision")
+    __slots__ = ("_frozen", "_make_part", "_usage", "is_open", "parts", "revision")
 
-    def __init__(self, make: Callable[[], Part], ledger: StreamUsage) -> None:
-        self._make = make
-        self._ledger = ledger
+    def __init__(self, make: Callable[[], Part], usage: StreamUsage) -> None:
+        self._make_part = make
+        self._usage = usage
         self._frozen: dict[int, PaneView] | None = None
         self.parts: dict[int, Part] = {}
-        self.revision = ledger.revision
+        self.revision = usage.revision
         self.is_open = False
 
     def touch(self) -> None:
-        """Note a change."""
-        self.revision = self._ledger.revision
+        """Record a change at the current revision."""
+        self.revision = self._usage.revision
         self._frozen = None
 
     def part(self, number: int) -> Part:
-        """Return a slice's part to change it, made if need be."""
+        """Return a slice's part to change it; create it if it does not exist."""
         part = self.parts.get(number)
         if part is None:
-            part = self.parts[number] = self._make()
+            part = self.parts[number] = self._make_part()
         return part
 
     def merge(self, *others: PaneContent) -> None:
-        """Add everything that other panes hold."""
+        """Add the contents of other panes."""
         self.touch()
         for number in sorted({number for other in others for number in other.parts}):
             self.part(number).merge(
@@ -101,10 +100,10 @@ class PaneContent:
             )
 
     def frozen(self, start_us: int, end_us: int) -> dict[int, PaneView]:
-        """Return its slices as they are now; the same object until it changes. O(slices)."""
+        """Return the slices as they are now; the same object until they change. O(slices)."""
         if self._frozen is None:
             self._frozen = {
-                number: PaneView(start_us, end_us, part.cells.frozen(), part.coverage)
+                number: PaneView(start_us, end_us, part.counts.frozen(), part.coverage)
                 for number, part in self.parts.items()
             }
         return self._frozen
@@ -113,7 +112,7 @@ class PaneContent:
 def frozen_parts(parts: Mapping[int, Part]) -> FrozenParts:
     """Return parts as they are now. O(slices)."""
     return [
-        (number, parts[number].cells.frozen(), parts[number].coverage) for number in sorted(parts)
+        (number, parts[number].counts.frozen(), parts[number].coverage) for number in sorted(parts)
     ]
 
 
@@ -156,13 +155,19 @@ def parts_from_bytes(data: bytes, scale: Scale) -> dict[int, Part]:
             for length in lengths:
                 blobs.append(data[at : at + length])
                 at += length
-            cell = CoverageCell.from_bytes(blobs[1], scale) if blobs[1] else CoverageCell(scale)
             state: State = decode_state(blobs[0])
             parts[number] = Part(
-                Accumulator(state), PaneCoverage(cell, Delays.from_bytes(blobs[2]))
+                Accumulator(state), _coverage_from_bytes(blobs[1], blobs[2], scale)
             )
     except struct.error as error:
         raise CorruptStateError(str(error)) from error
     if at != len(data):
         raise CorruptStateError("the parts end too soon")
     return parts
+
+
+def _coverage_from_bytes(cell: bytes, delays: bytes, scale: Scale) -> PaneCoverage:
+    if not cell and not delays:
+        return EMPTY_COVERAGE[scale]
+    counts = CoverageCell.from_bytes(cell, scale) if cell else CoverageCell(scale)
+    return PaneCoverage(counts, Delays.from_bytes(delays))

@@ -1,11 +1,10 @@
-"""Where a stream's counts are: for all time and by pane, whole and by slice.
+"""A stream's counts for all time and by pane, of the whole and by slice.
 
-A pane that is new is *open*: what its slices count is not in their all-time
-counts yet, and is added when it is closed, in one go. So a row of a slice is
-merged once, not twice, while it is the time of its pane. Few panes are open;
-whoever looks at a slice's all-time counts gets them with the open panes' added.
-Additions commute, so when a pane is closed makes no difference; before anything
-is taken away all panes are closed.
+A new pane is *open*: the counts of its slices are not in their all-time counts yet and are
+added in one go when the pane is closed. So a row of a slice is merged once instead of twice
+while its pane is current. Few panes are open at a time, and reading a slice's all-time counts
+adds those of the open panes. Additions commute, so it makes no difference when a pane is
+closed; before a removal all panes are closed.
 """
 
 from __future__ import annotations
@@ -14,72 +13,73 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from streameval._counts import empty_state
-from streameval._time import CoverageCell, Panes, tiers_of
-from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator, LazyCounts
-from streameval_server._state.coverage import PaneCoverage
+from streameval._time import Panes, tiers_of
+from streameval_server._state.accumulator import OVERHEAD_BYTES, Accumulator
+from streameval_server._state.coverage import EMPTY_COVERAGE, PaneCoverage
 from streameval_server._state.pane_content import PaneContent, Part
-from streameval_server._state.segments import WHOLE, key_of
-from streameval_server._state.views import FrozenStream
+from streameval_server._state.segments import WHOLE, key_of, slice_id
+from streameval_server._state.views import FrozenStream, LazyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streameval._common import IntArray
     from streameval._counts import State
     from streameval_server._model.limits import Limits
     from streameval_server._model.stream_settings import StreamSettings
-    from streameval_server._state.ledger import StreamUsage
+    from streameval_server._state.accumulator import StreamUsage
 
-_MOST_OPEN = 2
+_MAX_OPEN_PANES = 2
 
 
-class Store:
+class PaneStore:
     """Counts of one stream, by slice and pane.
 
     Parameters
     ----------
     settings, limits
         The stream's and the server's.
-    ledger : StreamUsage
+    usage : StreamUsage
         The stream's.
 
     Attributes
     ----------
     bits, scale
         Of the cells of panes and slices.
-    settled : dict of int to Part
-        All-time counts by the number of the slice, without what open panes
-        have of slices; the whole is always there and has everything.
+    slices : dict of int to Part
+        All-time counts by the number of the slice. Slices lack the open panes' counts; the
+        whole always exists and has everything.
     panes : Panes of PaneContent
     floor_us : int
-        What happened before this is in no pane, whatever is kept.
+        Event times before this are in no pane, even within the retention.
     key_revisions : dict of int to int
-        The revision at which a key's slices changed last.
+        The revision of the last change of a key's slices.
     """
 
-    def __init__(self, settings: StreamSettings, limits: Limits, ledger: StreamUsage) -> None:
+    def __init__(self, settings: StreamSettings, limits: Limits, usage: StreamUsage) -> None:
         self.bits = settings.resolution
         self.scale = settings.scale
         self.floor_us = 0
         self.key_revisions: dict[int, int] = {}
-        self._ledger = ledger
-        ledger.memory_bytes = OVERHEAD_BYTES
+        self._usage = usage
+        usage.memory_bytes = OVERHEAD_BYTES
         bounded = empty_state(resolution=self.bits, scale=self.scale, max_cells=limits.pane_cells)
-        self._new_part = partial(_new_part, bounded, ledger)
+        self._new_part = partial(_new_part, bounded, usage)
         whole = empty_state(resolution=None, scale=self.scale, max_cells=limits.max_cells)
-        self.settled = {WHOLE: _part(whole)}
+        self.slices = {WHOLE: _part(whole)}
         self.panes = self._panes_for(settings)
         self._open: list[PaneContent] = []
 
     def _panes_for(self, settings: StreamSettings) -> Panes[PaneContent]:
         tiers = tiers_of(settings.pane_us, settings.retention_us)
-        return Panes(tiers, partial(PaneContent, self._new_part, self._ledger))
+        return Panes(tiers, partial(PaneContent, self._new_part, self._usage))
 
     # -- changing
 
     @property
     def whole(self) -> Part:
         """The all-time counts of the whole."""
-        return self.settled[WHOLE]
+        return self.slices[WHOLE]
 
     def pane(self, start_us: int) -> PaneContent:
         """Return the pane that starts there, to change it."""
@@ -88,49 +88,60 @@ class Store:
     def panes_at(self, starts_us: Sequence[int]) -> list[PaneContent]:
         """Return the panes that start there, to change them.
 
-        Where there are many all are closed: what slices have in them can be counted for all
-        time at once, and need not be merged into that pane by pane.
+        If there are more than may be open, all panes are closed first: then slices can be
+        counted for all time in one go, and need not be merged pane by pane.
         """
-        if len(starts_us) > _MOST_OPEN:
-            self.settle()
+        if len(starts_us) > _MAX_OPEN_PANES:
+            self.close_panes()
         found = []
         for start_us in starts_us:
             content = self.panes.get(start_us)
             if content is None:
                 content = self.panes.at(start_us)
-                if len(starts_us) <= _MOST_OPEN:
-                    self._opened(content)
+                if len(starts_us) <= _MAX_OPEN_PANES:
+                    self._open_pane(content)
             content.touch()
             found.append(content)
         return found
 
-    def _opened(self, content: PaneContent) -> None:
+    def _open_pane(self, content: PaneContent) -> None:
         content.is_open = True
         self._open.append(content)
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN_PANES:
             self._close(self._open.pop(0))
 
     def parts(self, content: PaneContent | None, number: int) -> list[Part]:
-        """Return what has to change when a slice does: in a pane, or in all time alone."""
-        self.key_revisions[key_of(number)] = self._ledger.revision
+        """Return the parts that count a slice's rows of a pane, or of no pane."""
+        self.key_revisions[key_of(number)] = self._usage.revision
         if content is None:
-            return [self._settled(number)]
+            return [self._slice(number)]
         if content.is_open:
             return [content.part(number)]
-        return [self._settled(number), content.part(number)]
+        return [self._slice(number), content.part(number)]
 
     @staticmethod
     def in_pane(content: PaneContent | None, number: int) -> list[Part]:
-        """Return what has to change in a pane alone, when the rest has."""
+        """Return the part in a pane, for rows that are in the all-time counts already."""
         return [] if content is None else [content.part(number)]
 
-    def _settled(self, number: int) -> Part:
-        part = self.settled.get(number)
+    def parts_at(self, event_us: int, codes: Sequence[int]) -> list[Part]:
+        """Return the parts that count one reference, by its time and its code of each key."""
+        content: PaneContent | None = None
+        parts = [self.whole]
+        if event_us >= self.oldest_us:
+            content = self.pane(self.panes.grid.start_of(event_us))
+            parts.append(content.part(WHOLE))
+        for key, code in enumerate(codes):
+            parts += self.parts(content, slice_id(key, code))
+        return parts
+
+    def _slice(self, number: int) -> Part:
+        part = self.slices.get(number)
         if part is None:
-            part = self.settled[number] = self._new_part()
+            part = self.slices[number] = self._new_part()
         return part
 
-    def settle(self) -> None:
+    def close_panes(self) -> None:
         """Close all panes."""
         for content in self._open:
             self._close(content)
@@ -140,40 +151,52 @@ class Store:
         content.is_open = False
         for number, part in content.parts.items():
             if number != WHOLE:
-                before = part.cells.memory_bytes
-                # Made first, if need be: that adds to the ledger too.
-                settled = self._settled(number)
-                self._ledger.memory_bytes += settled.merge([part])
-                # To be read it was merged.
-                self._ledger.memory_bytes += part.cells.memory_bytes - before
+                before = part.counts.memory_bytes
+                # Created first: a new part adds to the usage itself.
+                all_time = self._slice(number)
+                self._usage.memory_bytes += all_time.merge([part])
+                # Reading its state has merged it.
+                self._usage.memory_bytes += part.counts.memory_bytes - before
+
+    def common_pane(self, event_us: int | IntArray) -> int | None:
+        """Return the start of the pane that has all of these times; None if no kept pane has."""
+        if isinstance(event_us, int):
+            first = last = event_us
+        else:
+            first, last = int(event_us.min()), int(event_us.max())
+        if first < self.oldest_us:
+            return None
+        grid = self.panes.grid
+        start = grid.start_of(first)
+        return start if grid.start_of(last) == start else None
 
     # -- time
 
     @property
     def oldest_us(self) -> int:
-        """Since when there are panes. O(1)."""
+        """Start of the oldest pane that is kept. O(1)."""
         return max(self.floor_us, self.panes.grid.oldest_us)
 
     @property
     def due_us(self) -> int:
-        """When panes coarsen or go next. O(1)."""
+        """When panes coarsen or expire next. O(1)."""
         return self.panes.until_us
 
     def advance(self, now_us: int) -> bool:
-        """Let panes coarsen and go; return whether any did. O(panes that change)."""
-        # What an open pane has must not go with it.
-        self.settle()
+        """Coarsen and expire panes; return whether any changed. O(panes that change)."""
+        # The counts of an open pane must not expire with it.
+        self.close_panes()
         if not self.panes.advance(now_us):
             return False
-        self.measure()
+        self.recount_memory()
         return True
 
-    def keep(self, settings: StreamSettings) -> bool:
-        """Keep panes for longer, or not as long; return whether that is so. O(panes)."""
+    def reconfigure(self, settings: StreamSettings) -> bool:
+        """Take new settings; return whether the widths or the retention changed. O(panes)."""
         before, after = self.panes, self._panes_for(settings)
         if before.tiers == after.tiers:
             return False
-        self.settle()
+        self.close_panes()
         self.floor_us = self.oldest_us
         self.panes = after
         after.advance(before.now_us)
@@ -182,26 +205,26 @@ class Store:
                 after.at(after.grid.start_of(pane.start_us)).merge(pane.content)
             else:
                 self.floor_us = max(self.floor_us, pane.end_us)
-        self.measure()
+        self.recount_memory()
         return True
 
-    def measure(self) -> None:
-        """Find out anew what memory it takes. O(panes)."""
-        parts = list(self.settled.values())
+    def recount_memory(self) -> None:
+        """Compute the memory of all parts again. O(panes)."""
+        parts = list(self.slices.values())
         for pane in self.panes:
             parts += pane.content.parts.values()
-        self._ledger.memory_bytes = sum(part.cells.memory_bytes for part in parts)
+        self._usage.memory_bytes = sum(part.counts.memory_bytes for part in parts)
 
     # -- reading
 
     @property
     def num_panes(self) -> int:
-        """Panes of all slices. O(panes)."""
+        """Number of panes of all slices. O(panes)."""
         return sum(len(pane.content.parts) for pane in self.panes)
 
-    def numbers(self) -> set[int]:
-        """Return the numbers of the slices that there are. O(slices)."""
-        return set(self.settled).union(*(content.parts for content in self._open))
+    def slice_numbers(self) -> set[int]:
+        """Return the numbers of all slices. O(slices)."""
+        return set(self.slices).union(*(content.parts for content in self._open))
 
     def _open_parts(self, number: int) -> list[Part]:
         if number == WHOLE:
@@ -211,27 +234,28 @@ class Store:
     def all_time(self, number: int) -> tuple[LazyCounts, PaneCoverage]:
         """Return a slice's all-time counts as they are now. O(open panes)."""
         parts = self._open_parts(number)
-        if number in self.settled:
-            parts.insert(0, self.settled[number])
-        counts = [part.cells.frozen() for part in parts]
+        if number in self.slices:
+            parts.insert(0, self.slices[number])
+        if len(parts) == 1:
+            return parts[0].counts.frozen(), parts[0].coverage
         return (
-            counts[0] if len(counts) == 1 else LazyCounts.sum(counts),
+            LazyCounts.sum([part.counts.frozen() for part in parts]),
             PaneCoverage.merged(part.coverage for part in parts),
         )
 
     def frozen(self, names: Mapping[tuple[str, str], int]) -> FrozenStream:
         """Return the counts as they are now. O(panes + slices)."""
         return FrozenStream(
-            {number: self.all_time(number) for number in self.numbers()},
+            {number: self.all_time(number) for number in self.slice_numbers()},
             tuple(pane.content.frozen(pane.start_us, pane.end_us) for pane in self.panes),
             names,
         )
 
 
-def _new_part(bounded: State, ledger: StreamUsage) -> Part:
-    ledger.memory_bytes += OVERHEAD_BYTES
+def _new_part(bounded: State, usage: StreamUsage) -> Part:
+    usage.memory_bytes += OVERHEAD_BYTES
     return _part(bounded)
 
 
 def _part(state: State) -> Part:
-    return Part(Accumulator(state), PaneCoverage(CoverageCell(state.scale)))
+    return Part(Accumulator(state), EMPTY_COVERAGE[state.scale])

@@ -1,14 +1,15 @@
-"""Changes that wait until they are worth a merge, and how they are merged.
+"""Cases that are not merged yet, and how they are merged into a state.
 
-A change is sorted when it is merged, with all that wait beside it, and where cells
-are counted in a table it never is. Until then it may be as it came.
+Cases stay as they arrived, unsorted and at full precision, until they are merged: one sort
+then serves all that are pending. Cases that a `CellTable` counts are never sorted.
 
-Cost: 15 ns a case in cells; in exact counts one sort.
+Cost: 15 ns a case in cells; one sort in exact counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
 
     from streameval._common import BoolArray, FloatArray, IntArray
     from streameval._counts import Scale, State
+    from streameval_server._state.segments import SegmentColumns
 
-    Added: TypeAlias = "ScoreCounts | UnsortedCases"
-    """What was added: sorted already, or as it came."""
-
-
-_FEW = 4
-"""Changes this many times smaller than the state are inserted into it."""
+    Addition: TypeAlias = "ScoreCounts | UnsortedCases"
+    """Added cases: sorted already, or as they arrived."""
 
 
-class Scores(NamedTuple):
+_MIN_INSERT_RATIO = 4
+"""Changes that are at least this many times smaller than the state are inserted into it."""
+
+
+class ClassScores(NamedTuple):
     """One class's cases: scores in any order, and the multiplicity of each, None for 1."""
 
     scores: FloatArray
@@ -47,7 +49,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UnsortedCases:
-    """Cases as they came, at full precision.
+    """Cases as they arrived, at full precision.
 
     Attributes
     ----------
@@ -64,7 +66,7 @@ class UnsortedCases:
 
     @classmethod
     def concat(cls, parts: Sequence[UnsortedCases]) -> UnsortedCases:
-        """Join cases, at least one part; the same object where it is one. O(n)."""
+        """Join cases; return the same object when there is one part, never zero. O(n)."""
         if len(parts) == 1:
             return parts[0]
         counts = None
@@ -76,13 +78,13 @@ class UnsortedCases:
             counts,
         )
 
-    def at(self, rows: IntArray) -> UnsortedCases:
+    def take(self, rows: IntArray) -> UnsortedCases:
         """Return some of the rows. O(rows)."""
         counts = None if self.counts is None else self.counts[rows]
         return UnsortedCases(self.labels[rows], self.scores[rows], counts)
 
-    def own(self) -> UnsortedCases:
-        """Return the same in memory of its own: a view keeps all that it is a part of. O(n)."""
+    def copy(self) -> UnsortedCases:
+        """Return a copy that is no view: a view keeps its whole base array in memory. O(n)."""
         counts = None if self.counts is None else self.counts.copy()
         return UnsortedCases(self.labels.copy(), self.scores.copy(), counts)
 
@@ -94,45 +96,87 @@ class UnsortedCases:
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
 
     @property
-    def positives(self) -> Scores:
-        """One class's cases. O(n)."""
+    def positives(self) -> ClassScores:
+        """The cases labelled positive. O(n)."""
         return self._of_class(self.labels)
 
     @property
-    def negatives(self) -> Scores:
-        """The other's. O(n)."""
+    def negatives(self) -> ClassScores:
+        """The cases labelled negative. O(n)."""
         return self._of_class(~self.labels)
 
-    def _of_class(self, rows: BoolArray) -> Scores:
-        return Scores(self.scores[rows], None if self.counts is None else self.counts[rows])
+    def _of_class(self, rows: BoolArray) -> ClassScores:
+        return ClassScores(self.scores[rows], None if self.counts is None else self.counts[rows])
 
     def keys(self, scale: Scale) -> tuple[IntArray, Span]:
-        """Return the keys of the scores, and their span. O(n) once: each table needs them."""
+        """Return the scores' cell keys and their span. O(n) once; cached for several tables."""
         if scale not in self._keys:
             keys = cell_keys(self.scores, scale)
             self._keys[scale] = keys, Span.of(keys)
         return self._keys[scale]
 
     def sorted(self) -> ScoreCounts:
-        """Return the same as runs. O(n log n)."""
+        """Return the cases as sorted runs. O(n log n)."""
         return ScoreCounts(Run.of(*self.positives), Run.of(*self.negatives))
 
 
-def merged(state: State, pending: Sequence[Added]) -> State:
-    """Return a state with changes added. O(n log n), in cells mostly O(n)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedCases:
+    """Cases to be counted, with their times and segments.
+
+    Attributes
+    ----------
+    cases : UnsortedCases
+    event_us : int or int64[n]
+        One time for all rows, or the time of each.
+    segments : tuple of SegmentColumns
+        Their segments, batch after batch; empty when the stream has no segment keys.
+    """
+
+    cases: UnsortedCases
+    event_us: int | IntArray
+    segments: tuple[SegmentColumns, ...] = ()
+
+    @classmethod
+    def concat(cls, parts: Sequence[TimedCases]) -> TimedCases:
+        """Join cases, at least one part. O(n)."""
+        event_us = parts[0].event_us
+        if any(part.event_us is not event_us for part in parts):
+            event_us = _event_times(parts)
+        return cls(
+            UnsortedCases.concat([part.cases for part in parts]),
+            event_us,
+            tuple(chain.from_iterable(part.segments for part in parts)),
+        )
+
+
+def _event_times(parts: Sequence[TimedCases]) -> int | IntArray:
+    """Return the times of all rows; most batches have one time for all of their rows."""
+    sizes = [len(part.cases) for part in parts]
+    if all(isinstance(part.event_us, int) for part in parts):
+        return np.repeat(np.array([part.event_us for part in parts], dtype=np.int64), sizes)
+    return np.concatenate(
+        [np.broadcast_to(part.event_us, size) for part, size in zip(parts, sizes, strict=True)]
+    )
+
+
+def merge_pending(state: State, pending: Sequence[Addition]) -> State:
+    """Return a state with pending changes added. O(n log n), in cells mostly O(n)."""
     if not pending:
         return state
-    positives: list[Run | Scores] = [each.positives for each in pending]
-    negatives: list[Run | Scores] = [each.negatives for each in pending]
-    if state.resolution is not None and sum(map(len, pending)) * _FEW > len(state.counts):
-        # One table for all is quicker than to insert many cells.
+    positives: list[Run | ClassScores] = [each.positives for each in pending]
+    negatives: list[Run | ClassScores] = [each.negatives for each in pending]
+    if state.resolution is not None and sum(map(len, pending)) * _MIN_INSERT_RATIO > len(
+        state.counts
+    ):
+        # One table of everything is faster than inserting many cells.
         positives.append(state.counts.positives)
         negatives.append(state.counts.negatives)
         state = replace(state, counts=ScoreCounts(), _answers={})
     return state.changed(ScoreCounts(_sum(positives, state), _sum(negatives, state)), revision=0)
 
 
-def _sum(parts: Sequence[Run | Scores], state: State) -> Run:
+def _sum(parts: Sequence[Run | ClassScores], state: State) -> Run:
     """Return the sum of one class's cases at a state's resolution."""
     parts = [part for part in parts if part.scores.size]
     if not parts:

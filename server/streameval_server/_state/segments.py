@@ -1,8 +1,9 @@
-"""A stream's segment values, numbered in the order in which the log brought them.
+"""A stream's segment values, numbered in the order of the log.
 
-Each declared key numbers its own values, from `FIRST` on; once a key has its
-most, later ones share one slice. A row that says nothing of a key has the code
-`NONE`, so the slices of a key always add up to the whole since it was declared.
+Each declared key numbers its own values, from `FIRST` on. Once a key has its maximum number
+of values, further values share one slice. A row without a value for a key has the code
+`NONE`, so the slices of a key always add up to the whole since the key was declared.
+
 Cost: O(rows) for each key, a few nanoseconds a row.
 """
 
@@ -12,24 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streameval_server._state.views import OTHER
+from streameval._common import OTHER_VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from streameval._common import IntArray
+    from streameval._row_codec import BatchCodes, SegmentCodes
     from streameval._time import CodeArray
-    from streameval_server._model.rows import BatchCodes, SegmentCodes
 
 NONE = 0
 """The code of no value."""
 _OTHER = 1
 FIRST = 2
-"""The first code of a value of its own."""
+"""The lowest code of a value that has its own slice."""
 ABSENT = 0xFFFF
-"""The code of a prediction that was made before its key was declared: it is in no slice."""
+"""The code of a prediction from before its key was declared: it is in no slice of the key."""
 
 WHOLE = 0
-"""The number of the slice that is everything."""
+"""The slice number of the whole stream."""
 
 
 def slice_id(key: int, code: int) -> int:
@@ -43,41 +45,41 @@ def key_of(number: int) -> int:
 
 
 CodeColumn: TypeAlias = "tuple[CodeArray, BatchCodes]"
-"""The stream's code of each of a batch's values, and which of them each row has."""
+"""The stream's code of each value of a batch, and the index of each row's value."""
 
 
-class Coded(NamedTuple):
-    """What the rows of a batch say of each key, as the batch numbered its values.
+class SegmentColumns(NamedTuple):
+    """The segment columns of a batch, with the batch's own numbering of values.
 
     Attributes
     ----------
     size : int
-        Rows.
+        Number of rows.
     columns : tuple of (CodeColumn or None)
-        By key; None where the batch says nothing of it.
+        By key; None where the batch has no column for the key.
     """
 
     size: int
     columns: tuple[CodeColumn | None, ...]
 
 
-def codes_of(batches: Sequence[Coded]) -> CodeArray:
+def segment_codes(batches: Sequence[SegmentColumns]) -> CodeArray:
     """Return the stream's code of each row of each key, uint16[keys, n]. O(n) for each key.
 
-    Of many batches at once: each step over a batch alone would let go of the interpreter,
-    and where other threads are busy wait to have it again.
+    Takes many batches at once, because numpy releases the interpreter lock in each step and
+    then waits for it when other threads are busy.
 
     Parameters
     ----------
     batches
-        At least one, all read with the same keys declared.
+        At least one, all read while the same keys were declared.
     """
     sizes = [batch.size for batch in batches]
     codes = np.full((len(batches[0].columns), sum(sizes)), NONE, dtype=np.uint16)
     for key, row in enumerate(codes):
         columns = [batch.columns[key] for batch in batches]
         given = [column for column in columns if column is not None]
-        # Codes were checked when the batch was decoded: "clip" has nothing to clip.
+        # Codes were checked when the batch was decoded, so "clip" never clips.
         if len(given) == len(columns) and len({id(table) for table, _ in given}) == 1:
             given[0][0].take(np.concatenate([own for _, own in given]), out=row, mode="clip")
             continue
@@ -96,14 +98,14 @@ class Segments:
     keys : sequence of str
         The declared keys.
     max_values : int
-        How many values a key may have.
+        Maximum number of values of a key.
 
     Attributes
     ----------
     values : list of list of str
-        Values by key and code.
+        The values, by key and code.
     overflowed : int
-        How many rows' values shared the slice of the others.
+        Number of rows whose value went to the shared slice.
     """
 
     def __init__(self, keys: Sequence[str], max_values: int) -> None:
@@ -112,26 +114,26 @@ class Segments:
         self.overflowed = 0
         self._codes: list[dict[str, int]] = []
         self._tables: list[tuple[tuple[str, ...], CodeArray]] = []
-        self._most = FIRST + max_values
+        self._max_codes = FIRST + max_values
         self.declare(keys)
 
     def declare(self, keys: Sequence[str]) -> None:
-        """Take keys that were added to those that there are."""
+        """Add the keys that are not declared yet; `keys` begins with those that are."""
         for key in keys[len(self.keys) :]:
             self.keys.append(key)
-            self.values.append(["", OTHER])
+            self.values.append(["", OTHER_VALUE])
             self._codes.append({"": NONE})
             self._tables.append(((), np.empty(0, dtype=np.uint16)))
 
     def restore(self, values: list[list[str]]) -> None:
-        """Take the values that a checkpoint has."""
+        """Restore the values from a checkpoint."""
         self.values = values
         self._codes = [
             {value: code for code, value in enumerate(each) if code != _OTHER} for each in values
         ]
 
-    def read(self, columns: Sequence[SegmentCodes], size: int) -> Coded | None:
-        """Return what the rows of a batch say of each key; None without keys. O(values)."""
+    def read(self, columns: Sequence[SegmentCodes], size: int) -> SegmentColumns | None:
+        """Return the segment columns of a batch; None without declared keys. O(values)."""
         if not self.keys:
             return None
         found: dict[int, CodeColumn] = {}
@@ -139,17 +141,17 @@ class Segments:
             if column.key in self.keys:
                 key = self.keys.index(column.key)
                 found[key] = self._table(key, column), column.codes
-        return Coded(size, tuple(map(found.get, range(len(self.keys)))))
+        return SegmentColumns(size, tuple(map(found.get, range(len(self.keys)))))
 
     def _table(self, key: int, column: SegmentCodes) -> CodeArray:
-        """Return the stream's code of each of a column's values; number what is new."""
+        """Return the stream's code of each value of a column; number new values."""
         values, table = self._tables[key]
         if values == column.values:
             return table
         known = self._codes[key]
         numbers = [known.get(value, -1) for value in column.values]
         if -1 in numbers:
-            # A value that no row has takes no place.
+            # A value without rows gets no code.
             used = np.bincount(column.codes, minlength=len(numbers)).tolist()
             for place, value in enumerate(column.values):
                 if numbers[place] < 0:
@@ -157,25 +159,25 @@ class Segments:
                     if numbers[place] == _OTHER:
                         self.overflowed += used[place]
         table = np.array(numbers, dtype=np.uint16)
-        # Most batches have the values of the last one; a place, once taken, is kept. A
-        # column may say values twice: one of any length is not kept.
-        if _OTHER not in numbers and len(numbers) <= 2 * self._most:
+        # Cached, because most batches list the values of the batch before; codes never change.
+        # A column may repeat values: an overlong one is not cached.
+        if _OTHER not in numbers and len(numbers) <= 2 * self._max_codes:
             self._tables[key] = column.values, table
         return table
 
     def _new(self, key: int, value: str) -> int:
-        # The same value may stand twice in one column.
+        # A column may list a value twice.
         code = self._codes[key].get(value)
         if code is None:
             code = len(self.values[key])
-            if code >= self._most:
+            if code >= self._max_codes:
                 return _OTHER
             self.values[key].append(value)
             self._codes[key][value] = code
         return code
 
-    def row(self, segments: Sequence[tuple[str, str]]) -> list[int]:
-        """Return one row's code of each key."""
+    def row_codes(self, segments: Sequence[tuple[str, str]]) -> list[int]:
+        """Return one row's code for each key."""
         codes = [NONE] * len(self.keys)
         for name, value in segments:
             if name in self.keys:
@@ -191,3 +193,26 @@ class Segments:
             for key, name in enumerate(self.keys)
             for code, value in enumerate(self.values[key])
         }
+
+
+def slices_by_key(codes: CodeArray) -> Iterator[tuple[IntArray, IntArray | None]]:
+    """Yield the slice number of each row: first that of the whole, then those of each key.
+
+    Each with the rows that are in a slice of that key; None when all rows are.
+
+    Parameters
+    ----------
+    codes : uint16[n, keys]
+    """
+    size, keys = codes.shape
+    yield np.full(size, WHOLE, dtype=np.int64), None
+    for key in range(keys):
+        column = codes[:, key]
+        numbers = column.astype(np.int64) | slice_id(key, 0)
+        rows = None
+        if (column == ABSENT).any():
+            rows = np.flatnonzero(column != ABSENT)
+            numbers = numbers[rows]
+            if not rows.size:
+                continue
+        yield numbers, rows

@@ -1,12 +1,11 @@
-"""A stream as a file: everything about it, to be imported elsewhere.
+"""A stream as a file, for import into another server.
 
-Layout: a `Frame`, in it the length of a header (4 bytes, little-endian), the
-header, and the stream's parts as a checkpoint has them. The header is JSON, to
-be read by people too: name, revision, time, settings, numbers, and the parts'
-names and lengths in their order.
+Layout: a `Frame` that contains the length of a header (4 bytes, little-endian), the header,
+and the stream's parts as in a checkpoint. The header is JSON, so that people can read it too:
+name, revision, time, settings, counters, and the names and lengths of the parts in order.
 
-What a file says is trusted as a checkpoint is: its checksum finds accidents, not
-intent. What decides about other streams (settings, numbers, names) is checked.
+A file is trusted as much as a checkpoint: its checksum detects accidents, not tampering. Only
+content that could affect other streams (settings, numbers, names) is checked.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ from streameval._counts import MAX_TOTAL
 from streameval._time import MAX_TIME_US
 from streameval_server._model.errors import CorruptLogError
 from streameval_server._model.stream_settings import CHOICES, StreamSettings, check
-from streameval_server._state.stream_state import STREAM_PART, StreamState, head_fields
+from streameval_server._state.stream_parts import STREAM_PART, decode_head, restore_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streameval_server._model.limits import Limits
+    from streameval_server._state.stream_state import StreamState
 
 FRAME = Frame(b"SEVX", 1, "an exported stream")
 _LENGTH_BYTES = 4
-_MOST = 1 << 62
+_MAX_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ class StreamFile:
     Attributes
     ----------
     name : str
-        Of the stream that was exported.
+        Name of the exported stream.
     revision, time_us : int
-        The log's revision and time then.
+        The log's revision and time at the export.
     ids : int
-        That it keeps, for their labels and predictions.
+        Number of ids that it keeps for their labels and predictions.
     settings : StreamSettings
     total : int
-        References that were accepted.
+        Number of accepted references.
     sources : mapping of str to int
-        The last epoch of each source that merged.
+        The last merged epoch of each source.
     parts : mapping of str to bytes
-        As `StreamState.restore` takes them.
+        As `restore_stream` takes them.
     """
 
     name: str
@@ -79,21 +79,21 @@ class StreamFile:
             header = json.loads(bytes(reader.blob(length)))
             parts = {}
             for part, size in header["parts"]:
-                parts[_text(part)] = bytes(reader.blob(_whole(size)))
+                parts[_text(part)] = bytes(reader.blob(_integer(size)))
             reader.end()
-            fields, _ = head_fields(parts[STREAM_PART])
+            fields, _ = decode_head(parts[STREAM_PART])
             settings = StreamSettings(**fields["settings"])
             _check_settings(settings)
-            sources = {_text(key): _whole(each) for key, each in fields["sources"].items()}
+            sources = {_text(key): _integer(each) for key, each in fields["sources"].items()}
             for number in ("create_us", "now_us", "floor_us", "overflowed", "beyond_retention"):
-                _whole(fields[number])
+                _integer(fields[number])
             return cls(
                 _text(header["stream"]),
-                _whole(header["revision"]),
-                _whole(header["time_us"], MAX_TIME_US),
-                _whole(header["ids"]),
+                _integer(header["revision"]),
+                _integer(header["time_us"], MAX_TIME_US),
+                _integer(header["ids"]),
                 settings,
-                _whole(fields["total"], MAX_TOTAL - 1),
+                _integer(fields["total"], MAX_TOTAL - 1),
                 sources,
                 parts,
             )
@@ -104,20 +104,20 @@ class StreamFile:
             raise CorruptStateError(message) from error
 
     def check(self, name: str, limits: Limits) -> None:
-        """Refuse what `restored` could not make a stream of. O(bytes).
+        """Refuse a file that `restored` would fail on. O(bytes).
 
         Raises
         ------
         RequestError
             When the settings are beyond the limits.
         CorruptStateError
-            When the content is not what was exported, or beyond the limits.
+            When the content is damaged, or beyond the limits.
         """
         check(self.settings, limits)
         if len(self.sources) > limits.max_merge_sources:
             raise CorruptStateError(
-                f"{len(self.sources)} sources merged into the exported stream, and at most "
-                f"{limits.max_merge_sources} may"
+                f"the exported stream has {len(self.sources)} merge sources, at most "
+                f"{limits.max_merge_sources} are allowed"
             )
         for source in self.sources:
             problem = id_problem("source", source, limits.max_id_bytes)
@@ -129,18 +129,18 @@ class StreamFile:
             raise CorruptStateError(str(error)) from error
         if state.kept_ids != self.ids:
             raise CorruptStateError(
-                f"the exported stream announces {self.ids} ids and has {state.kept_ids}"
+                f"the exported stream's header says {self.ids} ids, its parts have {state.kept_ids}"
             )
 
     def restored(self, name: str, revision: int, limits: Limits) -> StreamState:
-        """Return the stream under a name, as made at a revision. O(bytes).
+        """Return the stream under a name, created at a revision. O(bytes).
 
         Raises
         ------
         CorruptLogError
-            When the parts are not what was exported.
+            When the parts are damaged.
         """
-        state = StreamState.restore(limits, revision, self.parts)
+        state = restore_stream(limits, revision, self.parts)
         state.adopt(name, revision)
         return state
 
@@ -155,7 +155,7 @@ def stream_to_bytes(
     name, revision, time_us, ids, parts
         As in `StreamFile`.
     """
-    fields, _ = head_fields(parts[STREAM_PART])
+    fields, _ = decode_head(parts[STREAM_PART])
     header = {
         "stream": name,
         "revision": revision,
@@ -171,10 +171,10 @@ def stream_to_bytes(
 
 
 def _check_settings(settings: StreamSettings) -> None:
-    """Refuse settings of other types than they have."""
+    """Refuse settings of the wrong types."""
     for name, value in asdict(settings).items():
         if name.endswith("_us") or name in {"resolution", "max_pending"}:
-            _whole(value)
+            _integer(value)
         elif name == "segment_keys":
             for key in value:
                 _text(key)
@@ -183,13 +183,13 @@ def _check_settings(settings: StreamSettings) -> None:
             raise ValueError(f"{name} {getattr(settings, name)!r}")
 
 
-def _whole(value: Any, most: int = _MOST) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{value!r:.60} is not one of its numbers")
+def _integer(value: Any, maximum: int = _MAX_NUMBER) -> int:
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise ValueError(f"{value!r:.60} is not a valid number")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is not one of its names")
+        raise TypeError(f"{value!r:.60} is not a valid name")
     return value

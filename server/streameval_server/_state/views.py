@@ -1,9 +1,9 @@
 """What queries read: a stream at one revision, whole and by slice. Immutable.
 
-A view of a stream that changed is taken under the engine's lock, in O(panes), and
-read without it; until the stream changes again it is there for everybody, without
-the lock. What waits to be merged is merged by whoever asks for it first. Parts that
-did not change are the same objects as before, with the answers they have cached.
+The view of a changed stream is taken under the engine's lock, in O(panes), and read without
+it. Until the stream changes again, all readers get that view without the lock. Pending counts
+are merged by the first reader that needs them. Parts that did not change are the same objects
+as in the view before, with the metrics that they have cached.
 """
 
 from __future__ import annotations
@@ -11,17 +11,55 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval import Evaluator
+from streameval._counts import merge_states
 from streameval_server._state.coverage import PaneCoverage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from streameval import Evaluator
+    from streameval._counts import State
     from streameval_server._model.stream_info import StreamCounters, StreamInfo
-    from streameval_server._state.accumulator import LazyCounts
 
-OTHER = "__other__"
-"""The slice of values that came after a key had its most."""
+
+class LazyCounts:
+    """Counts at one moment, merged when first read. Immutable.
+
+    Parameters
+    ----------
+    merge : callable
+        Returns the counts. It is dropped after the first call, with all that it refers to.
+    """
+
+    __slots__ = ("__weakref__", "_evaluator", "_merge")
+
+    def __init__(self, merge: Callable[[], State]) -> None:
+        self._merge: Callable[[], State] | None = merge
+        self._evaluator: Evaluator | None = None
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The counts as an evaluator, always the same one. Never mutate it."""
+        # Two threads may both merge; they get evaluators of equal counts.
+        if self._evaluator is None and (merge := self._merge) is not None:
+            self._evaluator = Evaluator._of(merge())
+            self._merge = None
+        assert self._evaluator is not None
+        return self._evaluator
+
+    def merge(self) -> None:
+        """Merge the counts now, unless they are merged."""
+        _ = self.evaluator
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the counts are merged."""
+        return self._evaluator is not None
+
+    @classmethod
+    def sum(cls, parts: Sequence[LazyCounts]) -> LazyCounts:
+        """Return the sum of counts at one moment."""
+        return cls(lambda: merge_states([part.evaluator._view() for part in parts], revision=0))
 
 
 class PaneView:
@@ -31,9 +69,9 @@ class PaneView:
     ----------
     start_us, end_us : int
     evaluator : Evaluator
-        Its counts. Never mutate it.
+        The counts. Never mutate it.
     coverage : PaneCoverage
-        Of the predictions whose event time lies in it.
+        Coverage of the predictions whose event time lies in the pane.
     """
 
     __slots__ = ("_counts", "coverage", "end_us", "start_us")
@@ -48,7 +86,7 @@ class PaneView:
 
     @property
     def evaluator(self) -> Evaluator:
-        """Its counts, always the same object. Never mutate it. O(cells) at first."""
+        """The counts, always the same object. Never mutate it. O(cells) the first time."""
         return self._counts.evaluator
 
     def __repr__(self) -> str:
@@ -62,11 +100,11 @@ class SliceView:
     Attributes
     ----------
     counts : LazyCounts
-        Everything since the stream was made; the same object until it changes.
+        Everything since the stream was created; the same object until it changes.
     coverage : PaneCoverage
-        Of all predictions since then.
+        Coverage of all predictions since then.
     panes : tuple of PaneView
-        Oldest first; panes without anything in them are left out.
+        Oldest first, without empty panes.
     """
 
     counts: LazyCounts
@@ -75,22 +113,22 @@ class SliceView:
 
     @property
     def all_time(self) -> Evaluator:
-        """All counts, always the same object. Never mutate it. O(cells) at first."""
+        """All counts, always the same object. Never mutate it. O(cells) the first time."""
         return self.counts.evaluator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenStream:
-    """A stream's counts until it changes again.
+    """A stream's counts between two changes. Immutable.
 
     Attributes
     ----------
     all_time : mapping of int to (LazyCounts, PaneCoverage)
         By the number of the slice; 0 is the whole.
     panes : tuple of mapping of int to PaneView
-        Oldest first; in each the slices that it has.
+        The slices of each pane, by number; oldest pane first.
     names : mapping of (key, value) to int
-        The numbers of slices; a value that no row had has none in `all_time`.
+        The numbers of slices; a value without rows has no entry in `all_time`.
     """
 
     all_time: Mapping[int, tuple[LazyCounts, PaneCoverage]]
@@ -99,7 +137,7 @@ class FrozenStream:
     _slices: dict[int, SliceView] = field(default_factory=dict)
 
     def slice(self, number: int) -> SliceView:
-        """Return a slice that there is. O(panes) at first."""
+        """Return a slice that exists. O(panes) the first time."""
         found = self._slices.get(number)
         if found is None:
             counts, coverage = self.all_time[number]
@@ -115,14 +153,14 @@ class StreamView:
     Attributes
     ----------
     info : StreamInfo
-        Its description, with its settings.
+        The stream's description, with its settings.
     revision : int
-        Log revision that it includes (the engine's, not the stream's last change).
+        Log revision that the view includes: the engine's, not that of the last change.
     now_us : int
         The log's time, in microseconds since 1970.
     counts : FrozenStream
     counters : StreamCounters
-        What it keeps, and what had no effect.
+        What the stream keeps, and which rows had no effect.
     """
 
     info: StreamInfo
@@ -131,9 +169,13 @@ class StreamView:
     counts: FrozenStream
     counters: StreamCounters
 
+    def at(self, revision: int, now_us: int) -> StreamView:
+        """Return the view at a later revision, up to which the stream has not changed."""
+        return StreamView(self.info, revision, now_us, self.counts, self.counters)
+
     @property
     def whole(self) -> SliceView:
-        """All of it."""
+        """The whole stream."""
         return self.counts.slice(0)
 
     @property
@@ -151,10 +193,10 @@ class StreamView:
         return self.counts.slice(number)
 
     def segments(self, key: str) -> list[str]:
-        """Return the values of a key that have a slice, `OTHER` and "" among them. O(slices)."""
-        there = self.counts.all_time
+        """Return a key's values that have a slice, `OTHER_VALUE` and "" included. O(slices)."""
+        slices = self.counts.all_time
         return sorted(
             value
             for (name, value), number in self.counts.names.items()
-            if name == key and number in there
+            if name == key and number in slices
         )

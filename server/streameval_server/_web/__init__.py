@@ -1,8 +1,12 @@
 """The service over HTTP: JSON, server-sent events, the page, what Prometheus scrapes.
 
-- `http_server` listens (`patience`: not for ever), `app` is what is served.
-- `routes` is the table of paths and methods; `transcoding` turns URLs and JSON into
+- `http_server` listens, `head_timeout` limits how long a request's head may take;
+  `app` is the ASGI application.
+- `routes` is the table of paths and methods. `transcoding` converts URLs and JSON to
   messages and back, `endpoints` calls the methods that gRPC calls, `events` streams.
-- `gate`, `refusals`, `guarding` are what every request passes, `intake` what bodies do.
-- `files` is the page; `metrics`, `stream_metrics`, `call_metrics` are for Prometheus.
+- `call_runner` authorises and logs every request for data. `request_bodies` reads
+  bodies within limits, `error_responses` are the answers to failed requests, and
+  `security_headers` are on every response.
+- `files` serves the page, of which `metric_table` writes one module.
+- `metrics`, `stream_metrics`, `call_metrics` serve Prometheus.
 """

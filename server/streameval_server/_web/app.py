@@ -1,4 +1,4 @@
-"""What is served over HTTP: an ASGI application around a server."""
+"""The ASGI application around a server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from starlette.routing import Route as Path
 
 from streameval_server._model.errors import Code
 from streameval_server._model.server_settings import is_loopback
+from streameval_server._web.call_runner import CallRunner
 from streameval_server._web.endpoints import NO_STORE, Endpoint
-from streameval_server._web.error_responses import HttpError, refusal
+from streameval_server._web.error_responses import HttpError, error_response
 from streameval_server._web.files import Files
-from streameval_server._web.gate import Gate
 from streameval_server._web.metrics import Metrics
-from streameval_server._web.request_bodies import Intake
+from streameval_server._web.request_bodies import BodyReader
 from streameval_server._web.routes import ROUTES
-from streameval_server._web.security_headers import Guarding
+from streameval_server._web.security_headers import SecurityHeaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,33 +35,34 @@ if TYPE_CHECKING:
 
 
 def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) -> Starlette:
-    """Return what serves a server's HTTP.
+    """Return the application that serves a server over HTTP.
 
     Parameters
     ----------
     server
-        Its methods are called, its guard decides.
+        Its methods are called, its guard authorises.
     settings
-        The server's.
+        The server's settings.
     host
-        Where HTTP listens.
+        The host that HTTP listens on.
     lifespan
-        Owns the server.
+        Starts and stops the server.
     """
-    gate, intake, files = Gate(server.guard, server.call_log), Intake(settings.limits), Files()
+    runner = CallRunner(server.guard, server.call_log)
+    bodies, files = BodyReader(settings.limits), Files()
     metrics = Metrics(
         server.methods,
-        gate,
+        runner,
         CollectorRegistry(),
         interval_s=settings.metrics_interval_s,
         window_s=settings.metrics_window_s,
         max_series=settings.limits.max_metric_series,
     )
-    server.call_log.ended = metrics.calls.ended
+    server.call_log.on_call_ended = metrics.calls.record
     paths = [
         Path(
             route.path.replace("{name}", "{name:path}"),
-            Endpoint(route, server.methods.find(route.method), gate, intake).respond,
+            Endpoint(route, server.methods.find(route.method), runner, bodies).respond,
             methods=[route.verb],
         )
         for route in ROUTES
@@ -82,23 +83,24 @@ def make_app(server: Server, settings: Settings, host: str, lifespan: Lifespan) 
         Path("/", files.index, methods=["GET"]),
         Path("/static/{path:path}", files.file, methods=["GET"]),
     ]
+    local_only = server.guard.is_open and is_loopback(host)
     app = Starlette(
         routes=paths,
-        middleware=[Middleware(Guarding, local_only=server.guard.is_open and is_loopback(host))],
-        exception_handlers={HTTPException: _not_routed},
+        middleware=[Middleware(SecurityHeaders, local_only=local_only)],
+        exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     return app
 
 
-async def _not_routed(_request: Request, error: Exception) -> Response:
-    """Answer what no route is for."""
+async def _no_route(_request: Request, error: Exception) -> Response:
+    """Answer a request that no route matches."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         message, code = "this path has other methods: see Allow", Code.UNIMPLEMENTED
     else:
         message, code = "there is no such path", Code.NOT_FOUND
-    return refusal(
+    return error_response(
         HttpError(error.status_code, code, message, reason="NO_ROUTE", headers=error.headers)
     )

@@ -1,4 +1,4 @@
-"""How many calls ended how, over gRPC and HTTP, and how long those with one answer took."""
+"""Counts calls by status, over gRPC and HTTP, and measures those with a single answer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-_LASTING = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
-"""Methods whose calls last as long as their callers like."""
+_OPEN_ENDED = frozenset({"Ingest", "Watch", "WatchSnapshots", "ServerReflectionInfo"})
+"""Methods whose calls last as long as the client wants: their durations say nothing."""
 
 
 class CallMetrics:
-    """Counts calls by method and status; both are few.
+    """Counts calls by method and status; both have few values.
 
     Parameters
     ----------
     registry
-        Where the metrics are registered.
+        The registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -39,9 +39,9 @@ class CallMetrics:
             registry=registry,
         )
 
-    def ended(self, method: str, code: str, took_s: float) -> None:
+    def record(self, method: str, code: str, took_s: float) -> None:
         """Count a call."""
         name = method.rpartition("/")[2]
         self._calls.labels(name, code).inc()
-        if name not in _LASTING:
+        if name not in _OPEN_ENDED:
             self._durations.labels(name).observe(took_s)

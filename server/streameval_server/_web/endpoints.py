@@ -1,4 +1,4 @@
-"""Each route as a function from a request to a response, by the method that gRPC calls."""
+"""Turns each route into a function from request to response, by the method that gRPC calls."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval_server._grpc.gate import check_named
 from streameval_server._model.errors import Code
+from streameval_server._security.access import check_request
 from streameval_server._security.rules import rule_of
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.events import events
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.methods import Method
-    from streameval_server._web.gate import Gate, Passing
-    from streameval_server._web.request_bodies import Intake
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
+    from streameval_server._web.request_bodies import BodyReader
     from streameval_server._web.routes import Route
 
 NO_STORE = {"cache-control": "no-store"}
-"""Answers are of one moment, and may be of one caller."""
+"""Answers are of one moment, and may be for one caller only."""
 
 _WITH_BODY = frozenset({"POST", "PATCH"})
-_LEAST_INTERVAL_NS = 200_000_000
-"""Nobody is sent more than five events a second."""
+_MIN_EVENT_INTERVAL_NS = 200_000_000
+"""A reader gets at most five events a second."""
 
 
 class Endpoint:
@@ -38,37 +38,39 @@ class Endpoint:
     Parameters
     ----------
     route, method
-        The route, and what it calls.
-    gate, intake
-        The server's.
+        The route, and the method that it calls.
+    runner, bodies
+        What runs the call, and what reads the body.
     """
 
-    def __init__(self, route: Route, method: Method, gate: Gate, intake: Intake) -> None:
+    def __init__(
+        self, route: Route, method: Method, runner: CallRunner, bodies: BodyReader
+    ) -> None:
         self._route = route
         self._method = method
-        self._gate = gate
-        self._intake = intake
+        self._runner = runner
+        self._bodies = bodies
 
     async def respond(self, request: Request) -> Response:
         """Answer a request."""
         method = self._method.name
-        return await self._gate.serve(request, method, rule_of(method), self._answer)
+        return await self._runner.run(request, method, rule_of(method), self._answer)
 
-    async def _answer(self, passing: Passing) -> Response:
-        message = await self._message(passing.request)
-        check_named(passing.rule, message)
+    async def _answer(self, authorised: AuthorisedRequest) -> Response:
+        message = await self._message(authorised.request)
+        check_request(authorised.rule, message)
         match self._route.answer:
             case Answer.JSON:
                 answer = await self._method.answer(message)
-                # Beside the event loop: a long answer takes milliseconds.
+                # Off the event loop: a long answer takes milliseconds.
                 text = await asyncio.to_thread(to_json, answer)
                 return Response(text, headers=NO_STORE, media_type=JSON)
             case Answer.BYTES:
                 return await self._bytes(message)
             case Answer.EVENTS:
-                answers = self._method.answers(_paced(message))
+                answers = self._method.answers(_with_min_interval(message))
                 return await events(
-                    self._route.event, message, answers, passing=passing, gate=self._gate
+                    self._route.event, message, answers, authorised=authorised, runner=self._runner
                 )
 
     async def _message(self, request: Request) -> Message:
@@ -78,10 +80,10 @@ class Endpoint:
                 raise HttpError(
                     400,
                     Code.INVALID_ARGUMENT,
-                    f"a {route.verb} takes all that it asks for in its body, and no parameters",
+                    f"a {route.verb} takes its request in the body, not in parameters",
                     reason="MALFORMED_MESSAGE",
                 )
-            message = await self._intake.message(kind, request)
+            message = await self._bodies.message(kind, request)
         else:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:
@@ -89,16 +91,16 @@ class Endpoint:
         return message
 
     async def _bytes(self, message: Message) -> Response:
-        """Join the pieces: they were cut for gRPC from one value."""
+        """Answer with the pieces joined: they were cut from one value for gRPC."""
         pieces: list[Any] = [piece async for piece in self._method.answers(message)]
         headers = NO_STORE | {"x-streameval-revision": str(pieces[0].revision)}
         body = b"".join(piece.data for piece in pieces)
         return Response(body, headers=headers, media_type="application/octet-stream")
 
 
-def _paced(message: Any) -> Any:
-    """Return a request to watch that is not answered too often; a wrong one as it is."""
-    asked = message.min_interval
-    if 0 <= asked.seconds * 1_000_000_000 + asked.nanos < _LEAST_INTERVAL_NS:
-        asked.FromNanoseconds(_LEAST_INTERVAL_NS)
+def _with_min_interval(message: Any) -> Any:
+    """Return a watch request whose interval is long enough; an invalid one unchanged."""
+    interval = message.min_interval
+    if 0 <= interval.seconds * 1_000_000_000 + interval.nanos < _MIN_EVENT_INTERVAL_NS:
+        interval.FromNanoseconds(_MIN_EVENT_INTERVAL_NS)
     return message

@@ -1,4 +1,4 @@
-"""A RequestError as an HTTP response: google.rpc.Status in JSON, as gRPC has it."""
+"""A RequestError as an HTTP response: the google.rpc.Status of gRPC, in JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from streameval_server._grpc.status import status_message
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._security.call_context import REQUEST_ID_HEADER, current
+from streameval_server._security.access import REQUEST_ID_HEADER, current_call
 from streameval_server._web.transcoding import to_json
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ HTTP_STATUS = {
     Code.UNAVAILABLE: 503,
     Code.UNAUTHENTICATED: 401,
 }
-"""HTTP's status of each of google.rpc's, as google.rpc.Code's comments say."""
+"""The HTTP status of each code, as the comments of google.rpc.Code say."""
 
 
 class HttpError(RequestError):
-    """One that HTTP has a status of its own for.
+    """A RequestError with an HTTP status of its own.
 
     Attributes
     ----------
     status : int
-        HTTP's.
+        The HTTP status.
     headers : mapping of str to str
-        What the response carries besides.
+        Further headers of the response.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class HttpError(RequestError):
 
 
 def status_json(error: RequestError) -> bytes:
-    """Return google.rpc.Status of the call in progress, in JSON; the call takes its reason."""
-    call = current.get(None)
+    """Return an error as google.rpc.Status in JSON; record its reason in the call."""
+    call = current_call.get(None)
     if call is None:
         return to_json(status_message(error))
     call.reason = error.reason
     return to_json(status_message(error, call.request_id))
 
 
-def refusal(error: RequestError) -> Response:
-    """Return what answers a request that failed."""
+def error_response(error: RequestError) -> Response:
+    """Return the response to a failed request."""
     headers = {"cache-control": "no-store"}
     status = HTTP_STATUS[error.code]
     if isinstance(error, HttpError):
@@ -79,7 +79,7 @@ def refusal(error: RequestError) -> Response:
         headers["www-authenticate"] = "Bearer"
     if error.retry_after_s is not None:
         headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    call = current.get(None)
+    call = current_call.get(None)
     if call is not None:
         headers[REQUEST_ID_HEADER] = call.request_id
     return Response(status_json(error), status, headers, JSON)

@@ -1,10 +1,10 @@
-"""Server-sent events: the newest answer whenever there is another, as quick as it is read.
+"""Server-sent events: the newest answer whenever it changes, as fast as the client reads.
 
-The next answer is asked for when the last one has gone out, so a slow reader gets
-fewer, not older ones: nothing queues here but what the transport holds. A comment
-every few seconds tells a silent server from one that is gone. When the server
-stops, or the token is taken away, the last event says so; whoever connects again
-is sent the newest answer first.
+The next answer is computed when the last one has been sent, so a slow client gets
+fewer answers, not older ones; only the transport buffers. A comment every few seconds
+keeps an idle connection distinguishable from a dead one. When the server stops or the
+token is revoked, the last event says so; a client that reconnects gets the newest
+answer first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from streameval_server._grpc.gate import check_named
+from streameval_server._security.access import check_request
 from streameval_server._web.error_responses import status_json
 from streameval_server._web.transcoding import to_json
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-    from streameval_server._web.gate import Gate, Passing
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
 HEARTBEAT_S = 10
 RETRY_MS = 1000
-"""What a reader should wait before it connects again."""
+"""How long a client should wait before it reconnects."""
 
 
 async def events(
@@ -38,52 +38,55 @@ async def events(
     request: Message,
     answers: AsyncGenerator[Message, None],
     *,
-    passing: Passing,
-    gate: Gate,
+    authorised: AuthorisedRequest,
+    runner: CallRunner,
 ) -> Response:
-    """Return a response that goes on for as long as there are answers.
+    """Return a response that sends an event for each answer.
 
     Parameters
     ----------
     name
-        What each event is called.
+        The name of the events.
     request
-        What was asked.
+        The request; checked again for each event.
     answers
-        A generator; closed at the end.
-    passing, gate
-        Of the request.
+        Closed at the end of the response.
+    authorised, runner
+        The request, and what runs it.
 
     Raises
     ------
     RequestError
-        When there is not even a first answer.
+        When there is no first answer.
     """
-    passing.stack.push_async_callback(answers.aclose)
+    authorised.stack.push_async_callback(answers.aclose)
     first = await anext(answers)
 
-    async def sent() -> AsyncIterator[ServerSentEvent]:
+    async def produce() -> AsyncIterator[ServerSentEvent]:
         try:
             yield await _event(name, first, retry=RETRY_MS)
             async for answer in answers:
-                check_named(passing.rule, request)  # a token may have been taken away
+                check_request(authorised.rule, request)  # the token may have been revoked
                 yield await _event(name, answer)
-        except Exception as error:  # noqa: BLE001 - the boundary, as in the gate
-            text = status_json(gate.caught(error, passing.ending))
+        except Exception as error:  # noqa: BLE001 - the boundary, as in CallRunner
+            text = status_json(runner.request_error(error, authorised.outcome))
             yield ServerSentEvent(text.decode(), event="error", sep="\n")
 
-    passing.ending.given_up()  # unless it ends otherwise
-    return _Events(sent(), passing.stack.pop_all())
+    # Only its client ends such a call, unless an error does and replaces this outcome.
+    authorised.outcome.cancel()
+    return _EventResponse(produce(), authorised.stack.pop_all())
 
 
 async def _event(name: str, answer: Any, *, retry: int | None = None) -> ServerSentEvent:
     text = await asyncio.to_thread(to_json, answer)
-    said = answer if "revision" in answer.DESCRIPTOR.fields_by_name else answer.snapshot
-    return ServerSentEvent(text.decode(), event=name, id=str(said.revision), retry=retry, sep="\n")
+    versioned = answer if "revision" in answer.DESCRIPTOR.fields_by_name else answer.snapshot
+    return ServerSentEvent(
+        text.decode(), event=name, id=str(versioned.revision), retry=retry, sep="\n"
+    )
 
 
-class _Events(EventSourceResponse):
-    """Leaves a stack when it ends, however it does."""
+class _EventResponse(EventSourceResponse):
+    """An event response that closes an exit stack when it ends, for any reason."""
 
     def __init__(self, content: AsyncIterator[ServerSentEvent], stack: AsyncExitStack) -> None:
         super().__init__(
@@ -95,6 +98,6 @@ class _Events(EventSourceResponse):
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events."""
+        """Send the events."""
         async with self._stack:
             await super().__call__(scope, receive, send)

@@ -1,7 +1,7 @@
-"""The page's files: read once, sent whole or compressed, or not at all if they are known.
+"""The page's files: read once, sent plain or compressed, or as 304 when they are unchanged.
 
-Only what was there when they were read is ever sent: no request is turned into a
-path of the disk.
+Only files that existed at the start are served: no request is turned into a path on
+the disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._web.error_responses import refusal
+from streameval_server._web.error_responses import error_response
+from streameval_server._web.metric_table import MODULE_PATH, metrics_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _COMPRESSED = (".js", ".css", ".html", ".svg", ".json", ".txt")
-# As they are called on every system, whatever its tables say.
+# Fixed here, because systems' own tables of types differ.
 _TYPES = {".js": "text/javascript", ".woff2": "font/woff2"}
 
 
@@ -47,11 +48,12 @@ class _File:
 
 
 class Files:
-    """The files below ``static``, by their paths; O(their bytes) once."""
+    """The files below ``static``, by path; O(bytes) once."""
 
     def __init__(self) -> None:
         root = resources.files(__package__) / "static"
-        self._files = dict(_found(root)) if root.is_dir() else {}
+        self._files = dict(_read_files(root)) if root.is_dir() else {}
+        self._files[MODULE_PATH] = _File(metrics_module(), _TYPES[".js"], compresses=True)
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""
@@ -64,7 +66,8 @@ class Files:
     async def _response(self, request: Request, path: str) -> Response:
         file = self._files.get(path)
         if file is None:
-            return refusal(RequestError(Code.NOT_FOUND, "there is no such file", reason="NO_FILE"))
+            error = RequestError(Code.NOT_FOUND, "there is no such file", reason="NO_FILE")
+            return error_response(error)
         headers = {"cache-control": "no-cache", "etag": file.tag, "vary": "accept-encoding"}
         if file.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
@@ -75,11 +78,11 @@ class Files:
         return Response(content, headers=headers, media_type=file.kind)
 
 
-def _found(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]:
+def _read_files(directory: Traversable, prefix: str = "") -> Iterator[tuple[str, _File]]:
     for entry in directory.iterdir():
         path = prefix + entry.name
         if entry.is_dir():
-            yield from _found(entry, f"{path}/")
+            yield from _read_files(entry, f"{path}/")
             continue
         suffix = "." + entry.name.rpartition(".")[2]
         kind = _TYPES.get(suffix) or mimetypes.guess_type(entry.name)[0]

@@ -1,7 +1,7 @@
-"""HTTP connections that do not say what they want are closed.
+"""Closes HTTP connections that do not send a request's head in time.
 
-uvicorn waits for ever for the rest of a request's head; whoever opens connections
-and says nothing would hold all there may be.
+uvicorn has no such limit: a client that opens connections and sends nothing could
+hold all that the server allows.
 """
 
 from __future__ import annotations
@@ -13,42 +13,46 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 if TYPE_CHECKING:
     import asyncio
 
-HEAD_S = 20.0
-"""A request's head takes no longer than this, from the connection or its first byte on."""
+MAX_HEAD_S = 20.0
+"""Longest time for a request's head, from the connection's start or its first byte."""
 
 
-class PatientProtocol(H11Protocol):
-    """uvicorn's protocol, which waits so long."""
+class HeadTimeoutProtocol(H11Protocol):
+    """uvicorn's protocol with a timeout for the head.
 
-    _waiting: asyncio.TimerHandle | None = None
+    The timer runs from the connection's start, or a head's first byte, until the head is
+    complete.
+    """
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's signature
+        """Start the timer."""
         super().connection_made(transport)
-        self._look()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest, if there is one."""
+        """Start the timer at a head's first byte; stop it once the head is complete."""
         super().data_received(data)
-        self._look()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self._forget()
+        """Stop the timer."""
+        self._cancel_timer()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _update_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._forget()  # a request is being answered
-        elif self._waiting is None and not self.transport.is_closing():
-            self._waiting = self.loop.call_later(HEAD_S, self._close)
+            self._cancel_timer()  # a request is in progress
+        elif self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(MAX_HEAD_S, self._on_timeout)
 
-    def _close(self) -> None:
-        self._waiting = None
+    def _on_timeout(self) -> None:
+        self._timer = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
-    def _forget(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,4 +1,4 @@
-"""HTTP beside gRPC, in the same event loop: uvicorn, told where to listen and when to stop."""
+"""Serves HTTP beside gRPC, in the same event loop, by uvicorn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uvicorn
 
 from streameval_server._model.server_settings import SettingsError, split_address
 from streameval_server._web.app import make_app
-from streameval_server._web.head_timeout import PatientProtocol
+from streameval_server._web.head_timeout import HeadTimeoutProtocol
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from streameval_server._model.server_settings import Settings
     from streameval_server._web.app import Lifespan
 
-_MOST_CONNECTIONS = 1000
+_MAX_CONNECTIONS = 1000
 _BACKLOG = 128
-_SILENT_MS = 60_000
-"""A peer that takes nothing of what was sent to it for so long is gone."""
+_SEND_TIMEOUT_MS = 60_000
+"""A connection whose peer acknowledges no bytes for this long is closed."""
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves the signals to whoever runs it."""
+    """A uvicorn server that leaves signal handlers to `_service`."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # not a generator
         return nullcontext()
@@ -38,21 +38,21 @@ class HttpServer:
     Parameters
     ----------
     server
-        What is served.
+        The server whose methods are called.
     settings
-        How to run it; `http` is not off.
+        The settings; `http` is not off.
     lifespan
-        Entered before the first request, left after the last one.
+        Entered before the first request, exited after the last one.
 
     Attributes
     ----------
     url : str
-        Where it listens, with the port that it was given.
+        The URL, with the actual port.
 
     Raises
     ------
     SettingsError
-        When the address cannot be had.
+        When it cannot listen on the address.
     """
 
     def __init__(self, server: Server, settings: Settings, lifespan: Lifespan) -> None:
@@ -66,7 +66,7 @@ class HttpServer:
         self.url = f"{scheme}://{shown}:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             make_app(server, settings, host, lifespan),
-            http=PatientProtocol,
+            http=HeadTimeoutProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -74,7 +74,7 @@ class HttpServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=max(1, round(settings.stop_grace_s)),
         )
         config.load()
@@ -87,7 +87,7 @@ class HttpServer:
         await self._uvicorn.serve([self._socket])
 
     def stop(self) -> None:
-        """Let `serve` come to its end: no new connections, those there are answered."""
+        """Make `serve` return: no new connections, requests in progress are answered."""
         self._uvicorn.should_exit = True
 
 
@@ -99,12 +99,11 @@ def _bound(listen: str) -> socket.socket:
         )
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
-            # Connections that were closed a moment ago do not hold the port; one that
-            # listens does.
+            # Recently closed connections do not block the port; a listening socket does.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
-                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SEND_TIMEOUT_MS)
             bound.bind(address)
             bound.listen(_BACKLOG)
         except BaseException:

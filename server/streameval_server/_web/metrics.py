@@ -1,8 +1,8 @@
-"""What Prometheus scrapes: calls, the server, and each stream's figures.
+"""The metrics that Prometheus scrapes: calls, the server, and each stream's figures.
 
-Asking costs the server something, so what was found is told again for about as
-long as scrapes are apart, whoever scrapes; a token that is for some streams sees
-those.
+Collecting is expensive, so a result is cached for about the scrape interval and shared
+by all scrapers whose tokens cover the same streams; a token limited to some streams
+gets the metrics of those.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from streameval.v1 import admin_pb2
-from streameval_server._security.call_context import current_access
+from streameval_server._security.access import current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics
-from streameval_server._web.stream_metrics import StreamMetrics, StreamsSeen, stream_families
+from streameval_server._web.stream_metrics import StreamMetrics, StreamReadings, stream_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,27 +31,26 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from streameval_server._grpc.methods import Methods
-    from streameval_server._web.gate import Gate, Passing
+    from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
-_FRESH = 0.9
-"""Of the interval: what was asked for so short a time ago is told again. Not of all of
-it: scrapes come a little early or late, and one that comes early is to be told new
-figures, not those of the scrape before."""
+_MAX_AGE = 0.9
+"""Age, as a share of the interval, up to which a result is served again. Below 1, because
+a scrape may come a little early and must still get new figures."""
 
-_MOST_VIEWS = 8
-"""Tokens for different streams that scrape at the same time."""
+_MAX_CACHED_SCRAPES = 8
+"""Cached results: one for each set of streams that scrapers' tokens cover."""
 
 _RULE = Rule(Scope.QUERY)
 _STATUS = "streameval.v1.AdminService/GetServerStatus"
 
 
 @dataclass(slots=True)
-class _View:
-    """What is told to whoever may see these streams."""
+class _Scrape:
+    """The cached result for one set of streams."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    asked_s: float = float("-inf")
-    streams: StreamsSeen = field(default_factory=StreamsSeen)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    started_s: float = float("-inf")
+    streams: StreamReadings = field(default_factory=StreamReadings)
     status: Any = None
     took_s: float = 0.0
 
@@ -62,13 +61,13 @@ class Metrics:
     Parameters
     ----------
     methods
-        The server's.
-    gate
-        Every scrape passes it.
+        The server's methods.
+    runner
+        Authorises and logs each scrape.
     registry
-        Where metrics of calls are registered; a registry of its own.
+        The registry for metrics of calls; not shared.
     interval_s
-        How far scrapes are apart; 0 asks anew at each.
+        The scrape interval; with 0 every scrape collects anew.
     window_s, max_series
         As in StreamMetrics.
     """
@@ -76,7 +75,7 @@ class Metrics:
     def __init__(
         self,
         methods: Methods,
-        gate: Gate,
+        runner: CallRunner,
         registry: CollectorRegistry,
         *,
         interval_s: float,
@@ -85,65 +84,67 @@ class Metrics:
     ) -> None:
         self.calls = CallMetrics(registry)
         self._registry = registry
-        self._gate = gate
-        self._fresh_s = _FRESH * interval_s
+        self._runner = runner
+        self._max_age_s = _MAX_AGE * interval_s
         self._window_s = window_s
         self._status = methods.find(_STATUS)
         self._streams = StreamMetrics(methods, window_s=window_s, max_series=max_series)
-        self._views: dict[tuple[str, ...] | None, _View] = {}
+        self._scrapes: dict[tuple[str, ...] | None, _Scrape] = {}
 
     async def respond(self, request: Request) -> Response:
         """Answer a scrape."""
-        return await self._gate.serve(request, "metrics", _RULE, self._answer)
+        return await self._runner.run(request, "metrics", _RULE, self._answer)
 
-    async def _answer(self, passing: Passing) -> Response:
-        view = await self._fresh(current_access().streams)
-        encode, kind = choose_encoder(passing.request.headers.get("accept", ""))
-        # Beside the event loop: there may be thousands of lines.
-        text = await asyncio.to_thread(lambda: encode(_Told(self._registry, self._families(view))))
+    async def _answer(self, authorised: AuthorisedRequest) -> Response:
+        scrape = await self._scraped(current_access().streams)
+        encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
+        # Off the event loop: there may be thousands of lines.
+        exposition = _Exposition(self._registry, self._families(scrape))
+        text = await asyncio.to_thread(encode, exposition)
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
-    async def _fresh(self, streams: tuple[str, ...] | None) -> _View:
-        """Return what may be seen of these streams, found anew if it is old."""
-        view = self._views.get(streams)
-        if view is None:
-            if len(self._views) >= _MOST_VIEWS:
-                del self._views[min(self._views, key=lambda key: self._views[key].asked_s)]
-            view = self._views[streams] = _View()
-        came = time.monotonic()
-        async with view.turn:
-            # From asking to coming: else an answer that took long would be told twice, and
-            # those who came while it was found would each ask again.
-            if came - view.asked_s >= self._fresh_s:
-                asked = time.monotonic()
-                view.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
-                view.streams = await self._streams.seen(view.streams)
-                view.took_s = time.monotonic() - asked
-                view.asked_s = asked
-        return view
+    async def _scraped(self, streams: tuple[str, ...] | None) -> _Scrape:
+        """Return the result for these streams, collected anew if it is too old."""
+        scrape = self._scrapes.get(streams)
+        if scrape is None:
+            if len(self._scrapes) >= _MAX_CACHED_SCRAPES:
+                del self._scrapes[min(self._scrapes, key=lambda key: self._scrapes[key].started_s)]
+            scrape = self._scrapes[streams] = _Scrape()
+        arrived_s = time.monotonic()
+        async with scrape.lock:
+            # The age runs from the start of the collection to the arrival of the scrape.
+            # Scrapes that arrive while one collects then share its result, and a slow
+            # collection does not look fresh.
+            if arrived_s - scrape.started_s >= self._max_age_s:
+                started_s = time.monotonic()
+                scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
+                scrape.streams = await self._streams.read(scrape.streams)
+                scrape.took_s = time.monotonic() - started_s
+                scrape.started_s = started_s
+        return scrape
 
-    def _families(self, view: _View) -> Iterator[Metric]:
+    def _families(self, scrape: _Scrape) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "streameval_metrics_seconds",
-            "How long it took to find what is told here.",
-            value=view.took_s,
+            "How long it took to collect these metrics.",
+            value=scrape.took_s,
         )
         yield GaugeMetricFamily(
             "streameval_window_seconds", "The recent window.", value=self._window_s
         )
-        yield from _server_families(view.status)
-        yield from stream_families(view.streams)
+        yield from _server_families(scrape.status)
+        yield from stream_families(scrape.streams)
 
 
-class _Told:
-    """A registry and what was found besides, as the exposition wants it."""
+class _Exposition:
+    """A registry and further metric families, as prometheus_client's encoders take them."""
 
     def __init__(self, registry: CollectorRegistry, families: Iterator[Metric]) -> None:
         self._registry = registry
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all of it."""
+        """Yield all metric families."""
         yield from self._registry.collect()
         yield from self._families
 
@@ -167,17 +168,21 @@ def _server_families(status: admin_pb2.GetServerStatusResponse) -> Iterator[Metr
         value=status.refused_batches,
     )
     for name, help_, value in (
-        ("serving", "Whether it commits.", int(status.serving)),
-        ("applied_revision", "The last entry that answers include.", status.applied_revision),
-        ("checkpoint_revision", "The entry of the checkpoint.", status.checkpoint_revision),
-        ("lag_rows", "Durable rows that are not applied yet.", status.lag_rows),
-        ("queue_bytes", "Bytes that wait to be committed.", status.queued_bytes),
+        ("serving", "Whether the server commits.", int(status.serving)),
+        ("applied_revision", "The last log entry that answers include.", status.applied_revision),
+        ("checkpoint_revision", "The log entry of the checkpoint.", status.checkpoint_revision),
+        ("lag_rows", "Durable rows not yet applied.", status.lag_rows),
+        ("queue_bytes", "Bytes queued to be committed.", status.queued_bytes),
         ("open_calls", "Calls in progress.", status.open_calls),
         ("streams", "Streams.", status.streams),
-        ("kept_ids", "Ids that are kept, in all streams.", status.pending),
-        ("state_bytes", "Memory of all streams, about.", status.state_bytes),
-        ("state_limit_bytes", "Above it ingest is refused; 0: never.", status.max_state_bytes),
-        ("start_time_seconds", "When it started.", status.start_time.ToMicroseconds() / 1e6),
+        ("kept_ids", "Ids kept, in all streams.", status.pending),
+        ("state_bytes", "Approximate memory of all streams.", status.state_bytes),
+        ("state_limit_bytes", "Above it ingest is refused; 0: no limit.", status.max_state_bytes),
+        (
+            "start_time_seconds",
+            "When it started.",
+            status.start_time.ToMicroseconds() / 1e6,
+        ),
     ):
         yield GaugeMetricFamily(f"streameval_{name}", help_, value=value)
     if status.HasField("disk"):

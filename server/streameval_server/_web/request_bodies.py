@@ -1,4 +1,4 @@
-"""Bodies of requests, no larger, slower or more at once than a server can bear."""
+"""Reads request bodies, with limits on size, time and the bytes held at once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 from starlette.requests import ClientDisconnect
 
-from streameval_server._core.capacity import RETRY_AFTER_S
-from streameval_server._model.errors import Code, RequestError
+from streameval_server._model.errors import RETRY_AFTER_S, Code, RequestError
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.transcoding import from_json
 
@@ -19,33 +18,34 @@ if TYPE_CHECKING:
 
     from streameval_server._model.limits import Limits
 
-PATIENCE_S = 30.0
-"""A body that has not come after so long is given up."""
+MAX_BODY_S = 30.0
+"""Longest time for a body to arrive."""
 
-_SHORT = 1 << 16
-"""Longer bodies than these wait for one another..."""
+_MAX_UNQUEUED_BYTES = 1 << 16
+"""Bodies up to this size are parsed at once; longer ones queue for a parser."""
 
-_PARSED_AT_ONCE = 2
-"""...so many have their turn: they may take seconds, and others need the threads too."""
+_MAX_CONCURRENT_PARSES = 2
+"""Long bodies that are parsed at once. One may take seconds, and other requests need
+the threads too."""
 
 M = TypeVar("M", bound=Message)
 
 
-class Intake:
+class BodyReader:
     """Reads and parses bodies.
 
     Parameters
     ----------
     limits
-        One body may be twice as long as a batch, as over gRPC; all that are being
-        read, or wait to be parsed, as long as what may wait for the disk.
+        A body may be twice as long as a batch, as over gRPC. All bodies that are being
+        read or parsed may together be as long as the commit queue.
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._most = 2 * limits.max_batch_bytes
-        self._most_at_once = limits.max_queue_bytes
-        self._held = 0
-        self._parsing = asyncio.Semaphore(_PARSED_AT_ONCE)
+        self._max_body_bytes = 2 * limits.max_batch_bytes
+        self._max_held_bytes = limits.max_queue_bytes
+        self._held_bytes = 0
+        self._parsing = asyncio.Semaphore(_MAX_CONCURRENT_PARSES)
 
     async def message(self, kind: type[M], request: Request) -> M:
         """Return the message that a body of JSON is. O(body), beside the event loop.
@@ -60,16 +60,16 @@ class Intake:
         body = bytearray()
         try:
             await self._read(request, body)
-            async with nullcontext() if len(body) <= _SHORT else self._parsing:
+            async with nullcontext() if len(body) <= _MAX_UNQUEUED_BYTES else self._parsing:
                 return await asyncio.to_thread(from_json, kind, bytes(body))
         finally:
-            self._held -= len(body)
+            self._held_bytes -= len(body)
 
     def _check_head(self, request: Request) -> None:
-        """Refuse what is not JSON, or says that it is too long.
+        """Refuse a body that is not JSON, or whose length is above the limit.
 
         Only JSON: a page of another origin can make a browser send texts and forms,
-        but not this.
+        but not JSON.
         """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON:
@@ -80,22 +80,22 @@ class Intake:
                 reason="CONTENT_TYPE",
             )
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._most:
+        if length.isdecimal() and int(length) > self._max_body_bytes:
             raise self._too_long()
 
     async def _read(self, request: Request, body: bytearray) -> None:
-        """Read a body to its end; what has been read counts as held, come what may."""
+        """Read a body to its end; `message` releases the bytes read, after errors too."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(MAX_BODY_S):
                 async for chunk in request.stream():
                     body += chunk
-                    self._held += len(chunk)
+                    self._held_bytes += len(chunk)
                     self._check_sizes(body)
         except TimeoutError:
             raise HttpError(
                 408,
                 Code.ABORTED,
-                f"the body did not come within {PATIENCE_S:g} s",
+                f"the body did not come within {MAX_BODY_S:g} s",
                 reason="BODY_SLOW",
                 headers={"connection": "close"},
             ) from None
@@ -105,12 +105,12 @@ class Intake:
             ) from None
 
     def _check_sizes(self, body: bytearray) -> None:
-        if len(body) > self._most:
+        if len(body) > self._max_body_bytes:
             raise self._too_long()
-        if self._held > self._most_at_once:
+        if self._held_bytes > self._max_held_bytes:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                "too many requests are being read: send it again later",
+                "too many request bodies are in progress: send it again later",
                 reason="BODIES_FULL",
                 retry_after_s=RETRY_AFTER_S,
             )
@@ -119,7 +119,7 @@ class Intake:
         return HttpError(
             413,
             Code.RESOURCE_EXHAUSTED,
-            f"the body must be at most {self._most} bytes: send smaller batches",
+            f"the body must be at most {self._max_body_bytes} bytes: send smaller batches",
             reason="BODY_TOO_LONG",
             headers={"connection": "close"},
         )

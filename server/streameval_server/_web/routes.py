@@ -1,7 +1,7 @@
-"""The table: which path calls which method. What a method needs stands with the method's rule.
+"""The table of routes: which path calls which method. `_security.rules` has the access rules.
 
-Reading is GET, with the fields of the request as parameters; changing is POST,
-PATCH or DELETE, with the request in the body. The name in a path is the stream.
+Reads are GET, with the request's fields as parameters; changes are POST, PATCH or
+DELETE, with the request in the body. The name in a path is the stream's.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Answer(enum.Enum):
     JSON = enum.auto()
     """One message."""
     EVENTS = enum.auto()
-    """Messages as they come, each an event."""
+    """Each message as an event, as it comes."""
     BYTES = enum.auto()
-    """The pieces of what they carry, joined."""
+    """The data of all messages, joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Route:
     Attributes
     ----------
     verb : str
-        HTTP's method.
+        The HTTP method.
     path : str
-        ``{name}`` is the name of a stream, slashes and all.
+        ``{name}`` is the name of a stream; it may contain slashes.
     method : str
-        The full name of what it calls.
+        The full name of the method.
     name : str
-        The field of the request that the path's name is.
+        The request's field for the name in the path.
     answer : Answer
     event : str
-        What events are called.
+        The name of the events.
     """
 
     verb: str
@@ -55,7 +55,7 @@ class Route:
 
 _SELECTED = "selection.stream"
 
-# What is more particular stands first.
+# Starlette takes the first match, so more specific paths come first.
 ROUTES = (
     Route("GET", "/v1/server", f"{_ADMIN}/GetServerStatus"),
     Route("GET", "/v1/streams", f"{_STREAMS}/ListStreams"),

@@ -1,9 +1,9 @@
-"""What protects browsers: headers on every response, and whom a request says it is for.
+"""Protects browsers: security headers on every response, and a check of the Host header.
 
-A server without tokens trusts its own machine. A page from elsewhere may have its
-name point to this machine (DNS rebinding), and would then read what the server
-answers; so such a server answers to names of this machine only. Nothing is ever
-allowed to pages of other origins: there are no CORS headers.
+A server without tokens trusts every client on its own machine. A foreign page could
+point its own name at this machine (DNS rebinding) and read the answers; so such a
+server answers only requests whose Host names this machine. Pages of other origins are
+never allowed to read: there are no CORS headers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._model.server_settings import is_loopback
-from streameval_server._web.error_responses import refusal
+from streameval_server._web.error_responses import error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,18 +30,18 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""On every response, whatever it is."""
+"""On every response, errors and files included."""
 
 
-class Guarding:
-    """Puts the headers on responses, and turns requests for other hosts away.
+class SecurityHeaders:
+    """Adds the headers to responses, and refuses requests for other hosts.
 
     Parameters
     ----------
     app
-        What is guarded.
+        The application.
     local_only
-        Whether only names of this machine are answered to.
+        Whether to refuse requests whose Host does not name this machine.
     """
 
     def __init__(self, app: ASGIApp, *, local_only: bool) -> None:
@@ -49,12 +49,12 @@ class Guarding:
         self._local_only = local_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def send_guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -65,19 +65,19 @@ class Guarding:
         if self._local_only:
             host = Headers(scope=scope).get("host", "")
             if not _is_local(host):
-                app = refusal(_elsewhere(host))
-        await app(scope, receive, send_guarded)
+                app = error_response(_host_forbidden(host))
+        await app(scope, receive, send_with_headers)
 
 
 def _is_local(host: str) -> bool:
-    """Whether a Host header names this machine. Its port does not matter: a tunnel's is another."""
+    """Whether a Host header names this machine. The port is ignored: a tunnel has another."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host
     return is_loopback(name.removeprefix("[").removesuffix("]").lower())
 
 
-def _elsewhere(host: str) -> RequestError:
+def _host_forbidden(host: str) -> RequestError:
     return RequestError(
         Code.PERMISSION_DENIED,
         f"this server has no tokens and answers to localhost only, not to {host[:128]!r}",

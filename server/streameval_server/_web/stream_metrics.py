@@ -1,9 +1,9 @@
-"""Figures of streams for Prometheus: asked of the same methods as everybody asks.
+"""Metrics of streams for Prometheus, from the same methods that answer clients.
 
-Each stream has so many series at most, so a limit on series is one on streams: the
-first by name are shown, and a gauge says how many are not. What did not change since
-it was asked for costs its copying: answers are kept by the parts that they were made
-of, and a comparison for as long as the stream and the recent window stay the same.
+A stream has at most `SERIES_A_STREAM` series, so the limit on series limits streams:
+the first by name are exported, and a gauge counts the others. An unchanged snapshot
+costs a copy, because the query engine caches it by the parts that it was made of; a
+comparison is reused while both snapshots of its stream stay the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from streameval._metric_registry import HEADLINE, MONITORED_NAMES
 from streameval.v1 import query_pb2, stream_pb2, types_pb2
 from streameval_server._model.errors import Code, RequestError
 
@@ -23,27 +24,28 @@ if TYPE_CHECKING:
 
     from streameval_server._grpc.methods import Methods
 
-FIGURES = ("auc_pr", "auc_roc")
-COMPARED = "auc_pr"
-SERIES_A_STREAM = 28
-"""Three for each figure and window, three of the difference, and the counts."""
-
 REFERENCE_WINDOWS = 24
-"""The recent window is compared with the rest of so many of its length."""
+"""The recent window is compared with the rest of a window this many times as long."""
 
 DIFFERENCE_LEVEL = 0.99
-"""Of the interval of the difference: alerts look at it again and again."""
+"""Nominal coverage of the difference's interval: high, because alerts evaluate it repeatedly."""
 
 _WINDOWS = ("recent", "all")
-_PAGE = 1000
+_COUNT_SERIES = 13
+"""References by window and class 4, coverage by window 2, delays 3, predictions and states 4."""
+
+SERIES_A_STREAM = 3 * len(MONITORED_NAMES) * len(_WINDOWS) + 3 + _COUNT_SERIES
+"""Value and limits of each metric and window, those of the difference, and the counts."""
+
+_NAMES_A_PAGE = 1000
 
 _QUERY = "streameval.v1.QueryService"
 _STREAMS = "streameval.v1.StreamService"
 
 
 @dataclass(slots=True)
-class _Known:
-    """One stream, and its comparison for as long as it stays the same."""
+class _StreamReading:
+    """The answers about one stream; `state` tells whether the difference is still valid."""
 
     recent: types_pb2.Snapshot
     whole: types_pb2.Snapshot
@@ -52,32 +54,32 @@ class _Known:
 
 
 @dataclass(slots=True)
-class StreamsSeen:
-    """The streams at one time.
+class StreamReadings:
+    """The streams at the time of one scrape.
 
     Attributes
     ----------
-    known : dict of str to _Known
-        Those that are shown, by name.
+    by_name : dict of str to _StreamReading
+        The exported streams.
     left_out : int
-        How many are not.
+        How many streams are not exported.
     """
 
-    known: dict[str, _Known] = field(default_factory=dict)
+    by_name: dict[str, _StreamReading] = field(default_factory=dict)
     left_out: int = 0
 
 
 class StreamMetrics:
-    """Asks about streams, on behalf of whoever's call this is.
+    """Reads streams with the rights of the current call.
 
     Parameters
     ----------
     methods
         The server's.
     window_s
-        The recent window.
+        Length of the recent window.
     max_series
-        How many series all streams together may have.
+        Limit on the series of all streams together.
     """
 
     def __init__(self, methods: Methods, *, window_s: float, max_series: int) -> None:
@@ -85,26 +87,26 @@ class StreamMetrics:
         self._snapshot = methods.find(f"{_QUERY}/GetSnapshot")
         self._compare = methods.find(f"{_QUERY}/CompareStreams")
         self._window_us = round(window_s * 1e6)
-        self._most = max_series // SERIES_A_STREAM
+        self._max_streams = max_series // SERIES_A_STREAM
 
-    async def seen(self, before: StreamsSeen) -> StreamsSeen:
-        """Return the streams now, given what was seen before."""
-        seen = StreamsSeen()
+    async def read(self, before: StreamReadings) -> StreamReadings:
+        """Read the streams again; comparisons that are still valid come from `before`."""
+        readings = StreamReadings()
         async for name in self._names():
-            if len(seen.known) == self._most:
-                seen.left_out += 1
+            if len(readings.by_name) == self._max_streams:
+                readings.left_out += 1
                 continue
             try:
-                seen.known[name] = await self._stream(name, before.known.get(name))
+                readings.by_name[name] = await self._stream(name, before.by_name.get(name))
             except RequestError as error:
-                if error.code is not Code.NOT_FOUND:  # it was deleted meanwhile
+                if error.code is not Code.NOT_FOUND:  # deleted since it was listed
                     raise
-        return seen
+        return readings
 
     async def _names(self) -> AsyncIterator[str]:
         token = ""
         while True:
-            request = stream_pb2.ListStreamsRequest(page_size=_PAGE, page_token=token)
+            request = stream_pb2.ListStreamsRequest(page_size=_NAMES_A_PAGE, page_token=token)
             page: Any = await self._list.answer(request)
             for stream in page.streams:
                 yield stream.name
@@ -112,28 +114,30 @@ class StreamMetrics:
             if not token:
                 return
 
-    async def _stream(self, name: str, before: _Known | None) -> _Known:
+    async def _stream(self, name: str, before: _StreamReading | None) -> _StreamReading:
         recent, reference = self._selection(name, 1), self._selection(name, REFERENCE_WINDOWS)
-        now = await self._asked(recent)
-        whole = await self._asked(types_pb2.Selection(stream=name), anytime=True)
-        # Both windows end at the clock's pane and move together.
+        now = await self._read_snapshot(recent)
+        whole = await self._read_snapshot(types_pb2.Selection(stream=name), anytime=True)
+        # Both windows end with the pane of the server's clock, so they move together.
         state = _without_revisions(now, whole)
         if before is not None and before.state == state:
             difference = before.difference
         else:
             difference = await self._difference(recent, reference)
-        return _Known(now, whole, state, difference)
+        return _StreamReading(now, whole, state, difference)
 
     def _selection(self, name: str, windows: int) -> types_pb2.Selection:
         selection = types_pb2.Selection(stream=name)
         selection.last.FromMicroseconds(windows * self._window_us)
         return selection
 
-    async def _asked(
+    async def _read_snapshot(
         self, selection: types_pb2.Selection, *, anytime: bool = False
     ) -> types_pb2.Snapshot:
         answer: Any = await self._snapshot.answer(
-            query_pb2.GetSnapshotRequest(selection=selection, metrics=FIGURES, anytime=anytime)
+            query_pb2.GetSnapshotRequest(
+                selection=selection, metrics=MONITORED_NAMES, anytime=anytime
+            )
         )
         snapshot: types_pb2.Snapshot = answer.snapshot
         snapshot.ClearField("hull")
@@ -143,12 +147,12 @@ class StreamMetrics:
         self, recent: types_pb2.Selection, reference: types_pb2.Selection
     ) -> types_pb2.Metric | None:
         request = query_pb2.CompareStreamsRequest(
-            a=recent, b=reference, metric=COMPARED, level=DIFFERENCE_LEVEL
+            a=recent, b=reference, metric=HEADLINE, level=DIFFERENCE_LEVEL
         )
         try:
             answer: Any = await self._compare.answer(request)
         except RequestError as error:
-            # Where panes are wider than both they are the same cases.
+            # Where one pane is wider than both windows, both hold the same cases.
             if error.code is not Code.FAILED_PRECONDITION:
                 raise
             return None
@@ -157,7 +161,7 @@ class StreamMetrics:
 
 
 def _without_revisions(*snapshots: types_pb2.Snapshot) -> bytes:
-    """Return what differs once the answers do; other streams' entries count for nothing."""
+    """Return bytes that differ where the answers do; the log's revision is left out."""
     parts = []
     for snapshot in snapshots:
         copy = types_pb2.Snapshot()
@@ -167,18 +171,18 @@ def _without_revisions(*snapshots: types_pb2.Snapshot) -> bytes:
     return b"".join(parts)
 
 
-def stream_families(seen: StreamsSeen) -> Iterator[Metric]:
-    """Yield the metrics of streams. An undefined figure has no series."""
+def stream_families(readings: StreamReadings) -> Iterator[Metric]:
+    """Yield the metric families of streams. An undefined metric has no series."""
     yield GaugeMetricFamily(
         "streameval_streams_left_out",
         "Streams without series, because there would be too many.",
-        value=seen.left_out,
+        value=readings.left_out,
     )
-    yield from _figures(seen)
-    yield from _counts(seen)
+    yield from _figures(readings)
+    yield from _counts(readings)
 
 
-def _figures(seen: StreamsSeen) -> Iterator[Metric]:
+def _figures(readings: StreamReadings) -> Iterator[Metric]:
     labels = ("stream", "figure", "window")
     value = GaugeMetricFamily(
         "streameval_figure", "A figure of a recent window, or of all time.", labels=labels
@@ -197,12 +201,12 @@ def _figures(seen: StreamsSeen) -> Iterator[Metric]:
             ("_upper", "Upper limit of the same."),
         )
     ]
-    for name, known in seen.known.items():
-        for window, snapshot in zip(_WINDOWS, (known.recent, known.whole), strict=True):
+    for name, reading in readings.by_name.items():
+        for window, snapshot in zip(_WINDOWS, (reading.recent, reading.whole), strict=True):
             for metric in snapshot.metrics:
                 _add((value, lower, upper), (name, metric.name, window), metric)
-        if known.difference is not None:
-            _add(changed, (name, COMPARED), known.difference)
+        if reading.difference is not None:
+            _add(changed, (name, HEADLINE), reading.difference)
     yield from (value, lower, upper, *changed)
 
 
@@ -215,7 +219,7 @@ def _add(families: Any, labels: tuple[str, ...], metric: types_pb2.Metric) -> No
         upper.add_metric(labels, metric.interval.upper)
 
 
-def _counts(seen: StreamsSeen) -> Iterator[Metric]:
+def _counts(readings: StreamReadings) -> Iterator[Metric]:
     references = GaugeMetricFamily(
         "streameval_references",
         "References that count, misses included.",
@@ -242,14 +246,14 @@ def _counts(seen: StreamsSeen) -> Iterator[Metric]:
             ("expired", "Predictions whose label did not come in time."),
         )
     }
-    for name, known in seen.known.items():
-        for window, snapshot in zip(_WINDOWS, (known.recent, known.whole), strict=True):
+    for name, reading in readings.by_name.items():
+        for window, snapshot in zip(_WINDOWS, (reading.recent, reading.whole), strict=True):
             references.add_metric((name, window, "positive"), snapshot.num_positive_ref)
             references.add_metric((name, window, "negative"), snapshot.num_negative_ref)
             if snapshot.coverage.HasField("labelled_share"):
                 coverage.add_metric((name, window), snapshot.coverage.labelled_share)
-        if known.whole.HasField("coverage"):
-            counts = known.whole.coverage
+        if reading.whole.HasField("coverage"):
+            counts = reading.whole.coverage
             predictions.add_metric((name,), counts.predictions)
             for state, family in states.items():
                 family.add_metric((name,), getattr(counts, state))

@@ -1,9 +1,9 @@
-"""Requests from URLs and JSON, answers to JSON: protobuf's JSON mapping and no other.
+"""Converts URLs and JSON to requests, and answers to JSON, by protobuf's JSON mapping.
 
-A query parameter is the path of a field, ``selection.segment.key=country``; one
-that is repeated is a list. Names are written in lowerCamelCase or as in the proto.
-Answers show every field that has a value or is a list, a number, a text or a truth
-value without one; what the proto calls absent is absent.
+A query parameter is the path of a field, ``selection.segment.key=country``; a repeated
+parameter is a list. Names are in lowerCamelCase or as in the proto. Answers contain
+every field without presence (lists, numbers, texts, booleans), and those with presence
+that are set.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="Message")
 
-_TEXT = {
+_MESSAGES_AS_TEXT = {
     "google.protobuf.Duration",
     "google.protobuf.Timestamp",
     "google.protobuf.FieldMask",
 }
-"""Messages that JSON writes as a text."""
+"""Messages that JSON represents as a string."""
 
-_TRUTH = {"true": True, "false": False}
-_LONGEST_SHOWN = 200
+_BOOLEANS = {"true": True, "false": False}
+_MAX_SHOWN_CHARACTERS = 200
 
 
 def to_json(message: Message) -> bytes:
-    """Return a message as JSON in UTF-8. O(message); large ones are not for the event loop."""
+    """Return a message as JSON in UTF-8. O(message): large ones not on the event loop."""
     return json_format.MessageToJson(
         message, indent=None, always_print_fields_with_no_presence=True
     ).encode()
@@ -48,43 +48,43 @@ def from_json(kind: type[M], text: bytes) -> M:
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for what is no JSON object, an unknown field or one that
-        is there twice, a value of the wrong kind.
+        INVALID_ARGUMENT when the text is not a JSON object, a field is unknown or
+        repeated, or a value has the wrong type.
     """
     message = kind()
     try:
-        values = json.loads(text, object_pairs_hook=_distinct)
+        values = json.loads(text, object_pairs_hook=_object)
         if not isinstance(values, dict):
             raise _malformed(kind, "the body", "it must be an object, {...}")
-        _check_bytes(values, kind.DESCRIPTOR)
+        _check_base64(values, kind.DESCRIPTOR)
         json_format.ParseDict(values, message)
     except (json_format.ParseError, ValueError, RecursionError) as error:
         raise _malformed(kind, "the body", str(error)) from error
     return message
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; what stands there twice is a mistake. O(pairs)."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a dict; refuse a repeated key. O(pairs)."""
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ValueError(f"{_short(name)!r} stands there twice")
+                raise ValueError(f"{_short(name)!r} is there twice")
             seen.add(name)
     return values
 
 
-def _check_bytes(values: Any, of: Any) -> None:
-    """Refuse bytes that are not base64: protobuf leaves out what is wrong in them."""
-    for field in of.fields:
+def _check_base64(values: Any, descriptor: Any) -> None:
+    """Refuse bytes that are not base64: protobuf would silently skip wrong characters."""
+    for field in descriptor.fields:
         for name in {field.name, field.json_name} & values.keys():
             value = values[name]
             if field.type == FieldDescriptor.TYPE_BYTES and isinstance(value, str):
                 text = value.replace("-", "+").replace("_", "/")
                 base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
             elif field.message_type is not None and isinstance(value, dict):
-                _check_bytes(value, field.message_type)
+                _check_base64(value, field.message_type)
 
 
 def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
@@ -93,12 +93,12 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT for an unknown field, one that is given twice and is no
-        list, a value of the wrong kind.
+        INVALID_ARGUMENT when a field is unknown, one that is not a list is given
+        twice, or a value has the wrong type.
     """
     values: dict[str, Any] = {}
     for path, text in parameters:
-        _put(values, kind.DESCRIPTOR, path, text)
+        _set_value(values, kind.DESCRIPTOR, path, text)
     message = kind()
     try:
         json_format.ParseDict(values, message)
@@ -108,40 +108,40 @@ def from_query(kind: type[M], parameters: Iterable[tuple[str, str]]) -> M:
 
 
 def bind(message: Message, path: str, value: str) -> None:
-    """Set the field that is part of the URL's path.
+    """Set the field whose value is part of the URL's path.
 
     Raises
     ------
     RequestError
-        INVALID_ARGUMENT when the request says something else there.
+        INVALID_ARGUMENT when the request has another value there.
     """
     *parts, last = path.split(".")
-    of: Any = message
+    parent: Any = message
     for part in parts:
-        of = getattr(of, part)
-    said = getattr(of, last)
-    if said and said != value:
-        raise invalid(path, f"{path} is {_short(said)!r}, but the URL's path says {value!r}")
-    setattr(of, last, value)
+        parent = getattr(parent, part)
+    current = getattr(parent, last)
+    if current and current != value:
+        raise invalid(path, f"{path} is {_short(current)!r}, but the URL's path says {value!r}")
+    setattr(parent, last, value)
 
 
-def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
-    """Put a parameter where JSON would have it."""
+def _set_value(values: dict[str, Any], descriptor: Any, path: str, text: str) -> None:
+    """Set a parameter's value at the place that JSON would have it."""
     *parts, last = path.split(".")
     for part in parts:
-        field = _field(of, part, path)
+        field = _field(descriptor, part, path)
         if not _is_group(field) or field.is_repeated:
             raise invalid(path, f"{field.name} has no fields of its own")
         values = values.setdefault(field.json_name, {})
-        of = field.message_type
-    field = _field(of, last, path)
+        descriptor = field.message_type
+    field = _field(descriptor, last, path)
     if _is_group(field):
         raise invalid(path, f"{path} is not one value: name one of its fields")
     value: Any = text
     if field.type == FieldDescriptor.TYPE_BOOL:
-        if text not in _TRUTH:
+        if text not in _BOOLEANS:
             raise invalid(path, f"{path} must be true or false, got {_short(text)!r}")
-        value = _TRUTH[text]
+        value = _BOOLEANS[text]
     if field.is_repeated:
         values.setdefault(field.json_name, []).append(value)
     elif field.json_name in values:
@@ -150,24 +150,24 @@ def _put(values: dict[str, Any], of: Any, path: str, text: str) -> None:
         values[field.json_name] = value
 
 
-def _field(of: Any, name: str, path: str) -> FieldDescriptor:
-    field: FieldDescriptor | None = of.fields_by_name.get(name)
-    field = field or of.fields_by_camelcase_name.get(name)
+def _field(descriptor: Any, name: str, path: str) -> FieldDescriptor:
+    field: FieldDescriptor | None = descriptor.fields_by_name.get(name)
+    field = field or descriptor.fields_by_camelcase_name.get(name)
     if field is None:
-        known = ", ".join(each.json_name for each in of.fields)
+        known = ", ".join(each.json_name for each in descriptor.fields)
         raise invalid(
-            _short(path), f"there is no parameter {_short(path)!r}: {of.name} has {known}"
+            _short(path), f"there is no parameter {_short(path)!r}: {descriptor.name} has {known}"
         )
     return field
 
 
 def _is_group(field: FieldDescriptor) -> bool:
-    """Whether a field is a message with parameters of its own."""
-    return field.message_type is not None and field.message_type.full_name not in _TEXT
+    """Whether a field is a message whose fields are parameters."""
+    return field.message_type is not None and field.message_type.full_name not in _MESSAGES_AS_TEXT
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}..."
 
 
 def _malformed(kind: type[Message], what: str, problem: str) -> RequestError:

@@ -1,5 +1,32 @@
-"""Work on a data directory: verify, restore, replay to a revision, offline commands."""
+"""Work on a data directory or a backup without a server.
+
+- `verify` checks a log and its checkpoint (`verification`).
+- `backup` copies a log to a file, `restore` makes a data directory of it (`backups`).
+- `compact` drops the log before a checkpoint and shrinks the file (`compaction`).
+- `replay_until` and `state_hash` give the state at an earlier revision (`history`),
+  `snapshot_then` a stream's snapshot there (`snapshot_at_revision`).
+
+All but `restore` and `compact` only read the log, and a server may be running on it.
+"""
 
 from streameval_server._log.data_directory import LOG_NAME
+from streameval_server.maintenance.backups import Backup, backup, restore
+from streameval_server.maintenance.compaction import CompactedLog, compact
+from streameval_server.maintenance.history import replay_until, state_hash
+from streameval_server.maintenance.snapshot_at_revision import snapshot_then
+from streameval_server.maintenance.verification import Finding, Verification, verify
 
-__all__ = ["LOG_NAME"]
+__all__ = [
+    "LOG_NAME",
+    "Backup",
+    "CompactedLog",
+    "Finding",
+    "Verification",
+    "backup",
+    "compact",
+    "replay_until",
+    "restore",
+    "snapshot_then",
+    "state_hash",
+    "verify",
+]

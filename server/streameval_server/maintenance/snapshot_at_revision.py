@@ -1,12 +1,11 @@
-"""Answers of then: a snapshot of a stream as an earlier revision of its log had it."""
+"""A stream's snapshot as the server would have answered it at an earlier revision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._queries.query_engine import Answers
-from streameval_server._queries.snapshots import snapshot, snapshot_asked
+from streameval_server._queries.query_engine import QueryEngine, parse_snapshot_request, snapshot
 from streameval_server.maintenance.history import replay_until
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ def snapshot_then(
     *,
     limits: Limits | None = None,
 ) -> types_pb2.Snapshot:
-    """Return what the server would have answered at a revision. O(bytes of the log up to there).
+    """Return a snapshot at a revision. O(bytes of the log up to that revision).
 
-    The clock is the log's: ``last`` ends with the time of that revision.
+    The clock is the log's: a window ``last`` ends at the time of that revision.
 
     Parameters
     ----------
@@ -34,18 +33,18 @@ def snapshot_then(
     revision
         As `replay_until`; None is the newest.
     request
-        Its `min_revision` is not read.
+        Its `min_revision` is ignored.
     limits
         As `replay_until`.
 
     Raises
     ------
     RequestError
-        As the server; also for a stream that was not there then.
-    StorageError
-        When there is no such log, or it has not come so far.
+        As from the server; also for a stream that did not exist at that revision.
+    StorageError, CorruptLogError
+        As `replay_until`.
     """
-    asked = snapshot_asked(request)
+    asked = parse_snapshot_request(request)
     engine = replay_until(data_directory, revision, limits=limits)
     name = request.selection.stream
     view = engine.view(name)
@@ -55,5 +54,5 @@ def snapshot_then(
             f"there was no stream {name} at revision {engine.revision}",
             reason="NO_STREAM",
         )
-    answers = Answers(lambda _: view, lambda: view.now_us)
+    answers = QueryEngine(lambda _: view, lambda: view.now_us)
     return snapshot(answers, asked)

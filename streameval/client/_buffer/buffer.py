@@ -1,18 +1,18 @@
-"""What callers have added and the sender has not yet taken: bounded, quick to append to.
+"""Rows that callers have added and the sender has not drained: bounded, cheap to append to.
 
-One lock guards all of it, held for an append or for a swap, never while
-anything is converted or sent. The buffer is taken whole and split afterwards
-(removing its head would cost O(rest) each time). Where rows of a kind come one
-after the other, so many may be added without the lock (`_open`), until somebody
-takes them, or needs their room, or their stamp is too old.
+One lock guards the buffer. It is held for an append or a swap, never while rows are
+converted or sent. All rows are drained at once and split afterwards, because removing
+the head of a list costs O(rest). Where rows of a stream and kind arrive in bursts, the
+buffer grants a number of them without the lock (`stream_buffer` explains the lock-free
+appends), until the sender drains them, another row needs their room, or their stamp is
+too old.
 
-The bound is on rows *accepted and not settled*: those here, those queued and
-those sent but not acknowledged. When it is reached, the newest rows are dropped
-and counted, or their caller waits. Rows that may be added without the lock have
-their room; threads that add the last of them at once may each exceed it by one.
+The bound is on rows *accepted and not settled*: those in the buffer, those queued and
+those sent but not acknowledged. When it is reached, new rows are dropped and counted, or
+their caller waits. A grant reserves its room.
 
-Whoever sends asks `arm` how long to wait for more, and is woken by `wake`: in a
-thread (`wait`) or however it likes.
+The sender calls `arm` to learn how long to wait for more rows; it is woken through
+`wake`, or waits in `wait` if it is a thread.
 
 Cost: about 500 ns a row under the lock, a few ns a row in columns (bench/client.py).
 """
@@ -22,8 +22,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from streameval.client._buffer.clock import SHARED_S, clock_ns
+from streameval.client._buffer.clock import clock_ns
 from streameval.client._buffer.id_columns import IdRows
+from streameval.client._buffer.runs import STAMP_INTERVAL_S
 from streameval.client._buffer.stream_buffer import StreamBuffer
 from streameval.client._buffer.ticker import Ticker
 from streameval.client._errors import ClosedError
@@ -31,38 +32,37 @@ from streameval.client._errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streameval._row_codec.segments import SegmentPairs
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
-    from streameval.client._buffer.runs import Pairs
     from streameval.client._buffer.stream_buffer import UnlockedRows
 
 WhenFull = Literal["drop", "block"]
 
-# Above every number of rows: "do not wake".
 _NEVER = 1 << 62
+"""Above every number of rows: do not wake the sender."""
 
-_UNSEEN = 512
-"""So many rows, of one kind and stream."""
+_MAX_UNLOCKED_ROWS = 512
+"""Largest grant, in rows of one kind and stream."""
 
 
 class Buffer:
-    """The lanes of all streams, with one bound over them.
+    """The buffers of all streams, with one bound over them.
 
     Parameters
     ----------
     capacity : int
-        Rows accepted and not settled, at most.
+        Maximum number of rows accepted and not settled.
     batch_rows : int
-        A sender that waits for more is woken when so many are here.
+        A sender that waits for more rows is woken at this number.
     when_full : {"drop", "block"}
-        What happens to rows beyond the capacity.
+        Whether rows beyond the capacity are dropped, or their caller waits.
     start : callable
-        Called under the lock when the first row comes, and with each one after
-        it until it returns True.
+        Starts the sender. Called under the lock at the first row, and again at each
+        further row until it returns True.
     wake : callable, optional
-        Called under the lock when the sender is to look again, if it does not
-        wait in `wait`.
-    unseen : int
-        So many rows of a stream may be added without the lock; 0 for no thread.
+        Called under the lock to wake a sender that does not wait in `wait`.
+    max_unlocked_rows : int
+        Largest grant of rows without the lock; 0 grants none, and starts no thread.
     """
 
     def __init__(
@@ -73,155 +73,161 @@ class Buffer:
         when_full: WhenFull,
         start: Callable[[], bool],
         wake: Callable[[], None] | None = None,
-        unseen: int = _UNSEEN,
+        max_unlocked_rows: int = _MAX_UNLOCKED_ROWS,
     ) -> None:
         self._capacity = capacity
         self._batch_rows = batch_rows
         self._when_full = when_full
         self._start = start
         self._on_wake = wake
-        self._unseen = unseen
-        self._lanes: dict[str, StreamBuffer] = {}
+        self._max_unlocked_rows = max_unlocked_rows
+        self._streams: dict[str, StreamBuffer] = {}
         self.reset()
 
     def reset(self) -> None:
-        """Start again, empty, with a lock of its own: also in a forked child."""
-        for lane in self._lanes.values():
-            lane.clear()
+        """Drop all rows and replace the lock, as a forked child must."""
+        for stream in self._streams.values():
+            stream.clear()
         self._started = False
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._space = threading.Condition(self.lock)
-        self._taken = 0
-        # What may be added to without the lock, and how many rows that are.
-        self._open: dict[UnlockedRows, None] = {}
-        self._allowed = 0
-        self._ticker = Ticker(self.lock, self._close_all, SHARED_S)
+        self._drained = 0
+        # The current grants, and the sum of their rows.
+        self._grants: dict[UnlockedRows, None] = {}
+        self._granted = 0
+        # Ends grants when their stamp is too old.
+        self._ticker = Ticker(self.lock, self._revoke_all, STAMP_INTERVAL_S)
         self.accepted = 0
-        """Rows accepted since the start, but for those that nobody has seen: `look` first."""
+        """Rows accepted since the start, without those of current grants (`collect_unlocked`)."""
         self.dropped = 0
-        """Rows that were not accepted because the buffer was full."""
+        """Rows that were dropped because the buffer was full."""
         self.limit = self._capacity
-        """`accepted` must not exceed this: the settled rows and the capacity."""
+        """Largest allowed `accepted`: the settled rows plus the capacity; -1 once stopped."""
         self.wake_at = 1
-        """The sender is to be woken when `accepted` reaches this."""
+        """The sender is woken when `accepted` reaches this."""
         self._closed: str | None = None
         self._discarding = False
 
-    def lane(self, stream: str) -> StreamBuffer:
-        """Return the stream's lane, which is made on first use."""
+    def stream_buffer(self, stream: str) -> StreamBuffer:
+        """Return a stream's buffer; it is created on first use."""
         with self.lock:
-            return self._lanes.setdefault(stream, StreamBuffer(stream))
+            return self._streams.setdefault(stream, StreamBuffer(stream))
 
-    def add_case(self, lane: StreamBuffer, positive: bool, score: float) -> None:
-        """Append one checked case, where `open_cases` does not allow it without the lock."""
+    def add_case(self, stream: StreamBuffer, positive: bool, score: float) -> None:
+        """Append one checked case for which `unlocked_cases` has no grant."""
         with self.lock:
-            if lane.open_cases.rows:
-                self._close(lane.open_cases)
-            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
+            if stream.unlocked_cases.granted:
+                self._revoke(stream.unlocked_cases)
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
-            run = lane.cases
+            run = stream.cases
             now_ns = clock_ns()
             if now_ns >= run.until_ns:
-                run.until_ns = run.marks.plain(len(run.scores), now_ns)
+                run.until_ns = run.marks.mark_now(len(run.scores), now_ns)
             run.positives.append(positive)
             run.scores.append(score)
             self._accept(1)
-            if lane.open_cases.is_brisk(lane.stamps.at(now_ns)):
-                self._let(lane.open_cases)
+            if stream.unlocked_cases.count_locked_row(stream.stamps.at(now_ns)):
+                self._grant(stream.unlocked_cases)
 
     def add_dated_case(
-        self, lane: StreamBuffer, positive: bool, score: float, time_us: int | None, segments: Pairs
+        self,
+        stream: StreamBuffer,
+        positive: bool,
+        score: float,
+        time_us: int | None,
+        segments: SegmentPairs,
     ) -> None:
-        """Append one checked case with a time or segments of its own."""
+        """Append one checked case that has a time or segments of its own."""
         with self.lock:
-            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
-            run = lane.cases
-            run.marks.own(len(run.scores), time_us, segments)
+            run = stream.cases
+            run.marks.mark_row(len(run.scores), time_us, segments)
             run.until_ns = 0
             run.positives.append(positive)
             run.scores.append(score)
             self._accept(1)
 
-    def add_id(self, lane: StreamBuffer, id_: str, code: int, score: float) -> None:
-        """Append what is done to an id, without saying when, as `add_case`.
+    def add_id(self, stream: StreamBuffer, id_: str, code: int, score: float) -> None:
+        """Append one checked row by id for which `unlocked_ids` has no grant.
 
         Parameters
         ----------
         code
-            What is done: `PREDICTED`, `RETRACTED` or from `labelled`.
+            `PREDICTION_CODE`, `RETRACTION_CODE` or a `label_code`.
         score
-            0 where there is none.
+            0 for a row without a score.
         """
         with self.lock:
-            if lane.open_ids.rows:
-                self._close(lane.open_ids)
-            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
+            if stream.unlocked_ids.granted:
+                self._revoke(stream.unlocked_ids)
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
-            run = lane.ids
+            run = stream.ids
             now_ns = clock_ns()
             if now_ns >= run.until_ns:
-                run.until_ns = run.marks.plain(len(run.ids), now_ns)
+                run.until_ns = run.marks.mark_now(len(run.ids), now_ns)
             run.ids.append(id_)
             run.codes.append(code)
             run.scores.append(score)
             self._accept(1)
-            if lane.open_ids.is_brisk(lane.stamps.at(now_ns)):
-                self._let(lane.open_ids)
+            if stream.unlocked_ids.count_locked_row(stream.stamps.at(now_ns)):
+                self._grant(stream.unlocked_ids)
 
     def add_dated_id(
         self,
-        lane: StreamBuffer,
+        stream: StreamBuffer,
         id_: str,
         code: int,
         score: float,
         *,
         time_us: int | None,
-        segments: Pairs,
+        segments: SegmentPairs,
     ) -> None:
-        """Append what is done to an id, with a time or segments of its own."""
+        """Append one checked row by id that has a time or segments of its own."""
         with self.lock:
-            if lane.open_ids.rows:
-                self._close(lane.open_ids)
-            if self.accepted + self._allowed >= self.limit and not self._make_room(1):
+            if stream.unlocked_ids.granted:
+                self._revoke(stream.unlocked_ids)
+            if self.accepted + self._granted >= self.limit and not self._make_room(1):
                 return
-            run = lane.ids
-            run.marks.own(len(run.ids), time_us, segments)
+            run = stream.ids
+            run.marks.mark_row(len(run.ids), time_us, segments)
             run.until_ns = 0
             run.ids.append(id_)
             run.codes.append(code)
             run.scores.append(score)
             self._accept(1)
 
-    def add_rows(self, lane: StreamBuffer, rows: CaseRows | IdRows | MissRows) -> None:
-        """Append checked rows, as many of them as there is room for. O(1)."""
+    def add_rows(self, stream: StreamBuffer, rows: CaseRows | IdRows | MissRows) -> None:
+        """Append checked rows as far as there is room for them. O(1)."""
         rest: CaseRows | IdRows | MissRows | None = rows
         with self.lock:
-            if lane.open_ids.rows and isinstance(rows, IdRows):
-                self._close(lane.open_ids)
+            if stream.unlocked_ids.granted and isinstance(rows, IdRows):
+                self._revoke(stream.unlocked_ids)
             while rest is not None and rest.size:
-                if self.accepted + self._allowed >= self.limit and not self._make_room(rest.size):
+                if self.accepted + self._granted >= self.limit and not self._make_room(rest.size):
                     return
-                head, rest = rest.cut(self.limit - self.accepted - self._allowed)
-                lane.append(head)
+                head, rest = rest.cut(self.limit - self.accepted - self._granted)
+                stream.append(head)
                 self._accept(head.size)
 
-    def look_at(self, rows: UnlockedRows) -> None:
-        """Take note of a row that was added without the lock when that was no longer allowed."""
+    def handle_late_row(self, rows: UnlockedRows) -> None:
+        """Move a row that was appended after its grant was revoked; drop it once stopped."""
         with self.lock:
             if self.limit >= 0:
-                self._close(rows)
+                self._revoke(rows)
                 return
             dropped = rows.drop()
             if self._closed is not None:
                 raise ClosedError(self._closed)
             self.dropped += dropped
 
-    def look(self) -> None:
-        """Take note of everything that was added. O(rows since the last time)."""
+    def collect_unlocked(self) -> None:
+        """Revoke all grants, so that `accepted` counts all rows. O(rows of the grants)."""
         with self.lock:
-            self._close_all()
+            self._revoke_all()
 
     # --- Under the lock -------------------------------------------------------------------------
 
@@ -230,35 +236,35 @@ class Buffer:
         if self.accepted >= self.wake_at:
             self._wake()
 
-    def _let(self, rows: UnlockedRows) -> None:
-        """Let rows be added without the lock: fewer than what the sender waits for."""
-        accepted = self.accepted + self._allowed
-        unseen = min(self._unseen, self.limit - accepted, self.wake_at - accepted - 1)
-        if unseen > 1 and self._ticker.start():
-            rows.allow(unseen)
-            self._allowed += rows.rows
-            self._open[rows] = None
+    def _grant(self, rows: UnlockedRows) -> None:
+        """Grant rows without the lock: fewer than would wake the sender."""
+        accepted = self.accepted + self._granted
+        size = min(self._max_unlocked_rows, self.limit - accepted, self.wake_at - accepted - 1)
+        if size > 1 and self._ticker.start():
+            rows.allow(size)
+            self._granted += rows.granted
+            self._grants[rows] = None
 
-    def _close(self, rows: UnlockedRows) -> None:
-        """Let no more be added without the lock, and take what was."""
+    def _revoke(self, rows: UnlockedRows) -> None:
+        """Revoke a grant and accept the rows that were added under it."""
         added = rows.take()
         if added:
             self._accept(added)
-        # Last: what interrupts this leaves it to whoever looks next.
-        allowed, rows.rows = rows.rows, 0
-        self._allowed -= allowed
-        self._open.pop(rows, None)
+        # Last, so that after an interrupting exception the next revocation finds the grant.
+        granted, rows.granted = rows.granted, 0
+        self._granted -= granted
+        self._grants.pop(rows, None)
 
-    def _close_all(self) -> bool:
-        """Let nothing more be added without the lock; return whether anything could be."""
-        was_open = list(self._open)
-        for rows in was_open:
-            self._close(rows)
-        return bool(was_open)
+    def _revoke_all(self) -> bool:
+        """Revoke all grants; return whether there were any."""
+        grants = list(self._grants)
+        for rows in grants:
+            self._revoke(rows)
+        return bool(grants)
 
     def _make_room(self, rows: int) -> bool:
-        """Wait for room if that was asked for, or count rows as dropped."""
-        self._close_all()
+        """Return whether there is room: wait for it if configured, else count rows as dropped."""
+        self._revoke_all()
         while self.accepted >= self.limit:
             if self._closed is not None:
                 raise ClosedError(self._closed)
@@ -267,7 +273,7 @@ class Buffer:
                 return False
             self._wake()
             self._space.wait()
-            self._close_all()
+            self._revoke_all()
         return True
 
     def _wake(self) -> None:
@@ -281,66 +287,66 @@ class Buffer:
             self._on_wake()
 
     def wake(self) -> None:
-        """Wake whoever sends, so that it looks again."""
+        """Wake the sender."""
         with self.lock:
             self._wake()
 
     def arm(self, linger_s: float) -> float | None:
-        """Return how long to wait for more rows; None until `wake`. Under the lock.
+        """Return how long to wait for more rows; None means until `wake`. Under the lock.
 
-        Whoever asked is woken when there are rows, or enough for a batch.
+        The sender is woken at the first row if the buffer is empty, else at a full batch.
         """
-        self._close_all()
-        if self.accepted == self._taken:
-            self.wake_at = self._taken + 1
+        self._revoke_all()
+        if self.accepted == self._drained:
+            self.wake_at = self._drained + 1
             return None
-        self.wake_at = self._taken + self._batch_rows
+        self.wake_at = self._drained + self._batch_rows
         return linger_s if self.accepted < self.wake_at else 0.0
 
     def wait(self, ready: Callable[[], bool], *, linger_s: float) -> None:
-        """Wait until `ready()`, or rows are here and are a batch or have waited `linger_s`."""
+        """Wait until `ready()`, or for a full batch, or `linger_s` once there are rows."""
         with self.lock:
             while not ready():
-                patience_s = self.arm(linger_s)
-                if patience_s is None:
+                timeout_s = self.arm(linger_s)
+                if timeout_s is None:
                     self._changed.wait()
                     continue
-                if patience_s:
-                    self._changed.wait(patience_s)
+                if timeout_s:
+                    self._changed.wait(timeout_s)
                 break
 
     def has_rows(self) -> bool:
-        """Whether there is anything to take that was seen; read without the lock, so a hint."""
-        return self.accepted > self._taken
+        """Return whether there are accepted rows; a hint, because it is read without the lock."""
+        return self.accepted > self._drained
 
     def take(self) -> list[Rows]:
-        """Take everything that is here: mostly O(streams) under the lock, O(rows) after it."""
+        """Drain all rows: O(streams) under the lock and the rows of the grants, then O(rows)."""
         with self.lock:
-            self._close_all()
-            if self.accepted == self._taken:
+            self._revoke_all()
+            if self.accepted == self._drained:
                 return []
-            self._taken = self.accepted
-            taken = [lane.swap() for lane in self._lanes.values()]
-        return [rows for lane in taken if lane is not None for rows in lane.rows()]
+            self._drained = self.accepted
+            drained = [stream.drain() for stream in self._streams.values()]
+        return [rows for stream in drained if stream is not None for rows in stream.rows()]
 
     def settled(self, rows: int) -> None:
-        """Say how many rows are settled since the start: durable, refused or dropped."""
+        """Set how many rows are settled since the start: durable, refused or dropped."""
         with self.lock:
             if self._closed is None and not self._discarding:
                 self.limit = rows + self._capacity
                 self._space.notify_all()
 
     def discard(self) -> None:
-        """Accept nothing more; what comes is dropped and counted."""
+        """Stop accepting rows; further rows are dropped and counted."""
         self._stop(closed=None)
 
     def close(self, message: str) -> None:
-        """Accept nothing more; who adds is told so."""
+        """Stop accepting rows; adding one raises ClosedError with `message`."""
         self._stop(closed=message)
 
     def _stop(self, *, closed: str | None) -> None:
         with self.lock:
-            self._close_all()
+            self._revoke_all()
             self._closed, self._discarding = closed or self._closed, True
             self.limit = -1
             self._space.notify_all()

@@ -1,4 +1,4 @@
-"""Adding cases, whose truth is known already, and misses."""
+"""Verbs that add cases, whose label is known, and misses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streameval._counts.columns import check_columns, check_count, check_label, 
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_segments
 from streameval.client._buffer.columns import CaseRows, MissRows
-from streameval.client._buffer.verbs import RowVerbs, own
+from streameval.client._buffer.verbs import RowVerbs, copy_if_shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,8 @@ class CaseVerbs(RowVerbs):
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         super().__init__(buffer, name)
-        self._negatives = self._lane.open_cases.negatives
-        self._positives = self._lane.open_cases.positives
+        self._negatives = self._stream_buffer.unlocked_cases.negatives
+        self._positives = self._stream_buffer.unlocked_cases.positives
 
     def add_case(
         self,
@@ -44,20 +44,20 @@ class CaseVerbs(RowVerbs):
         score : float
             A finite number; higher means more positive.
         at : datetime or datetime64, optional
-            When it was scored; now, by the server's clock, unless given.
+            The time of the prediction; by default now, by the server's clock.
         segments : mapping of str to str, optional
-            Its value of each segment key, for instance ``{"country": "US"}``.
+            The case's value of each segment key, for instance ``{"country": "US"}``.
 
         Raises
         ------
         InvalidInputError
-            When one is something else; nothing was added then.
+            When an argument is invalid; nothing was added.
         ClosedError
             When the client is closed.
 
         Notes
         -----
-        O(1), about 0.3 us. Whole columns are quicker: `add_cases`.
+        O(1), about 0.3 us. Whole columns are faster: `add_cases`.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class CaseVerbs(RowVerbs):
         Traceback (most recent call last):
         streameval.InvalidInputError: score must be finite, got nan
         """
-        # What NaN and the infinities differ from themselves by is NaN.
+        # x - x is NaN for NaN and the infinities: one subtraction rejects both.
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if positive is not True and positive is not False:
@@ -74,15 +74,15 @@ class CaseVerbs(RowVerbs):
         if at is None and segments is None:
             rows = self._positives if positive else self._negatives
             if len(rows) >= rows.allowed:
-                self._buffer.add_case(self._lane, positive, score)
+                self._buffer.add_case(self._stream_buffer, positive, score)
                 return
             rows.append(score)
             if not rows.allowed:
-                self._buffer.look_at(self._lane.open_cases)
+                self._buffer.handle_late_row(self._stream_buffer.unlocked_cases)
             return
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
-        self._buffer.add_dated_case(self._lane, positive, score, time_us, pairs)
+        self._buffer.add_dated_case(self._stream_buffer, positive, score, time_us, pairs)
 
     def add_cases(
         self,
@@ -104,22 +104,22 @@ class CaseVerbs(RowVerbs):
         counts : column of int, optional
             How many identical cases each row stands for; 0 drops the row.
         at : datetime, sequence of datetime, or datetime64[n], optional
-            When they were scored: one time for all rows, or one per row.
+            The times of the predictions: one for all rows, or one per row.
         segments : mapping of str to str or column of str, optional
             For each key one value for all rows, or one per row.
 
         Raises
         ------
         InvalidInputError
-            With ``field`` and ``index`` of the first value at fault; nothing
-            was added then.
+            With ``field`` and ``index`` of the first invalid value; nothing
+            was added.
         ClosedError
             When the client is closed.
 
         Notes
         -----
-        O(n), a few nanoseconds a row for arrays; the columns are copied. Where
-        the buffer is full, the rows that do not fit are dropped and counted.
+        O(n), a few nanoseconds a row for arrays; the columns are copied. If the
+        buffer is full, the rows that do not fit are dropped and counted.
 
         Examples
         --------
@@ -130,16 +130,21 @@ class CaseVerbs(RowVerbs):
         streameval.InvalidInputError: label must be True, False, 1 or 0, got 2 at index 2
         """
         positives, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
-        times, slices = self._when_and_where(at, segments, values.size, like="labels")
+        times, slices = self._times_and_segments(at, segments, values.size, like="labels")
         rows = CaseRows(self.name, positives, values, weights, times, slices)
         if weights is not None:
-            # A row that counts nothing is no row; the copies are the caller's columns no more.
+            # Rows with a count of 0 are dropped; selecting the others copies the columns.
             rows = rows.take(np.flatnonzero(weights > 0))
         else:
             rows = CaseRows(
-                self.name, own(positives, labels), own(values, scores), None, times, slices
+                self.name,
+                copy_if_shared(positives, labels),
+                copy_if_shared(values, scores),
+                None,
+                times,
+                slices,
             )
-        self._buffer.add_rows(self._lane, rows)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def add_misses(
         self,
@@ -160,7 +165,7 @@ class CaseVerbs(RowVerbs):
         Raises
         ------
         InvalidInputError
-            When `count` is not such an integer.
+            When `count` is not such an integer; nothing was added.
         ClosedError
             When the client is closed.
         """
@@ -185,7 +190,7 @@ class CaseVerbs(RowVerbs):
         Raises
         ------
         InvalidInputError
-            When `count` is not such an integer.
+            When `count` is not such an integer; nothing was added.
         ClosedError
             When the client is closed.
         """
@@ -199,7 +204,7 @@ class CaseVerbs(RowVerbs):
         segments: Mapping[str, str] | None,
     ) -> None:
         pairs = check_segments(segments) if segments else ()
-        time_us = self._lane.stamps.now() if at is None else to_us(at)
+        time_us = self._stream_buffer.stamps.now() if at is None else to_us(at)
         if positives or negatives:
             rows = MissRows(self.name, positives, negatives, 1, time_us, pairs)
-            self._buffer.add_rows(self._lane, rows)
+            self._buffer.add_rows(self._stream_buffer, rows)

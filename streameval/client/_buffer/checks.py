@@ -1,12 +1,11 @@
-"""Ids and segments as callers give them, checked: the server's rules, in its words.
+"""Stream names, ids and segments of callers, checked by the server's rules, in its words.
 
-Cost: some 50 ns a row for columns of text; a Python loop only where something
-is not plain ASCII.
+The rules are those of `streameval._common.names`. Cost: some 50 ns a row for columns of
+text; a Python loop runs only if a column has text that is not plain ASCII, or is invalid.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,19 @@ import numpy as np
 from streameval._common.errors import InvalidInputError
 from streameval._common.names import (
     MAX_ID_BYTES,
-    MAX_KEY_LENGTH,
     MAX_STREAM_NAME,
+    column_to_list,
     id_problem,
+    segment_key_problem,
+    segment_value_problem,
     stream_name_problem,
 )
+from streameval._common.values import at_row
 from streameval._counts.columns import check_length
-from streameval.client._buffer.segments import SegmentCodes
+from streameval._row_codec.segments import SegmentCodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
-_RESERVED = "__other__"
 
 
 def check_stream_name(name: str) -> str:
@@ -55,7 +54,6 @@ def check_id(value: Any, *, kind: str = "id", field: str = "", index: int | None
         text = str(value)
         if text.isascii() and 0 < len(text) <= MAX_ID_BYTES:
             return text
-        problem = None
         try:
             problem = id_problem(kind, text, MAX_ID_BYTES)
         except UnicodeEncodeError:
@@ -68,8 +66,7 @@ def check_id(value: Any, *, kind: str = "id", field: str = "", index: int | None
     else:
         problem = f"{kind} must be a string, got {value!r:.60}"
     if problem is not None:
-        where = "" if index is None else f" at index {index}"
-        raise InvalidInputError(problem + where, field=field or kind, index=index)
+        raise InvalidInputError(problem + at_row(index), field=field or kind, index=index)
     return text
 
 
@@ -84,7 +81,7 @@ def check_ids(ids: Any) -> list[str]:
     Traceback (most recent call last):
     streameval.InvalidInputError: id must not be empty at index 1
     """
-    column = _listed(ids, "ids")
+    column = _text_column(ids, "ids")
     try:
         plain = "".join(column).isascii()
     except TypeError:
@@ -110,7 +107,7 @@ def check_segments(segments: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     items = tuple(segments.items())
     try:
         return _pairs(items)
-    except TypeError:  # what cannot be hashed is no text
+    except TypeError:  # an unhashable value is not text
         for key, value in items:
             _check_value(check_key(key), value, None)
         raise
@@ -118,7 +115,7 @@ def check_segments(segments: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4096)
 def _pairs(items: tuple[tuple[Any, Any], ...]) -> tuple[tuple[str, str], ...]:
-    """Return keys and values, checked; no value is the same as no key."""
+    """Return checked keys and values; a key without a value is left out."""
     checked = [(check_key(key), _check_value(key, value, None)) for key, value in items]
     return tuple(pair for pair in checked if pair[1])
 
@@ -133,9 +130,9 @@ def check_segment_columns(
     segments
         For each key one value for all rows, or one for each.
     rows
-        How many rows there are.
+        The number of rows.
     like
-        The column that says so.
+        The column that has this number of rows.
     """
     if not hasattr(segments, "items"):
         message = f"segments must be a mapping of keys to columns, got {segments!r:.60}"
@@ -149,29 +146,29 @@ def _encoded(key: str, values: Any, rows: int, *, like: str) -> SegmentCodes:
     if isinstance(values, str):
         value = _check_value(key, values, None)
         return SegmentCodes(key, (value,), np.zeros(rows, dtype=np.uint32))
-    column = _listed(values, f"segments[{key!r}]")
+    column = _text_column(values, f"segments[{key!r}]")
     check_length(f"segments[{key!r}]", len(column), like=like, length=rows)
     try:
-        places = dict.fromkeys(column)
-        distinct = tuple(_check_value(key, value, None) for value in places)
+        codes = dict.fromkeys(column)
+        distinct = tuple(_check_value(key, value, None) for value in codes)
     except (TypeError, InvalidInputError):
         for index, value in enumerate(column):
             _check_value(key, value, index)
         raise
-    for place, value in enumerate(places):
-        places[value] = place
-    codes = np.fromiter(map(places.__getitem__, column), dtype=np.uint32, count=rows)
-    return SegmentCodes(key, distinct, codes)
+    for code, value in enumerate(codes):
+        codes[value] = code
+    row_codes = np.fromiter(map(codes.__getitem__, column), dtype=np.uint32, count=rows)
+    return SegmentCodes(key, distinct, row_codes)
 
 
 def check_key(key: Any) -> str:
     """Return a segment key, or refuse it."""
-    if not isinstance(key, str) or _KEY.match(key) is None:
-        raise InvalidInputError(
-            f"a segment key must be [A-Za-z0-9._-]+ and at most {MAX_KEY_LENGTH} characters, "
-            f"got {key!r:.80}",
-            field="segments",
-        )
+    if isinstance(key, str):
+        problem = segment_key_problem(key)
+    else:
+        problem = f"a segment key must be a string, got {key!r:.60}"
+    if problem is not None:
+        raise InvalidInputError(problem, field="segments")
     return str(key)
 
 
@@ -179,34 +176,23 @@ def _check_value(key: str, value: Any, index: int | None) -> str:
     """Return a segment value, or refuse it; None is no value."""
     if value is None:
         return ""
-    problem = None
-    if not isinstance(value, str):
-        problem = f"segment value must be a string, got {value!r:.60}"
-    elif value == _RESERVED:
-        problem = (
-            f"segment value {_RESERVED} is reserved for values beyond the most that a key may have"
-        )
-    elif value:
+    if isinstance(value, str):
         try:
-            problem = id_problem("segment value", value, MAX_ID_BYTES)
+            problem = segment_value_problem(value, MAX_ID_BYTES)
         except UnicodeEncodeError:
             problem = f"segment value must be valid Unicode, got {value!r:.60}"
+    else:
+        problem = f"segment value must be a string, got {value!r:.60}"
     if problem is not None:
-        where = "" if index is None else f" at index {index}"
-        raise InvalidInputError(problem + where, field=f"segments[{key!r}]", index=index)
+        raise InvalidInputError(problem + at_row(index), field=f"segments[{key!r}]", index=index)
     return str(value)
 
 
-def _listed(values: Any, field: str) -> list[Any]:
-    """Return a column of text as a list of its own."""
-    if isinstance(values, list | tuple):
-        return list(values)
-    # numpy, pandas; pyarrow; polars.
-    for method in ("tolist", "to_pylist", "to_list"):
-        read = getattr(values, method, None)
-        if read is not None:
-            listed = read()
-            if isinstance(listed, list):
-                return listed
-    message = f"{field} must be a column (a list or an array), got {type(values).__name__}"
-    raise InvalidInputError(message, field=field)
+def _text_column(values: Any, field: str) -> list[Any]:
+    """Return a column of text as a new list, or refuse what is not a column."""
+    listed = column_to_list(values)
+    if listed is None:
+        message = f"{field} must be a column (a list or an array), got {type(values).__name__}"
+        raise InvalidInputError(message, field=field)
+    # A list of the caller's must be copied; `tolist` and the like have made a new one.
+    return list(listed) if listed is values or isinstance(listed, tuple) else listed

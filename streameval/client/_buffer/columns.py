@@ -1,8 +1,7 @@
-"""Rows on their way to the server: columns that split, join and become messages.
+"""Rows in columns: immutable, cut into batches, joined, and encoded by `_row_codec`.
 
-Scores of cases travel as little-endian float64 and their labels as bits (8.1
-bytes a case, about a nanosecond each to write and to read), not as repeated
-fields (80 ns).
+Rows without an event time of their own carry a *stamp* (`clock`): a negative number in
+the column of times. Stamps become times when a batch is numbered.
 """
 
 from __future__ import annotations
@@ -12,27 +11,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from streameval.client._buffer import clock as _clock
-from streameval.client._buffer import segments as _segments
-from streameval.v1 import ingest_pb2, types_pb2
+from streameval._row_codec.rows import (
+    MAX_CASE_BYTES,
+    MAX_COUNT_BYTES,
+    MAX_ENVELOPE_BYTES,
+    MAX_TIME_BYTES,
+    encode_cases,
+    encode_misses,
+)
+from streameval._row_codec.segments import segment_bytes
+from streameval.client._buffer.segments import join_segments, select_segment_rows
+from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval.client._buffer.clock import Times
-    from streameval.client._buffer.segments import Segments
+    from streameval._row_codec.segments import SegmentPairs, Segments
 
-# What a batch needs besides its rows: stream name, sequence, tags and lengths.
-_ENVELOPE_BYTES = 512
-# A float64, and a label's bit rounded up to a byte; a varint has at most ten bytes.
-_CASE_BYTES = 9
-_COUNT_BYTES = 10
-_TIME_BYTES = 8
+    Times = int | IntArray | None
+    """One time or stamp for all rows, one for each, or None if the rows have no times."""
+
+_MAX_JOINED_MISSES = 1 << 61
+"""Half of the largest count that the server accepts: larger misses are not joined."""
 
 
 class Rows(Protocol):
-    """Rows of one kind for one stream; immutable."""
+    """Rows of one kind for one stream. Immutable."""
 
     @property
     def stream(self) -> str:
@@ -40,43 +45,44 @@ class Rows(Protocol):
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """The number of rows."""
 
     @property
     def wire_bytes(self) -> int:
-        """At most how many bytes they take as a batch."""
+        """An upper bound of the encoded size as a batch."""
 
     def cut(self, rows: int) -> tuple[Rows, Rows | None]:
-        """Return the first so many rows (at least one), and the rest."""
+        """Return the first `rows` rows (at least one), and the rest."""
 
     def chunks(self, rows: int) -> Iterator[Rows]:
-        """Yield them, so many at a time."""
+        """Yield chunks of `rows` rows."""
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[Rows, Rows | None]:
-        """Return as many rows as one batch may have (at least one), and the rest."""
+        """Return the rows that fit into one batch (at least one), and the rest."""
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch, stamps made times. The same call gives the same batch."""
+        """Return the rows as a batch, with stamps converted to times. Deterministic."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What all rows in columns have in common: each field but the stream is a column."""
+    """Base of rows in columns: each field but the stream is a column."""
 
     stream: str
 
     LIKE: ClassVar[str]
-    """The column that says how many rows there are."""
+    """The column whose length is the number of rows."""
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return len(getattr(self, self.LIKE))
 
     @property
     def wire_bytes(self) -> int:
-        """At most how many bytes they take as a batch. O(segment values), once."""
-        # Not `cached_property`: before Python 3.12 it has a lock, held by nobody in a forked child.
+        """An upper bound of the encoded size as a batch. O(segment values), cached."""
+        # Not `cached_property`: before Python 3.12 it holds a lock, which a forked child could
+        # inherit locked, without the thread that would release it.
         if "_wire_bytes" not in self.__dict__:
             self.__dict__["_wire_bytes"] = self._count_bytes()
         wire_bytes: int = self.__dict__["_wire_bytes"]
@@ -84,34 +90,34 @@ class Columns:
 
     def _count_bytes(self) -> int:
         segments: Segments = getattr(self, "segments", ())
-        times = _TIME_BYTES if isinstance(getattr(self, "times", None), np.ndarray) else 0
-        columns = self._column_bytes() + sum(column.wire_bytes for column in segments)
-        return _ENVELOPE_BYTES + self.size * times + columns
+        times = MAX_TIME_BYTES if isinstance(getattr(self, "times", None), np.ndarray) else 0
+        columns = self._column_bytes() + sum(map(segment_bytes, segments))
+        return MAX_ENVELOPE_BYTES + self.size * times + columns
 
     def _column_bytes(self) -> int:
         raise NotImplementedError
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
+        """Return the rows as a batch, with stamps converted to times. O(n)."""
         raise NotImplementedError
 
     def cut(self, rows: int) -> tuple[Self, Self | None]:
-        """Return the first so many rows (at least one), and the rest. O(1), but for lists."""
+        """Return the first `rows` rows (at least one), and the rest. O(1); lists are copied."""
         if self.size <= rows:
             return self, None
         return self.take(slice(None, max(1, rows))), self.take(slice(max(1, rows), None))
 
     def chunks(self, rows: int) -> Iterator[Self]:
-        """Yield them, so many at a time. O(rows)."""
+        """Yield chunks of `rows` rows. O(rows)."""
         for start in range(0, self.size, rows):
             yield self.take(slice(start, start + rows))
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[Self, Self | None]:
-        """Return as many rows as one batch may have (at least one), and the rest. O(rows)."""
+        """Return the rows that fit into one batch (at least one), and the rest. O(rows)."""
         head, rest = self.cut(max_rows)
         if head.wire_bytes <= max_bytes:
             return head, rest
-        share = max(0, max_bytes - _ENVELOPE_BYTES) / (head.wire_bytes - _ENVELOPE_BYTES)
+        share = max(0, max_bytes - MAX_ENVELOPE_BYTES) / (head.wire_bytes - MAX_ENVELOPE_BYTES)
         rows = max(1, int(head.size * share))
         while rows > 1 and head.wire_bytes > max_bytes:
             head = self.take(slice(None, rows))
@@ -129,23 +135,23 @@ class Columns:
 
     @property
     def shape(self) -> tuple[bool, ...]:
-        """Which columns are there: pieces of the same shape can be joined."""
+        """Whether each column is present: pieces of equal shape can be joined."""
         return tuple(getattr(self, field.name) is not None for field in fields(self))
 
 
 C = TypeVar("C", bound=Columns)
 
 
-def joined(pieces: Sequence[C]) -> C:
-    """Return pieces of one kind and one shape as one. O(rows)."""
+def join(pieces: Sequence[C]) -> C:
+    """Return pieces of one kind and one shape as one piece. O(rows)."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
     sizes = [piece.size for piece in pieces]
+    names = [field.name for field in fields(first) if field.name != "stream"]
     columns = {
-        field.name: _join(field.name, [getattr(piece, field.name) for piece in pieces], sizes)
-        for field in fields(first)
-        if field.name != "stream"
+        name: _join_column(name, [getattr(piece, name) for piece in pieces], sizes)
+        for name in names
     }
     return type(first)(first.stream, **columns)
 
@@ -154,38 +160,55 @@ def _take(column: Any, rows: slice | IntArray) -> Any:
     if column is None or isinstance(column, int):
         return column
     if isinstance(column, tuple):
-        return tuple(each[rows] for each in column)
+        return tuple(select_segment_rows(each, rows) for each in column)
     if isinstance(column, list) and isinstance(rows, np.ndarray):
         return [column[row] for row in rows.tolist()]
     return column[rows]
 
 
-def _join(name: str, columns: list[Any], sizes: list[int]) -> Any:
+def _join_column(name: str, columns: list[Any], sizes: list[int]) -> Any:
     if columns[0] is None:
         return None
     if name == "times":
-        return _clock.joined(columns, sizes)
+        return join_times(columns, sizes)
     if name == "segments":
-        return _segments.joined(columns, sizes)
+        return join_segments(columns, sizes)
     if isinstance(columns[0], list):
         return [value for column in columns for value in column]
     return np.concatenate(columns)
 
 
-def times_field(times: Times, offset_us: int) -> list[int]:
-    """Return times as a field, stamps made times."""
-    times = _clock.dated(times, offset_us)
+def stamps_to_times(times: Times, offset_us: int) -> Times:
+    """Return times with stamps converted; `offset_us` is the time at which the clock was 0.
+
+    Examples
+    --------
+    >>> stamps_to_times(-1 - 5_000, 1_000_000), stamps_to_times(7, 1_000_000)
+    (1005000, 7)
+    """
     if times is None:
-        return []
+        return None
     if isinstance(times, int):
-        return [times]
-    listed: list[int] = times.tolist()
-    return listed
+        # At least 1, because 0 means "none" in some fields.
+        return times if times >= 0 else max(1, offset_us - 1 - times)
+    if not times.size or times.min() >= 0:
+        return times
+    return np.where(times >= 0, times, np.maximum(1, offset_us - 1 - times))
 
 
-def segment_fields(segments: Segments) -> list[ingest_pb2.SegmentColumn]:
-    """Return segments as a field."""
-    return [column.column() for column in segments]
+def join_times(times: list[Times], sizes: list[int]) -> Times:
+    """Return the times of pieces as one column; either all pieces have times, or none. O(rows)."""
+    first = times[0]
+    if not isinstance(first, np.ndarray) and all(
+        not isinstance(each, np.ndarray) and each == first for each in times
+    ):
+        return first
+    return np.concatenate(
+        [
+            each if isinstance(each, np.ndarray) else np.full(size, each, dtype=np.int64)
+            for each, size in zip(times, sizes, strict=True)
+        ]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +222,7 @@ class CaseRows(Columns):
     scores : float64[n]
         Finite.
     counts : int64[n] or None
-        How many cases a row stands for; None means one each.
+        How many identical cases each row stands for; None means one each.
     times : int, int64[n] or None
     segments : tuple of SegmentCodes
     """
@@ -213,17 +236,14 @@ class CaseRows(Columns):
     segments: Segments = ()
 
     def _column_bytes(self) -> int:
-        return self.size * (_CASE_BYTES if self.counts is None else _CASE_BYTES + _COUNT_BYTES)
+        return self.size * (
+            MAX_CASE_BYTES if self.counts is None else MAX_CASE_BYTES + MAX_COUNT_BYTES
+        )
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
-        cases = ingest_pb2.Cases(
-            scores_f64le=self.scores.astype("<f8", copy=False).tobytes(),
-            positives_bits=np.packbits(self.positives, bitorder="little").tobytes(),
-            counts=None if self.counts is None else self.counts.tolist(),
-            event_times_us=times_field(self.times, offset_us),
-            segments=segment_fields(self.segments),
-        )
+        """Return the rows as a batch, with stamps converted to times. O(n)."""
+        times = stamps_to_times(self.times, offset_us)
+        cases = encode_cases(self.positives, self.scores, self.counts, times, self.segments)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, cases=cases)
 
 
@@ -236,7 +256,7 @@ class MissRows:
     stream : str
     positives, negatives : int
     size : int
-        How many calls were joined into this one: what the counters count.
+        The number of calls joined into this row; the client's counters count it.
     times : int or None
     segments : tuple of (key, value)
     """
@@ -246,23 +266,23 @@ class MissRows:
     negatives: int
     size: int = 1
     times: int | None = None
-    segments: tuple[tuple[str, str], ...] = ()
+    segments: SegmentPairs = ()
 
     @property
     def wire_bytes(self) -> int:
-        """At most how many bytes they take as a batch."""
-        return _ENVELOPE_BYTES + sum(16 + 4 * len(k) + 4 * len(v) for k, v in self.segments)
+        """An upper bound of the encoded size as a batch."""
+        return MAX_ENVELOPE_BYTES + sum(16 + 4 * len(k) + 4 * len(v) for k, v in self.segments)
 
     def cut(self, rows: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
-        """Return themselves: they are one row on the wire."""
+        """Return itself: it is one row on the wire."""
         return self, None
 
     def chunks(self, rows: int) -> Iterator[MissRows]:  # noqa: ARG002 - a protocol's signature
-        """Yield themselves: they are one row on the wire."""
+        """Yield itself: it is one row on the wire."""
         yield self
 
     def split(self, max_rows: int, max_bytes: int) -> tuple[MissRows, None]:  # noqa: ARG002 - a protocol's signature
-        """Return themselves: they are one row on the wire."""
+        """Return itself: it is one row on the wire."""
         return self, None
 
     def __add__(self, other: MissRows) -> MissRows:
@@ -274,11 +294,37 @@ class MissRows:
         )
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch."""
-        misses = ingest_pb2.Misses(
-            positives=self.positives,
-            negatives=self.negatives,
-            event_time_us=times_field(self.times, offset_us)[0] if self.times else 0,
-            segments=[types_pb2.Segment(key=key, value=value) for key, value in self.segments],
-        )
+        """Return the misses as a batch, with a stamp converted to a time."""
+        times = stamps_to_times(self.times, offset_us) if self.times else None
+        assert times is None or isinstance(times, int)
+        misses = encode_misses(self.positives, self.negatives, times, self.segments)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, misses=misses)
+
+
+def coalesce_cases(pieces: Sequence[CaseRows | MissRows]) -> Sequence[Rows]:
+    """Return cases and misses as few pieces; their order does not matter. O(rows).
+
+    Cases with counts are not joined: the sum of the counts could exceed the limit of a
+    batch although each piece is below it.
+    """
+    if len(pieces) < 2:
+        return pieces
+    plain: dict[tuple[bool, ...], list[CaseRows]] = {}
+    misses: dict[tuple[object, ...], MissRows] = {}
+    rows: list[Rows] = []
+    for piece in pieces:
+        if isinstance(piece, MissRows):
+            key = (piece.times, piece.segments)
+            previous = misses.get(key)
+            both = piece if previous is None else previous + piece
+            if previous is not None and max(both.positives, both.negatives) >= _MAX_JOINED_MISSES:
+                rows.append(previous)
+                both = piece
+            misses[key] = both
+        elif piece.counts is None:
+            plain.setdefault(piece.shape, []).append(piece)
+        else:
+            rows.append(piece)
+    rows += [join(same_shape) for same_shape in plain.values()]
+    rows += misses.values()
+    return rows

@@ -1,21 +1,34 @@
-"""Rows by id on their way: predictions, labels and retractions."""
+"""Rows by id: predictions, labels and retractions, and the order that they keep.
+
+Predicting, labelling and retracting *one* id must arrive in the order of the calls.
+Rows of different ids are independent, so they may change places, and alternating calls
+still make large batches: within a *phase* all predictions go first, then the labels,
+then the retractions. A phase ends where an id would overtake itself.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval.client._buffer.columns import Columns, segment_fields, times_field
+from streameval._row_codec.rows import (
+    MAX_ID_OVERHEAD_BYTES,
+    MAX_SCORE_BYTES,
+    encode_labels,
+    encode_predictions,
+)
+from streameval.client._buffer.columns import Columns, join, stamps_to_times
 from streameval.v1 import ingest_pb2
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import BoolArray, FloatArray
-    from streameval.client._buffer.clock import Times
-    from streameval.client._buffer.segments import Segments
+    from collections.abc import Sequence
 
-_SCORE_BYTES = 8
-# An id's tag and length, where it is at most 128 bytes long.
-_ID_BYTES = 3
+    from streameval._common.arrays import BoolArray, FloatArray
+    from streameval._row_codec.segments import Segments
+    from streameval.client._buffer.columns import Times
+
+PREDICTION, LABEL, RETRACTION = 0, 1, 5
+"""Ranks in a phase. Labels have the four ranks 1 to 4: with or without times and scores."""
 
 
 class IdRows(Columns):
@@ -26,12 +39,13 @@ class IdRows(Columns):
 
     def _id_bytes(self) -> int:
         text = "".join(self.ids)
-        return self.size * _ID_BYTES + (len(text) if text.isascii() else len(text.encode()))
+        text_bytes = len(text) if text.isascii() else len(text.encode())
+        return self.size * MAX_ID_OVERHEAD_BYTES + text_bytes
 
 
 @dataclass(frozen=True, eq=False)
 class PredictionRows(IdRows):
-    """Scores by id; the truth comes later.
+    """Scores by id; the labels come later.
 
     Attributes
     ----------
@@ -49,22 +63,18 @@ class PredictionRows(IdRows):
     segments: Segments = ()
 
     def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * _SCORE_BYTES
+        return self._id_bytes() + self.size * MAX_SCORE_BYTES
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
-        predictions = ingest_pb2.Predictions(
-            ids=self.ids,
-            scores=self.scores.tolist(),
-            event_times_us=times_field(self.times, offset_us),
-            segments=segment_fields(self.segments),
-        )
+        """Return the rows as a batch, with stamps converted to times. O(n)."""
+        times = stamps_to_times(self.times, offset_us)
+        predictions = encode_predictions(self.ids, self.scores, times, self.segments)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, predictions=predictions)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelRows(IdRows):
-    """The truth by id.
+    """Labels by id.
 
     Attributes
     ----------
@@ -72,9 +82,9 @@ class LabelRows(IdRows):
     ids : list of str
     positives : bool[n]
     times : int, int64[n] or None
-        Of the predictions, where the caller knows them.
+        Event times of the predictions, if the caller gave them.
     scores : float64[n] or None
-        Of the predictions, where the caller knows them.
+        Scores of the predictions, if the caller gave them.
     """
 
     ids: list[str]
@@ -83,16 +93,12 @@ class LabelRows(IdRows):
     scores: FloatArray | None = None
 
     def _column_bytes(self) -> int:
-        return self._id_bytes() + self.size * (1 + _SCORE_BYTES)
+        return self._id_bytes() + self.size * (1 + MAX_SCORE_BYTES)
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:
-        """Return them as a batch. O(n)."""
-        labels = ingest_pb2.Labels(
-            ids=self.ids,
-            positives=self.positives.tolist(),
-            event_times_us=times_field(self.times, offset_us),
-            scores=None if self.scores is None else self.scores.tolist(),
-        )
+        """Return the rows as a batch, with stamps converted to times. O(n)."""
+        times = stamps_to_times(self.times, offset_us)
+        labels = encode_labels(self.ids, self.positives, times, self.scores)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, labels=labels)
 
 
@@ -112,6 +118,74 @@ class RetractionRows(IdRows):
         return self._id_bytes()
 
     def batch(self, sequence: int, offset_us: int = 0) -> ingest_pb2.Batch:  # noqa: ARG002 - a protocol's signature
-        """Return them as a batch. O(n)."""
+        """Return the rows as a batch. O(n)."""
         retractions = ingest_pb2.Retractions(ids=self.ids)
         return ingest_pb2.Batch(sequence=sequence, stream=self.stream, retractions=retractions)
+
+
+def label_rank(*, timed: bool, scored: bool) -> int:
+    """Return the rank of labels with or without times and scores.
+
+    Examples
+    --------
+    >>> label_rank(timed=False, scored=False), label_rank(timed=True, scored=True)
+    (1, 4)
+    """
+    return LABEL + timed + 2 * scored
+
+
+def rank_of(rows: IdRows) -> int:
+    """Return the rank of rows in a phase; rows of equal rank can be joined."""
+    if isinstance(rows, PredictionRows):
+        return PREDICTION
+    if isinstance(rows, LabelRows):
+        return label_rank(timed=rows.times is not None, scored=rows.scores is not None)
+    return RETRACTION
+
+
+def phases(ids: Sequence[str], ranks: Sequence[int]) -> list[int]:
+    """Return the rows at which phases begin, and the end. O(rows).
+
+    Examples
+    --------
+    >>> phases(["a", "b", "a", "b"], [0, 0, 1, 1])  # the labels of two predictions
+    [0, 4]
+    >>> phases(["a", "a", "a"], [0, 5, 0])  # predicted again after its retraction
+    [0, 2, 3]
+    """
+    edges = [0]
+    if len(set(ids)) < len(ids):
+        highest: dict[str, int] = {}
+        for row, (id_, rank) in enumerate(zip(ids, ranks, strict=True)):
+            if highest.get(id_, 0) > rank:
+                edges.append(row)
+                highest.clear()
+            highest[id_] = rank
+    edges.append(len(ids))
+    return edges
+
+
+def coalesce_id_rows(pieces: Sequence[IdRows]) -> Sequence[IdRows]:
+    """Return pieces as few pieces, in an order with the same meaning.
+
+    O(rows), and a set of the ids where kinds alternate.
+    """
+    if len(pieces) < 2:
+        return pieces
+    result: list[IdRows] = []
+    phase: dict[int, list[IdRows]] = {}
+    ids: dict[int, set[str]] = {}
+    for piece in pieces:
+        rank = rank_of(piece)
+        if any(rank < other and not ids[other].isdisjoint(piece.ids) for other in phase):
+            result += _join_phase(phase)
+            phase, ids = {}, {}
+        phase.setdefault(rank, []).append(piece)
+        ids.setdefault(rank, set())
+        if rank != PREDICTION:  # no rank is lower, so its ids are never looked up
+            ids[rank].update(piece.ids)
+    return result + _join_phase(phase)
+
+
+def _join_phase(phase: dict[int, list[IdRows]]) -> list[IdRows]:
+    return [join(phase[rank]) for rank in sorted(phase)]

@@ -1,4 +1,4 @@
-"""Predictions now, labels later, by id."""
+"""Verbs that log predictions and add their labels later, by id."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from streameval._counts.columns import (
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_id, check_ids, check_segments
 from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
-from streameval.client._buffer.runs import PREDICTED, RETRACTED, labelled
-from streameval.client._buffer.verbs import RowVerbs, own, times_of
+from streameval.client._buffer.runs import PREDICTION_CODE, RETRACTION_CODE, label_code
+from streameval.client._buffer.verbs import RowVerbs, copy_if_shared, times_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from streameval.client._buffer.buffer import Buffer
 
-# A prediction's label that says nothing else, by whether it is positive.
-_LABELLED = tuple(labelled(positive, timed=False, scored=False) for positive in (False, True))
+# The codes of a negative and a positive label without a time and a score.
+_LABEL_CODES = tuple(label_code(positive, timed=False, scored=False) for positive in (False, True))
 
 
 class IdVerbs(RowVerbs):
@@ -35,17 +35,17 @@ class IdVerbs(RowVerbs):
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         super().__init__(buffer, name)
-        self._triples = self._lane.open_ids.triples
+        self._triples = self._stream_buffer.unlocked_ids.triples
 
     def log(
         self,
-        id: str | bytes,  # noqa: A002 - the word that everybody uses
+        id: str | bytes,  # noqa: A002 - the usual word
         score: float,
         *,
         at: datetime | np.datetime64 | None = None,
         segments: Mapping[str, str] | None = None,
     ) -> None:
-        """Log one prediction; its `label` may come later, or have come before.
+        """Log one prediction; its `label` may be added before or after it.
 
         Parameters
         ----------
@@ -55,21 +55,22 @@ class IdVerbs(RowVerbs):
         score : float
             A finite number; higher means more positive.
         at : datetime or datetime64, optional
-            When it was made; now, by the server's clock, unless given.
+            The time of the prediction; by default now, by the server's clock.
         segments : mapping of str to str, optional
-            Its value of each segment key, for instance ``{"country": "US"}``.
+            The prediction's value of each segment key, for instance
+            ``{"country": "US"}``.
 
         Raises
         ------
         InvalidInputError
-            When one is something else; nothing was added then.
+            When an argument is invalid; nothing was added.
         ClosedError
             When the client is closed.
 
         Notes
         -----
-        O(1), about 0.6 us. A label that this client adds after it never arrives
-        before it.
+        O(1), about 0.6 us. A label that this client adds later never arrives
+        before the prediction.
 
         Examples
         --------
@@ -80,15 +81,17 @@ class IdVerbs(RowVerbs):
         """
         if type(id) is not str or not id.isascii() or not 0 < len(id) <= MAX_ID_BYTES:
             id = check_id(id)  # noqa: A001 - checked
-        # As in `add_case`.
+        # x - x is NaN for NaN and the infinities: one subtraction rejects both.
         if type(score) is not float or score - score != 0.0:
             score = check_score(score)
         if at is None and segments is None:
-            self._add(id, PREDICTED, score)
+            self._add(id, PREDICTION_CODE, score)
             return
         pairs = check_segments(segments) if segments else ()
         time_us = None if at is None else to_us(at)
-        self._buffer.add_dated_id(self._lane, id, PREDICTED, score, time_us=time_us, segments=pairs)
+        self._buffer.add_dated_id(
+            self._stream_buffer, id, PREDICTION_CODE, score, time_us=time_us, segments=pairs
+        )
 
     def label(
         self,
@@ -98,24 +101,24 @@ class IdVerbs(RowVerbs):
         at: datetime | np.datetime64 | None = None,
         score: float | None = None,
     ) -> None:
-        """Say the truth about one prediction. A second label of an id replaces the first.
+        """Add the label of one prediction. A second label of an id replaces the first.
 
         Parameters
         ----------
         id : str or bytes
-            Of the prediction.
+            The id of the prediction.
         positive : bool
             Whether the reference is positive; 1 and 0 are taken too.
         at : datetime or datetime64, optional
-            When the *prediction* was made, where that is known.
+            The time of the *prediction*, if known.
         score : float, optional
-            What was predicted, where that is known. With `at`, no stored
+            The score of the prediction, if known. With `at`, no stored
             prediction is needed.
 
         Raises
         ------
         InvalidInputError
-            When one is something else; nothing was added then.
+            When an argument is invalid; nothing was added.
         ClosedError
             When the client is closed.
 
@@ -128,41 +131,43 @@ class IdVerbs(RowVerbs):
         if positive is not True and positive is not False:
             positive = check_label(positive)
         if at is None and score is None:
-            self._add(id, _LABELLED[positive], 0.0)
+            self._add(id, _LABEL_CODES[positive], 0.0)
             return
         value = 0.0 if score is None else check_score(score)
-        code = labelled(positive, timed=at is not None, scored=score is not None)
+        code = label_code(positive, timed=at is not None, scored=score is not None)
         if at is None:
             self._add(id, code, value)
         else:
-            self._buffer.add_dated_id(self._lane, id, code, value, time_us=to_us(at), segments=())
+            self._buffer.add_dated_id(
+                self._stream_buffer, id, code, value, time_us=to_us(at), segments=()
+            )
 
     def retract(self, id: str | bytes) -> None:  # noqa: A002 - as in log
-        """Take one prediction back, labelled or not: it counts no more.
+        """Retract one prediction, labelled or not: it no longer counts.
 
         Parameters
         ----------
         id : str or bytes
-            Of the prediction. One that is not known (any more) changes nothing
-            and is counted by the server.
+            The id of the prediction. An id that the server does not know (any
+            more) changes nothing; the server counts it.
 
         Raises
         ------
         InvalidInputError
-            When it is no id.
+            When it is not an id; nothing was retracted.
         ClosedError
             When the client is closed.
         """
-        self._add(check_id(id), RETRACTED, 0.0)
+        self._add(check_id(id), RETRACTION_CODE, 0.0)
 
     def _add(self, id_: str, code: int, score: float) -> None:
         rows = self._triples
         if len(rows) >= rows.allowed:
-            self._buffer.add_id(self._lane, id_, code, score)
+            self._buffer.add_id(self._stream_buffer, id_, code, score)
             return
         rows += (id_, code, score)
         if not rows.allowed:
-            self._buffer.look_at(self._lane.open_ids)
+            self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
 
     def log_cases(
         self, *, ids: Any, scores: Any, at: Any = None, segments: Mapping[str, Any] | None = None
@@ -176,15 +181,15 @@ class IdVerbs(RowVerbs):
         scores : column of float
             Finite numbers, as many as there are ids.
         at : datetime, sequence of datetime, or datetime64[n], optional
-            When they were made: one time for all rows, or one per row.
+            The times of the predictions: one for all rows, or one per row.
         segments : mapping of str to str or column of str, optional
             For each key one value for all rows, or one per row.
 
         Raises
         ------
         InvalidInputError
-            With ``field`` and ``index`` of the first value at fault; nothing
-            was added then.
+            With ``field`` and ``index`` of the first invalid value; nothing
+            was added.
         ClosedError
             When the client is closed.
 
@@ -203,29 +208,29 @@ class IdVerbs(RowVerbs):
         names = check_ids(ids)
         values = check_scores(scores)
         check_length("scores", values.size, like="ids", length=len(names))
-        times, slices = self._when_and_where(at, segments, len(names), like="ids")
-        rows = PredictionRows(self.name, names, own(values, scores), times, slices)
-        self._buffer.add_rows(self._lane, rows)
+        times, slices = self._times_and_segments(at, segments, len(names), like="ids")
+        rows = PredictionRows(self.name, names, copy_if_shared(values, scores), times, slices)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def label_cases(self, *, ids: Any, labels: Any, at: Any = None, scores: Any = None) -> None:
-        """Say the truth about columns of predictions, all or none of them.
+        """Add the labels of columns of predictions, all or none of them.
 
         Parameters
         ----------
         ids : column of str or bytes
-            Of the predictions.
+            The ids of the predictions.
         labels : column of bool or of 0 and 1
             As many as there are ids.
         at : datetime, sequence of datetime, or datetime64[n], optional
-            When the *predictions* were made, where that is known.
+            The times of the *predictions*, if known.
         scores : column of float, optional
-            What was predicted, where that is known.
+            The scores of the predictions, if known.
 
         Raises
         ------
         InvalidInputError
-            With ``field`` and ``index`` of the first value at fault; nothing
-            was added then.
+            With ``field`` and ``index`` of the first invalid value; nothing
+            was added.
         ClosedError
             When the client is closed.
 
@@ -240,24 +245,24 @@ class IdVerbs(RowVerbs):
         if scores is not None:
             values = check_scores(scores)
             check_length("scores", values.size, like="ids", length=len(names))
-            values = own(values, scores)
+            values = copy_if_shared(values, scores)
         times = None if at is None else times_of(at, len(names))
-        rows = LabelRows(self.name, names, own(positives, labels), times, values)
-        self._buffer.add_rows(self._lane, rows)
+        rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values)
+        self._buffer.add_rows(self._stream_buffer, rows)
 
     def retract_cases(self, *, ids: Any) -> None:
-        """Take a column of predictions back, labelled or not.
+        """Retract a column of predictions, labelled or not, all or none of them.
 
         Parameters
         ----------
         ids : column of str or bytes
-            Of the predictions.
+            The ids of the predictions.
 
         Raises
         ------
         InvalidInputError
-            With ``index`` of the first that is no id; nothing was taken back.
+            With ``index`` of the first value that is not an id; nothing was retracted.
         ClosedError
             When the client is closed.
         """
-        self._buffer.add_rows(self._lane, RetractionRows(self.name, check_ids(ids)))
+        self._buffer.add_rows(self._stream_buffer, RetractionRows(self.name, check_ids(ids)))

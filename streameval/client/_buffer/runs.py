@@ -1,10 +1,14 @@
-"""Rows that were added one by one, as they wait to become columns.
+"""Rows that were added one at a time, before they become columns.
 
-Appending costs a few list appends. When rows happened and which segments they
-have is noted where it changes, not for each row: a *mark* holds from its row to
-the next one. Rows that were added without a lock (`_open`) come in bulk.
+A row costs a few list appends. Times and segments are recorded where they change, not
+for each row: a *mark* holds from its row up to the next mark. Rows that were added
+without the lock (`stream_buffer`) are appended in bulk.
 
-Nothing here locks: the buffer does.
+A stamp is shared by the rows of 25 ms, so that a batch seldom has more than one. The
+clock is read (60 ns) for each row that is added under the lock. Rows added without the
+lock have the stamp that was current when the buffer granted them.
+
+Nothing here locks: the buffer's lock guards it.
 """
 
 from __future__ import annotations
@@ -15,31 +19,64 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.client._buffer import clock as _clock
-from streameval.client._buffer.coalesce import LABEL, PREDICTION, RETRACTION, label_rank, phases
+from streameval.client._buffer.clock import clock_ns
 from streameval.client._buffer.columns import CaseRows
-from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
-from streameval.client._buffer.segments import of_marks
+from streameval.client._buffer.id_columns import (
+    LABEL,
+    PREDICTION,
+    RETRACTION,
+    LabelRows,
+    PredictionRows,
+    RetractionRows,
+    label_rank,
+    phases,
+)
+from streameval.client._buffer.segments import segments_from_marks, select_segment_rows
 
 if TYPE_CHECKING:
     from streameval._common.arrays import BoolArray, FloatArray, IntArray
-    from streameval.client._buffer.clock import Stamps, Times
+    from streameval._row_codec.segments import SegmentPairs, Segments
+    from streameval.client._buffer.columns import Times
     from streameval.client._buffer.id_columns import IdRows
-    from streameval.client._buffer.segments import Segments
 
-Pairs = tuple[tuple[str, str], ...]
+STAMP_INTERVAL_S = 0.025
+"""A stamp is shared for this long."""
 
-PREDICTED = PREDICTION << 1
-RETRACTED = RETRACTION << 1
+_STAMP_INTERVAL_NS = int(STAMP_INTERVAL_S * 1e9)
+
+PREDICTION_CODE = PREDICTION << 1
+RETRACTION_CODE = RETRACTION << 1
 
 
-def labelled(positive: bool, *, timed: bool, scored: bool) -> int:
-    """Return the code of a label: its rank, and whether it is positive."""
+def label_code(positive: bool, *, timed: bool, scored: bool) -> int:
+    """Return the code of a label: its rank, and in the lowest bit whether it is positive."""
     return label_rank(timed=timed, scored=scored) << 1 | positive
 
 
+class Stamps:
+    """Stamps of one stream's rows."""
+
+    __slots__ = ("_stamp", "until_ns")
+
+    def __init__(self) -> None:
+        self._stamp = -1
+        self.until_ns = 0
+        """On `clock_ns`: the stamp stays the same until then."""
+
+    def at(self, now_ns: int) -> int:
+        """Return the stamp at a time of `clock_ns`: the last one if it is still current."""
+        if now_ns >= self.until_ns:
+            self._stamp = -1 - now_ns // 1_000
+            self.until_ns = now_ns + _STAMP_INTERVAL_NS
+        return self._stamp
+
+    def now(self) -> int:
+        """Return the stamp of a row that is added now."""
+        return self.at(clock_ns())
+
+
 class Marks:
-    """From which row on which time and which segments hold."""
+    """Times and segments of rows, recorded at the rows where they change."""
 
     __slots__ = ("_rows", "_segments", "_stamps", "_times")
 
@@ -47,55 +84,54 @@ class Marks:
         self._stamps = stamps
         self._rows = array("q")
         self._times = array("q")
-        self._segments: list[Pairs] = []
+        self._segments: list[SegmentPairs] = []
 
-    def plain(self, row: int, now_ns: int) -> int:
-        """Note the time of a row without one of its own, and without segments.
+    def mark_now(self, row: int, now_ns: int) -> int:
+        """Mark a row without a time of its own and without segments.
 
-        Returns until when, on the stamps' clock, the next such row needs no mark
-        if only such rows come.
+        Returns the time on `clock_ns` until which further such rows need no mark.
         """
         self._mark(row, self._stamps.at(now_ns), ())
         return self._stamps.until_ns
 
-    def stamped(self, row: int, stamp: int) -> None:
-        """Note the stamp of rows without a time of their own, and without segments."""
+    def mark_stamp(self, row: int, stamp: int) -> None:
+        """Mark rows that have a stamp and no segments."""
         self._mark(row, stamp, ())
 
-    def own(self, row: int, time_us: int | None, segments: Pairs) -> None:
-        """Note the time and the segments of a row."""
+    def mark_row(self, row: int, time_us: int | None, segments: SegmentPairs) -> None:
+        """Mark a row with a time or segments of its own."""
         self._mark(row, self._stamps.now() if time_us is None else time_us, segments)
 
-    def _mark(self, row: int, time_us: int, segments: Pairs) -> None:
+    def _mark(self, row: int, time_us: int, segments: SegmentPairs) -> None:
         if self._rows and self._times[-1] == time_us and self._segments[-1] == segments:
             return
         self._rows.append(row)
         self._times.append(time_us)
         self._segments.append(segments)
 
-    def shared(self) -> int | None:
-        """Return the time of all rows, if they have no other, and no segments. O(1)."""
+    def single_time(self) -> int | None:
+        """Return the time of all rows if they share one and have no segments. O(1)."""
         if len(self._rows) == 1 and not self._rows[0] and not self._segments[0]:
             return self._times[0]
         return None
 
     def columns(self, rows: int) -> tuple[IntArray, Segments]:
-        """Return each row's time, and the segments. O(rows)."""
+        """Return the time of each row, and the segments. O(rows)."""
         starts, times, segments = self._rows.tolist(), self._times.tolist(), self._segments
-        if not starts or starts[0]:  # the first rows need none
+        if not starts or starts[0]:  # there are rows before the first mark
             starts, times, segments = [0, *starts], [0, *times], [(), *segments]
         counts = np.diff(np.array([*starts, rows]))
-        return np.repeat(np.array(times, dtype=np.int64), counts), of_marks(segments, counts)
+        row_times = np.repeat(np.array(times, dtype=np.int64), counts)
+        return row_times, segments_from_marks(segments, counts)
 
 
 class CaseRun:
-    """Cases one by one.
+    """Cases that were added one at a time.
 
     Attributes
     ----------
     until_ns : int
-        On the stamps' clock: until then a row without time and segments needs
-        no mark.
+        On `clock_ns`: until then a row without a time and segments needs no mark.
     """
 
     __slots__ = ("marks", "positives", "scores", "until_ns")
@@ -109,33 +145,33 @@ class CaseRun:
     def extend(self, scores: list[float], stamp: int, *, positive: bool) -> int:
         """Append cases of one label and stamp; return how many. O(cases)."""
         if scores:
-            self.marks.stamped(len(self.scores), stamp)
-            self.until_ns = 0  # the stamp may be an older one
+            self.marks.mark_stamp(len(self.scores), stamp)
+            self.until_ns = 0  # the stamp may be older than the current one
             self.positives += (b"\x01" if positive else b"\x00") * len(scores)
             self.scores.extend(scores)
         return len(scores)
 
     def rows(self, stream: str) -> CaseRows:
-        """Return them as columns. O(rows); the run must not change any more."""
+        """Return the cases as columns. O(rows); the run must not change afterwards."""
         positives = np.frombuffer(self.positives, np.bool_)
         scores = np.frombuffer(self.scores, np.float64)
-        time_us = self.marks.shared()
+        time_us = self.marks.single_time()
         if time_us is not None:
             return CaseRows(stream, positives, scores, None, time_us)
         times, segments = self.marks.columns(len(self.scores))
-        return CaseRows(stream, positives, scores, None, _clock.shared(times), segments)
+        return CaseRows(stream, positives, scores, None, _compact_times(times), segments)
 
 
 class IdRun:
-    """What was done to ids, one by one and in order.
+    """Predictions, labels and retractions that were added one at a time, in order.
 
     Attributes
     ----------
     ids : list of str
     codes : bytearray
-        What was done: a rank in a phase, and in the lowest bit whether positive.
+        A rank in a phase, and in the lowest bit whether the label is positive.
     scores : array of float
-        0 where there is none.
+        0 for a row without a score.
     until_ns : int
         As in `CaseRun`.
     """
@@ -152,15 +188,15 @@ class IdRun:
     def extend(self, ids: list[str], codes: bytes, scores: list[float], stamp: int) -> int:
         """Append rows without times of their own; return how many. O(rows)."""
         if ids:
-            self.marks.stamped(len(self.ids), stamp)
-            self.until_ns = 0  # the stamp may be an older one
+            self.marks.mark_stamp(len(self.ids), stamp)
+            self.until_ns = 0  # the stamp may be older than the current one
             self.ids += ids
             self.codes += codes
             self.scores.extend(scores)
         return len(ids)
 
     def pieces(self, stream: str) -> list[IdRows]:
-        """Return them as pieces of one kind each. O(rows); the run must not change any more."""
+        """Return pieces of one kind each. O(rows); the run must not change afterwards."""
         codes = np.frombuffer(self.codes, np.uint8)
         ranks = codes >> 1
         columns = _IdColumns(
@@ -180,7 +216,7 @@ class IdRun:
 
 
 class _IdColumns:
-    """The columns of a run, to be cut by kind."""
+    """The columns of a run, from which rows of one kind are selected."""
 
     def __init__(
         self, stream: str, ids: list[str], positives: BoolArray, scores: FloatArray, marks: Marks
@@ -189,35 +225,40 @@ class _IdColumns:
         self._ids = ids
         self._positives = positives
         self._scores = scores
-        self._one_time_us = marks.shared()
-        if self._one_time_us is None:
+        self._single_time_us = marks.single_time()
+        if self._single_time_us is None:
             self._times, self._segments = marks.columns(len(ids))
 
     def rows(self, rank: int, rows: IntArray | None) -> IdRows:
-        """Return rows of one rank in a phase; None is all of them."""
+        """Return rows of one rank; None selects all rows. O(rows)."""
         ids = self._ids if rows is None else [self._ids[row] for row in rows.tolist()]
-        chosen = slice(None) if rows is None else rows
+        selected = slice(None) if rows is None else rows
         if rank == RETRACTION:
             return RetractionRows(self._stream, ids)
         if rank == PREDICTION:
-            segments = self._segments_of(chosen)
-            scores = self._scores[chosen]
-            return PredictionRows(self._stream, ids, scores, self._times_of(chosen), segments)
+            segments = self._segments_of(selected)
+            scores = self._scores[selected]
+            return PredictionRows(self._stream, ids, scores, self._times_of(selected), segments)
         timed, scored = (rank - LABEL) & 1, (rank - LABEL) & 2
         return LabelRows(
             self._stream,
             ids,
-            self._positives[chosen],
-            self._times_of(chosen) if timed else None,
-            self._scores[chosen] if scored else None,
+            self._positives[selected],
+            self._times_of(selected) if timed else None,
+            self._scores[selected] if scored else None,
         )
 
     def _times_of(self, rows: slice | IntArray) -> Times:
-        if self._one_time_us is not None:
-            return self._one_time_us
-        return _clock.shared(self._times[rows])
+        if self._single_time_us is not None:
+            return self._single_time_us
+        return _compact_times(self._times[rows])
 
     def _segments_of(self, rows: slice | IntArray) -> Segments:
-        if self._one_time_us is not None:
+        if self._single_time_us is not None:
             return ()
-        return tuple(column[rows] for column in self._segments)
+        return tuple(select_segment_rows(column, rows) for column in self._segments)
+
+
+def _compact_times(times: IntArray) -> Times:
+    """Return one time in place of equal times. O(rows)."""
+    return int(times[0]) if times.size and times.min() == times.max() else times

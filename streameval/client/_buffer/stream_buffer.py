@@ -1,29 +1,45 @@
-"""What was added for one stream and not yet taken. The buffer's lock guards it."""
+"""The rows of one stream before they are drained; the buffer's lock guards them.
+
+Lock-free appends
+-----------------
+`list.append` is atomic, so no row is seen half-written. Where rows of a kind arrive in
+bursts, the buffer grants its `UnlockedRows` a number of rows: `UnlockedList.allowed` is
+the length up to which callers append without the lock. A caller checks it before and
+after appending:
+
+- before: at `allowed` or beyond, the caller adds its row under the lock instead;
+- after: 0 means that the grant was revoked in between, perhaps after the rows were
+  moved, so the caller reports its row to the buffer (`Buffer.handle_late_row`).
+
+Revoking sets `allowed` to 0 and then moves the rows to the run. A row that is appended
+late stays in the list; it is moved by its caller's report, or by the revocation of a
+later grant, whichever comes first. Threads that append at the same moment may each
+exceed the grant by one row.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.client._buffer.clock import Stamps
-from streameval.client._buffer.coalesce import coalesce_cases, coalesce_id_rows
-from streameval.client._buffer.id_columns import IdRows
-from streameval.client._buffer.runs import CaseRun, IdRun
+from streameval.client._buffer.columns import coalesce_cases
+from streameval.client._buffer.id_columns import IdRows, coalesce_id_rows
+from streameval.client._buffer.runs import CaseRun, IdRun, Stamps
 
 if TYPE_CHECKING:
     from streameval.client._buffer.columns import CaseRows, MissRows, Rows
 
 
-_BRISK = 16
-"""So many rows under the lock, while one stamp is used, are rows that come quickly."""
+_MIN_BURST_ROWS = 16
+"""Rows added under the lock within one stamp (25 ms) before rows are granted without it."""
 
 
 class UnlockedList(list[Any]):
-    """Values that are appended without a lock.
+    """A list that callers append to without the lock.
 
     Attributes
     ----------
     allowed : int
-        How many it may hold; 0 when it must not be appended to.
+        The length up to which they may append; 0 when nothing is granted.
     """
 
     __slots__ = ("allowed",)
@@ -33,57 +49,57 @@ class UnlockedList(list[Any]):
         self.allowed = 0
 
     def allow(self, values: int) -> None:
-        """Let it hold so many: what comes late from before is among them. Under the lock."""
+        """Grant a length, late rows of an earlier grant included. Under the lock."""
         self.allowed = values
 
     def take(self) -> list[Any]:
-        """Allow no more, and return what is there. O(values); under the lock."""
+        """Revoke the grant, then remove and return the values. O(values); under the lock."""
         self.allowed = 0
-        count = len(self)  # who has looked before may append still, at the end
+        count = len(self)  # a caller that checked `allowed` before may still append at the end
         values = self[:count]
         del self[:count]
         return values
 
 
 class UnlockedRows:
-    """What is added to one lane without the lock.
+    """Rows of one stream and kind that are added without the lock.
 
     Attributes
     ----------
-    rows : int
-        How many are allowed, at most, and not taken.
+    granted : int
+        Rows of the current grant; 0 without one.
     """
 
-    __slots__ = ("_come", "_lane", "_stamp", "rows")
+    __slots__ = ("_burst_rows", "_stamp", "_stream", "granted")
 
-    def __init__(self, lane: StreamBuffer) -> None:
-        self._lane = lane
+    def __init__(self, stream: StreamBuffer) -> None:
+        self._stream = stream
         self._stamp = 0
-        self._come = 0
-        self.rows = 0
+        self._burst_rows = 0
+        self.granted = 0
 
-    def is_brisk(self, stamp: int) -> bool:
-        """Note a row that came under the lock; return whether such rows come quickly."""
+    def count_locked_row(self, stamp: int) -> bool:
+        """Count a row that was added under the lock; return whether such rows come in a burst."""
         if stamp != self._stamp:
-            self._stamp, self._come = stamp, 0
-        self._come += 1
-        return self._come >= _BRISK
+            self._stamp, self._burst_rows = stamp, 0
+        self._burst_rows += 1
+        return self._burst_rows >= _MIN_BURST_ROWS
 
     def allow(self, rows: int) -> None:
-        """Let about so many more be added, which have the stamp of the last row. Under the lock."""
+        """Grant about `rows` rows, with the stamp of the last counted row. Under the lock."""
         raise NotImplementedError
 
     def take(self) -> int:
-        """Allow no more; put what was added into the lane's run. Returns how many rows."""
+        """Revoke the grant and move the rows to the stream's run. Returns how many. O(rows)."""
         raise NotImplementedError
 
     def drop(self) -> int:
-        """Allow no more; forget what was added. Returns how many rows."""
+        """Revoke the grant and drop the rows. Returns how many. O(rows)."""
         raise NotImplementedError
 
 
 class UnlockedCases(UnlockedRows):
-    """Cases of one lane: a list of scores for each label.
+    """Cases of one stream: a list of scores for each label.
 
     Attributes
     ----------
@@ -92,8 +108,8 @@ class UnlockedCases(UnlockedRows):
 
     __slots__ = ("negatives", "positives")
 
-    def __init__(self, lane: StreamBuffer) -> None:
-        super().__init__(lane)
+    def __init__(self, stream: StreamBuffer) -> None:
+        super().__init__(stream)
         self.negatives = UnlockedList()
         self.positives = UnlockedList()
 
@@ -101,134 +117,137 @@ class UnlockedCases(UnlockedRows):
         each = rows // 2
         self.negatives.allow(each)
         self.positives.allow(each)
-        self.rows = 2 * each
+        self.granted = 2 * each
 
     def drop(self) -> int:
-        self.rows = 0
+        self.granted = 0
         return len(self.positives.take()) + len(self.negatives.take())
 
     def take(self) -> int:
-        run = self._lane.cases
+        run = self._stream.cases
         return run.extend(self.positives.take(), self._stamp, positive=True) + run.extend(
             self.negatives.take(), self._stamp, positive=False
         )
 
 
 class UnlockedIds(UnlockedRows):
-    """What is done to ids in one lane without saying when, in order.
+    """Predictions, labels and retractions of one stream without times of their own, in order.
 
     Attributes
     ----------
     triples : UnlockedList
-        Id, code, score, id, code, score and so on: all of a row at once.
+        Id, code and score of each row in turn; a row's three values are added in one step.
     """
 
     __slots__ = ("triples",)
 
-    def __init__(self, lane: StreamBuffer) -> None:
-        super().__init__(lane)
+    def __init__(self, stream: StreamBuffer) -> None:
+        super().__init__(stream)
         self.triples = UnlockedList()
 
     def allow(self, rows: int) -> None:
         self.triples.allow(3 * rows)
-        self.rows = rows
+        self.granted = rows
 
     def drop(self) -> int:
-        self.rows = 0
+        self.granted = 0
         return len(self.triples.take()) // 3
 
     def take(self) -> int:
-        taken = self.triples.take()
-        return self._lane.ids.extend(taken[0::3], bytes(taken[1::3]), taken[2::3], self._stamp)
+        values = self.triples.take()
+        return self._stream.ids.extend(values[0::3], bytes(values[1::3]), values[2::3], self._stamp)
 
 
 class StreamBuffer:
-    """What was added for one stream and not yet taken.
+    """Rows that were added to one stream and not drained yet.
 
     Attributes
     ----------
     stream : str
     stamps : Stamps
-        Shared by all its rows.
+        Shared by all rows of the stream.
     cases, ids : CaseRun, IdRun
-        What was added one by one.
-    pieces : list of CaseRows or MissRows
-        Cases and misses in columns.
-    done : list of IdRows or IdRun
-        What was done to ids before what is in `ids`, in order.
-    open_cases, open_ids : UnlockedCases, UnlockedIds
-        What is added without the lock, to come into `cases` and `ids`.
+        Rows that were added one at a time.
+    case_pieces : list of CaseRows or MissRows
+        Cases and misses that were added as columns.
+    id_pieces : list of IdRows or IdRun
+        Rows by id that were added before those in `ids`, in order.
+    unlocked_cases, unlocked_ids : UnlockedCases, UnlockedIds
+        Rows that are added without the lock; they are moved to `cases` and `ids`.
     """
 
     __slots__ = (
+        "case_pieces",
         "cases",
-        "done",
+        "id_pieces",
         "ids",
-        "open_cases",
-        "open_ids",
-        "pieces",
         "stamps",
         "stream",
+        "unlocked_cases",
+        "unlocked_ids",
     )
 
     def __init__(self, stream: str) -> None:
         self.stream = stream
         self.stamps = Stamps()
-        self.open_cases = UnlockedCases(self)
-        self.open_ids = UnlockedIds(self)
+        self.unlocked_cases = UnlockedCases(self)
+        self.unlocked_ids = UnlockedIds(self)
         self.cases = CaseRun(self.stamps)
         self.ids = IdRun(self.stamps)
-        self.pieces: list[CaseRows | MissRows] = []
-        self.done: list[IdRows | IdRun] = []
+        self.case_pieces: list[CaseRows | MissRows] = []
+        self.id_pieces: list[IdRows | IdRun] = []
 
     def clear(self) -> None:
-        """Forget what is here."""
-        self.open_cases.drop()
-        self.open_ids.drop()
+        """Drop all rows."""
+        self.unlocked_cases.drop()
+        self.unlocked_ids.drop()
         self.cases, self.ids = CaseRun(self.stamps), IdRun(self.stamps)
-        self.pieces, self.done = [], []
+        self.case_pieces, self.id_pieces = [], []
 
-    def swap(self) -> DrainedRows | None:
-        """Return what is here, if anything, and start empty. O(1)."""
-        self.close_run()
+    def drain(self) -> DrainedRows | None:
+        """Remove and return all rows; None if there are none. O(1)."""
+        self.close_id_run()
         cases = self.cases if self.cases.scores else None
         if cases is not None:
             self.cases = CaseRun(self.stamps)
-        elif not (self.pieces or self.done):
+        elif not (self.case_pieces or self.id_pieces):
             return None
-        taken = DrainedRows(self.stream, cases, self.pieces, self.done)
-        self.pieces, self.done = [], []
-        return taken
+        drained = DrainedRows(self.stream, cases, self.case_pieces, self.id_pieces)
+        self.case_pieces, self.id_pieces = [], []
+        return drained
 
     def append(self, rows: CaseRows | IdRows | MissRows) -> None:
         """Append columns."""
         if isinstance(rows, IdRows):
-            self.close_run()
-            self.done.append(rows)
+            self.close_id_run()
+            self.id_pieces.append(rows)
         else:
-            self.pieces.append(rows)
+            self.case_pieces.append(rows)
 
-    def close_run(self) -> None:
-        """Let what is done to ids from now on come after what was done to them before."""
+    def close_id_run(self) -> None:
+        """Start a new run of rows by id, so that later rows stay behind earlier ones."""
         if self.ids.ids:
-            self.done.append(self.ids)
+            self.id_pieces.append(self.ids)
             self.ids = IdRun(self.stamps)
 
 
 class DrainedRows(NamedTuple):
-    """What was taken out of a lane, and is no longer changed."""
+    """Rows that were drained from a stream's buffer. Never mutated."""
 
     stream: str
     cases: CaseRun | None
-    pieces: list[CaseRows | MissRows]
-    done: list[IdRows | IdRun]
+    case_pieces: list[CaseRows | MissRows]
+    id_pieces: list[IdRows | IdRun]
 
     def rows(self) -> list[Rows]:
-        """Return it all in few pieces, what is done to ids in order. O(rows)."""
-        pieces = self.pieces
+        """Return the rows as few pieces, rows by id in an equivalent order. O(rows)."""
+        cases = self.case_pieces
         if self.cases is not None:
-            pieces = [*pieces, self.cases.rows(self.stream)]
-        ids: list[IdRows] = []
-        for each in self.done:
-            ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
-        return [*coalesce_cases(pieces), *coalesce_id_rows(ids)]
+            cases = [*cases, self.cases.rows(self.stream)]
+        rows = [*coalesce_cases(cases)]
+        if self.id_pieces:
+            ids: list[IdRows] = []
+            for each in self.id_pieces:
+                ids += each.pieces(self.stream) if isinstance(each, IdRun) else [each]
+            rows += coalesce_id_rows(ids)
+        return rows

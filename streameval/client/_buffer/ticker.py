@@ -1,4 +1,4 @@
-"""A thread that calls something again and again, for as long as there is need."""
+"""A thread that calls a function at intervals and ends when the calls find nothing to do."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-_IDLE_TICKS = 40
-"""It ends after so many calls in a row without need: a new thread takes time to start."""
+_MAX_IDLE_TICKS = 40
+"""Calls in a row that find nothing to do before the thread ends: starting one is slow."""
 
 
 class Ticker:
-    """Calls something at intervals, from when it is started until there is no need for long.
+    """Calls a function at intervals, from `start` until it has been idle for a while.
 
     Parameters
     ----------
     lock : Lock
-        Held during each call, and by whoever calls `start`.
+        Held during each call, and by the caller of `start`.
     tick : callable
-        Returns whether there was need of it.
+        The function; it returns whether there was anything to do.
     interval_s : float
         Seconds between two calls.
     """
@@ -31,31 +31,31 @@ class Ticker:
         self._lock = lock
         self._tick = tick
         self._interval_s = interval_s
-        self._runs = False
-        self._may_run = True
+        self._is_running = False
+        self._can_run = True
 
     def start(self) -> bool:
-        """Start, unless it runs; whether it does now. Does not wait for the thread."""
-        if not self._runs and self._may_run:
+        """Start the thread unless it runs; return whether it runs. Does not wait for it."""
+        if not self._is_running and self._can_run:
             try:
-                # `threading.Thread.start` waits until the thread has had its turn, which takes
-                # long where others are busy; and who calls this is not to wait.
+                # `threading.Thread.start` waits until the new thread has run, which takes long
+                # while other threads are busy; the caller must not wait.
                 _thread.start_new_thread(self._run, ())
             except RuntimeError:
-                self._may_run = False  # the process is ending (Python 3.12), or has too many
+                self._can_run = False  # the interpreter shuts down (3.12), or has too many threads
             else:
-                self._runs = True
-        return self._runs
+                self._is_running = True
+        return self._is_running
 
     def _run(self) -> None:
         idle = 0
-        while idle < _IDLE_TICKS:
+        while idle < _MAX_IDLE_TICKS:
             time.sleep(self._interval_s)
             with self._lock:
                 try:
                     idle = 0 if self._tick() else idle + 1
                 except BaseException:
-                    self._runs = False
+                    self._is_running = False
                     raise
-                if idle == _IDLE_TICKS:
-                    self._runs = False
+                if idle == _MAX_IDLE_TICKS:
+                    self._is_running = False

@@ -1,7 +1,7 @@
-"""What the verbs that add to a stream have in common: a buffer, times, segments.
+"""The base of the verbs that add rows to a stream, and the arguments that they share.
 
-The verbs return at once. Arguments are checked here, with the library's own
-rules, and appended to the buffer; whoever sends does the rest.
+The verbs return at once: they check their arguments with the library's rules and append
+to the buffer. The sender does the rest.
 """
 
 from __future__ import annotations
@@ -17,51 +17,51 @@ from streameval.client._buffer.checks import check_segment_columns, check_stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval._row_codec.segments import Segments
     from streameval.client._buffer.buffer import Buffer
-    from streameval.client._buffer.clock import Times
-    from streameval.client._buffer.segments import Segments
+    from streameval.client._buffer.columns import Times
 
 
 class RowVerbs:
-    """One stream to add to.
+    """The verbs that add rows to one stream.
 
     The verbs check their arguments like those of `streameval.Evaluator`, raise
     the same errors with the same words, and return at once.
 
-    Wherever they take ``at``, it is when the *prediction* was made, as an aware
-    datetime or a numpy datetime64 (which is UTC). Without it a row is stamped
-    when it is added, and dated by the server's clock when it is sent: this
-    machine's clock may be wrong. Wherever they take ``segments``, it says which
-    slices a row belongs to, by keys that the stream declares.
+    The argument ``at`` is the time of the *prediction*, an aware datetime or a
+    numpy datetime64 (which is UTC). Without it a row is stamped when it is
+    added, and dated by the server's clock when it is sent, because this
+    machine's clock may be wrong. The argument ``segments`` names the slices of
+    a row, by keys that the stream declares.
 
-    Rows travel in batches, also with those of other callers. What only the
-    server can refuse, an undeclared key or a time in the future, costs the
-    whole batch; `flush` reports it.
+    Rows are sent in batches, together with rows of other callers. An error that
+    only the server can detect, such as an undeclared key or a time in the
+    future, refuses the whole batch; `flush` reports it.
     """
 
     def __init__(self, buffer: Buffer, name: str) -> None:
         self._buffer = buffer
-        self._lane = buffer.lane(check_stream_name(name))
+        self._stream_buffer = buffer.stream_buffer(check_stream_name(name))
 
     @property
     def name(self) -> str:
         """Name of the stream, for instance ``fraud/v3``."""
-        return self._lane.stream
+        return self._stream_buffer.stream
 
-    def _when_and_where(
+    def _times_and_segments(
         self, at: Any, segments: Mapping[str, Any] | None, rows: int, *, like: str
     ) -> tuple[Times, Segments]:
         slices = check_segment_columns(segments, rows, like=like) if segments else ()
-        return self._lane.stamps.now() if at is None else times_of(at, rows), slices
+        return self._stream_buffer.stamps.now() if at is None else times_of(at, rows), slices
 
 
 def times_of(at: Any, rows: int) -> Times:
-    """Return one time for all rows, or one for each."""
+    """Return one time for all rows, or one for each. O(rows)."""
     if isinstance(at, datetime | np.datetime64):
         return to_us(at)
     return column_us(at, rows)
 
 
-def own(column: Any, given: Any) -> Any:
-    """Return a column that is not the caller's memory."""
+def copy_if_shared(column: Any, given: Any) -> Any:
+    """Return a checked column that does not share memory with the caller's column. O(rows)."""
     return column if isinstance(given, list | tuple) else column.copy()

@@ -1,34 +1,49 @@
-"""The asyncio client without its verbs: its parts, put together."""
+"""The connection of an `AsyncClient`, and the task that moves its sender's messages.
+
+All of it runs on one event loop, so only the buffer has a lock: other threads may
+append to it once the task runs. Adding rows never waits for the task.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import grpc
+
+from streameval.client._buffer import clock
 from streameval.client._buffer.buffer import Buffer
-from streameval.client._delivery.async_worker import AsyncWorker
+from streameval.client._delivery.connection import BaseConnection
 from streameval.client._delivery.delivery import Delivery
-from streameval.client._errors import ClientError
+from streameval.client._errors import ClientError, UnavailableError
+from streameval.client._wire.async_transport import is_cancelling
+from streameval.client._wire.transport import from_rpc_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Callable
 
     from streameval.client._delivery.merge_upload import Upload
+    from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.async_transport import AsyncTransport
-    from streameval.client._wire.calls import Call, PagedCall
+    from streameval.client._wire.calls import Call
+    from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
 
 _log = logging.getLogger("streameval.client")
 
+_EXIT_TIMEOUT_S = 2.0
+"""How long a client may flush when an exception ends its ``async with`` block."""
 
-class AsyncCore:
-    """Buffer, sender, worker and transport of one client.
+
+class AsyncConnection(BaseConnection):
+    """The connection of an `AsyncClient`; its coroutines wait on the event loop.
 
     Parameters
     ----------
@@ -49,8 +64,8 @@ class AsyncCore:
         linger_s: float,
         timeout_s: float,
     ) -> None:
+        super().__init__(transport.address, timeout_s=timeout_s, exit_timeout_s=_EXIT_TIMEOUT_S)
         self.transport = transport
-        self.timeout_s = timeout_s
         self.worker = AsyncWorker(transport, linger_s=linger_s)
         self.buffer = Buffer(
             capacity=max_buffered_rows,
@@ -59,97 +74,230 @@ class AsyncCore:
             start=self.worker.start,
             wake=self.worker.wake,
         )
-        self.delivery = Delivery(self.buffer, producer, transport.address)
+        self.delivery = Delivery(self.buffer, producer, self.address, clock.clock_ns)
         self.worker.delivery = self.delivery
-        self._closed = False
         _open.add(self)
 
-    # -- asking ------------------------------------------------------------------
+    def record_revision(self, revision: int) -> None:
+        self.delivery.record_revision(revision)
 
-    @property
-    def revision(self) -> int:
-        """The log revision that answers include."""
-        return self.delivery.revision
+    def statistics(self) -> ClientStatistics:
+        return self.delivery.statistics()
 
-    async def ask(self, question: Call[A]) -> A:
-        """Ask one question."""
-        return await self.transport.ask(question, self.timeout_s)
+    async def ask(self, call: Call[A]) -> A:
+        return await self.transport.ask(call, self.timeout_s)
 
-    async def run(self, dialogue: PagedCall[A]) -> A:
-        """Ask all questions of a dialogue."""
-        try:
-            question = next(dialogue)
-            while True:
-                question = dialogue.send(await self.ask(question))
-        except StopIteration as ended:
-            result: A = ended.value
-            return result
+    async def flush(self, timeout: float | None) -> int:
+        return await self.worker.flush(timeout)
 
-    def watch(self, question: Call[A]) -> AsyncIterator[A]:
-        """Ask, and yield each answer."""
-        return self.transport.watch(question)
+    async def _send_merge(
+        self, upload: Upload, timeout_s: float | None
+    ) -> ingest_pb2.MergeResponse:
+        return await self.transport.merge(upload.requests(), timeout_s)
 
-    async def merge(self, upload: Upload, timeout_s: float | None) -> int:
-        """Send a merge until it is known to be durable; return the log revision."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            try:
-                response = await self.transport.merge(upload.requests(), left)
-            except ClientError as error:
-                pause_s = upload.pause_s(error, left)
-                if pause_s is None:
-                    raise
-                await asyncio.sleep(pause_s)
-                continue
-            self.delivery.saw(response.revision)
-            return response.revision
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-    # -- the end -----------------------------------------------------------------
+    async def _stop(self) -> None:
+        await self.worker.stop()
+        await self.transport.close()
+        _open.discard(self)
 
-    async def close(self, timeout: float | None) -> None:
-        """Flush and stop; raises what the flush raises, when all is closed."""
-        if self._closed:
-            return
-        self._closed = True
-        self.buffer.close("the client is closed")
-        try:
-            await self.worker.flush(timeout)
-        finally:
-            await self.worker.stop()
-            await self.transport.close()
-            _open.discard(self)
-
-    async def close_quietly(self) -> None:
-        """Close without raising, soon: something else is ending already."""
-        try:
-            await self.close(2.0)
-        except ClientError as error:
-            _log.warning("streameval client of %s: %s", self.transport.address, error)
-
-    def complain(self) -> None:
-        """Say what will be lost, if anything: the loop that could send it has ended."""
+    def warn_of_unsent_rows(self) -> None:
+        """Log how many rows are lost, if any: the loop that could send them has ended."""
         left = self.delivery.statistics().pending
         if left:
             _log.warning(
                 "streameval client of %s: %d rows were not sent: close an AsyncClient before "
                 "its event loop ends",
-                self.transport.address,
+                self.address,
                 left,
             )
 
 
+class _Notifier:
+    """A condition of one event loop: `notify` wakes every task that waits."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake the tasks that wait now."""
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    async def wait(self, timeout_s: float | None = None) -> None:
+        """Wait for the next `notify`, at most `timeout_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+
+
+class AsyncWorker:
+    """Moves a delivery's messages over a transport, in a task.
+
+    Parameters
+    ----------
+    transport : AsyncTransport
+    linger_s : float
+        How long rows wait until they are a whole batch, in seconds.
+
+    Attributes
+    ----------
+    delivery : Delivery
+        Set before the start; used on the event loop only.
+    """
+
+    def __init__(self, transport: AsyncTransport, *, linger_s: float) -> None:
+        self._transport = transport
+        self._linger_s = linger_s
+        self.delivery: Delivery
+        self._rows = _Notifier()
+        self._changed = _Notifier()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- The event loop -------------------------------------------------------------------------
+
+    def start(self) -> bool:
+        """Start the task on the running loop, if there is one; return whether it runs.
+
+        Raises
+        ------
+        ClientError
+            When it runs on another loop.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return self._task is not None
+        if self._loop is not None and self._loop is not loop:
+            raise ClientError("an AsyncClient belongs to one event loop: make one for each")
+        if self._task is None:
+            self._loop = loop
+            self._task = loop.create_task(self._run(), name="streameval-client")
+        return True
+
+    def wake(self) -> None:
+        """Wake the task to look for rows; from any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._rows.notify)
+
+    # --- Called by other tasks ------------------------------------------------------------------
+
+    async def flush(self, timeout: float | None) -> int:
+        """Wait until all rows added so far are settled; see `Client.flush`."""
+        self.start()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        target = self.delivery.begin_flush()
+        self._rows.notify()
+        known = self.delivery.sender.error
+        while (revision := self.delivery.flush_result(target, known)) is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise self.delivery.flush_timeout(timeout, target)
+            await self._changed.wait(left)
+        return revision
+
+    async def stop(self) -> None:
+        """End the connection and the task, without waiting for rows to be durable."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    # --- The worker's task ----------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        delivery = self.delivery
+        while True:
+            await self._wait(lambda: delivery.sender.pending, linger_s=0.0)
+            error = await self._hold_connection()
+            reconnect = delivery.disconnected(error, time.monotonic())
+            if not reconnect:
+                delivery.discard()
+            self._report_settled()
+            if not reconnect:
+                return
+            await asyncio.sleep(max(0.0, delivery.sender.retry_at - time.monotonic()))
+
+    async def _wait(self, ready: Callable[[], bool], *, linger_s: float) -> None:
+        """Wait for `ready()`, for a whole batch, or until rows have waited `linger_s`."""
+        buffer = self.delivery.buffer
+        while not ready():
+            with buffer.lock:
+                wait_s = buffer.arm(linger_s)
+            if wait_s is None:
+                await self._rows.wait()
+                continue
+            if wait_s:
+                await self._rows.wait(wait_s)
+            return
+
+    async def _hold_connection(self) -> ClientError | None:
+        """Open one Ingest stream and read it until it ends; return why it ended."""
+        try:
+            call = self._transport.ingest()
+        except ClientError as error:
+            return error
+        writing = asyncio.create_task(self._write(call), name="streameval-client-write")
+        # The writer ends by itself only when the call is over, or by a bug of this client.
+        writing.add_done_callback(lambda _: call.cancel())
+        try:
+            while (response := await call.read()) is not grpc.aio.EOF:
+                is_open = self.delivery.receive(response)
+                self._report_settled()
+                if not is_open:
+                    return self.delivery.sender.error
+            return UnavailableError("the server ended the stream")
+        except grpc.RpcError as error:
+            return from_rpc_error(error)
+        except ClientError as error:
+            return error
+        except asyncio.CancelledError:
+            if is_cancelling():
+                raise
+            return UnavailableError("the connection was closed")
+        finally:
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing
+
+    async def _write(self, call: Any) -> None:
+        """Write batches until the call is over."""
+        delivery = self.delivery
+        sender = delivery.sender
+        # The reader gets the reason why the call is over.
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await call.write(sender.open())
+            while True:
+                message = delivery.next_message()
+                if message is not None:
+                    await call.write(message)
+                elif sender.starved:
+                    await self._wait(lambda: not sender.starved, linger_s=self._linger_s)
+                else:
+                    await self._changed.wait()
+
+    def _report_settled(self) -> None:
+        """Free the room of settled rows in the buffer, log lost ones, wake the waiting tasks."""
+        self.delivery.buffer.settled(self.delivery.sender.settled_rows)
+        self.delivery.log_losses(time.monotonic())
+        self._changed.notify()
+
+
 # --- The process ------------------------------------------------------------------------------
 
-_open: weakref.WeakSet[AsyncCore] = weakref.WeakSet()
+_open: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
 
 
 def _at_exit() -> None:
-    for core in list(_open):
-        core.complain()
+    for connection in list(_open):
+        connection.warn_of_unsent_rows()
 
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    # What the parent has is the parent's to send.
+    # The child must not warn: the parent sends its rows.
     os.register_at_fork(after_in_child=_open.clear)

@@ -1,9 +1,26 @@
-"""The client without its verbs: its parts, put together and tied to the process.
+"""One server as a client sees it, and how a verb runs on it: blocking or on an event loop.
 
-A core has its thread and its connection from the first row on, until it is
-closed. Two things can happen to it from outside: the process forks (the child
-starts empty, as a producer of its own; the parent sends what it had) or ends
-(what is left is sent, for a bounded time).
+Who owns what:
+
+- A client has one connection for each server, from its construction to `close`. The
+  streams of the client share it.
+- The connection owns the buffer, the transport (with the channel) and the worker.
+  Any thread appends to the buffer, which has a lock of its own. The channel opens
+  with the first call.
+- The worker owns the sender, the Ingest call and what drives them: a thread, started
+  by the first row, with a lock around the sender (`Connection`, `Worker`); or a task
+  on the event loop that was running when the first row was added, without a lock
+  (`AsyncConnection`, `AsyncWorker`). The channel of an `AsyncConnection` belongs to
+  that loop as well.
+- Queries use the same channel, in the thread or task of their caller.
+
+Each verb is one coroutine for both kinds of clients (`verb`). The coroutines of an
+`AsyncConnection` wait on the event loop. Those of a `Connection` block the calling
+thread and never suspend, so `run_blocking` runs them without an event loop.
+
+Two events reach a `Connection` from outside. After a fork, the child starts with an
+empty buffer, as a producer of its own; the parent sends what it had. At the end of
+the process, pending rows are sent, for a bounded time.
 """
 
 from __future__ import annotations
@@ -13,30 +30,181 @@ import logging
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, TypeVar
+from functools import update_wrapper, wraps
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from streameval.client._buffer import clock
 from streameval.client._buffer.buffer import Buffer, WhenFull
 from streameval.client._delivery.delivery import Delivery
 from streameval.client._delivery.worker import Worker
 from streameval.client._errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine
 
     from streameval.client._delivery.merge_upload import Upload
+    from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._wire.calls import Call, PagedCall
     from streameval.client._wire.transport import Transport
+    from streameval.v1 import ingest_pb2
 
 A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _log = logging.getLogger("streameval.client")
 
-# How long the connection's orderly end may take once everything is durable, in seconds.
-_STOP_S = 1.0
+_MAX_STOP_S = 1.0
+"""How long the orderly end of an Ingest stream may take once all rows are settled."""
 
 
-class Core:
-    """Buffer, sender, worker and transport of one client.
+class BlockingVerbs:
+    """Marks a class whose verbs block the calling thread and return their result."""
+
+
+class AsyncVerbs:
+    """Marks a class whose verbs are coroutine functions."""
+
+
+class verb(Generic[P, R]):  # noqa: N801 - a decorator, like property
+    """A method that is written once, as a coroutine function, for both kinds of clients.
+
+    In a class marked with `AsyncVerbs` it is the decorated function itself; in one
+    marked with `BlockingVerbs`, a function with the same signature that runs it.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> None:
+        @wraps(function)
+        def blocking(*args: Any, **kwargs: Any) -> R:
+            return run_blocking(function(*args, **kwargs))
+
+        self._coroutine_function = function
+        self._blocking = blocking
+        update_wrapper(cast("Any", self), function)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: BlockingVerbs, owner: type) -> Callable[P, R]: ...
+    @overload
+    def __get__(self, instance: AsyncVerbs, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
+        function: Callable[..., Any] = self._coroutine_function
+        if issubclass(owner, BlockingVerbs):
+            function = self._blocking
+        return function if instance is None else MethodType(function, instance)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, A]) -> A:
+    """Run a coroutine that never suspends, and return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: A = ended.value
+        return result
+    coroutine.close()
+    raise RuntimeError("the coroutine of a blocking verb suspended")
+
+
+class BaseConnection:
+    """Base of the connections of both kinds of clients.
+
+    Attributes
+    ----------
+    address : str
+    buffer : Buffer
+    delivery : Delivery
+    """
+
+    buffer: Buffer
+    delivery: Delivery
+
+    def __init__(self, address: str, *, timeout_s: float, exit_timeout_s: float) -> None:
+        self.address = address
+        self.timeout_s = timeout_s
+        self.exit_timeout_s = exit_timeout_s
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """The log revision that answers must include."""
+        return self.delivery.sender.revision
+
+    def record_revision(self, revision: int) -> None:
+        """Record a revision that a call returned: queries wait for it too."""
+        raise NotImplementedError
+
+    def statistics(self) -> ClientStatistics:
+        """Return the counters."""
+        raise NotImplementedError
+
+    async def ask(self, call: Call[A]) -> A:
+        """Make a call; return its result."""
+        raise NotImplementedError
+
+    async def ask_pages(self, pages: PagedCall[A]) -> A:
+        """Make the calls of all pages; return their result."""
+        try:
+            call = next(pages)
+            while True:
+                call = pages.send(await self.ask(call))
+        except StopIteration as ended:
+            result: A = ended.value
+            return result
+
+    async def merge(self, upload: Upload, timeout_s: float | None) -> int:
+        """Send a merge, again if need be, until it is durable; return the log revision."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            try:
+                response = await self._send_merge(upload, left)
+            except ClientError as error:
+                pause_s = upload.pause_s(error, left)
+                if pause_s is None:
+                    raise
+                await self._sleep(pause_s)
+                continue
+            self.record_revision(response.revision)
+            return response.revision
+
+    async def flush(self, timeout: float | None) -> int:
+        """Wait until all rows added so far are settled; see `Client.flush`."""
+        raise NotImplementedError
+
+    async def close(self, timeout: float | None) -> None:
+        """Flush and stop; raise what the flush raises after everything is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self.buffer.close("the client is closed")
+        try:
+            await self.flush(timeout)
+        finally:
+            await self._stop()
+
+    async def close_quietly(self) -> None:
+        """Close and log errors instead of raising them: an exception is on its way already."""
+        try:
+            await self.close(self.exit_timeout_s)
+        except ClientError as error:
+            _log.warning("streameval client of %s: %s", self.address, error)
+
+    async def _send_merge(
+        self, upload: Upload, timeout_s: float | None
+    ) -> ingest_pb2.MergeResponse:
+        raise NotImplementedError
+
+    async def _sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    async def _stop(self) -> None:
+        raise NotImplementedError
+
+
+class Connection(BaseConnection):
+    """The connection of a `Client`; its coroutines block and never suspend.
 
     Parameters
     ----------
@@ -59,9 +227,8 @@ class Core:
         timeout_s: float,
         exit_timeout_s: float,
     ) -> None:
+        super().__init__(transport.address, timeout_s=timeout_s, exit_timeout_s=exit_timeout_s)
         self.transport = transport
-        self.timeout_s = timeout_s
-        self.exit_timeout_s = exit_timeout_s
         self._linger_s = linger_s
         self.buffer = Buffer(
             capacity=max_buffered_rows,
@@ -70,11 +237,11 @@ class Core:
             start=self._start,
         )
         self._begin(producer)
-        _cores.add(self)
+        _connections.add(self)
 
     def _begin(self, producer: str | None) -> None:
-        delivery = Delivery(self.buffer, producer, self.transport.address)
-        self.worker = Worker(delivery, self.transport, linger_s=self._linger_s)
+        self.delivery = Delivery(self.buffer, producer, self.address, clock.clock_ns)
+        self.worker = Worker(self.delivery, self.transport, linger_s=self._linger_s)
         self._closed = False
 
     def _start(self) -> bool:
@@ -82,95 +249,58 @@ class Core:
         _started.add(self)
         return True
 
-    # -- asking ------------------------------------------------------------------
+    def record_revision(self, revision: int) -> None:
+        self.worker.record_revision(revision)
 
-    @property
-    def revision(self) -> int:
-        """The log revision that answers include."""
-        return self.worker.revision
+    def statistics(self) -> ClientStatistics:
+        return self.worker.statistics()
 
-    def ask(self, question: Call[A]) -> A:
-        """Ask one question."""
-        return self.transport.ask(question, self.timeout_s)
+    async def ask(self, call: Call[A]) -> A:
+        return self.transport.ask(call, self.timeout_s)
 
-    def run(self, dialogue: PagedCall[A]) -> A:
-        """Ask all questions of a dialogue."""
-        try:
-            question = next(dialogue)
-            while True:
-                question = dialogue.send(self.ask(question))
-        except StopIteration as ended:
-            result: A = ended.value
-            return result
+    async def flush(self, timeout: float | None) -> int:
+        return self.worker.flush(timeout)
 
-    def watch(self, question: Call[A]) -> Iterator[A]:
-        """Ask, and yield each answer."""
-        return self.transport.watch(question)
+    async def _send_merge(
+        self, upload: Upload, timeout_s: float | None
+    ) -> ingest_pb2.MergeResponse:
+        return self.transport.merge(upload.requests(), timeout_s)
 
-    def merge(self, upload: Upload, timeout_s: float | None) -> int:
-        """Send a merge until it is known to be durable; return the log revision."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            try:
-                response = self.transport.merge(upload.requests(), left)
-            except ClientError as error:
-                pause_s = upload.pause_s(error, left)
-                if pause_s is None:
-                    raise
-                time.sleep(pause_s)
-                continue
-            self.worker.saw(response.revision)
-            return response.revision
+    async def _sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
-    # -- the process -------------------------------------------------------------
+    async def _stop(self) -> None:
+        self.worker.stop(_MAX_STOP_S)
+        self.transport.close()
+        _started.discard(self)
 
-    def forked(self) -> None:
-        """Begin anew, in a forked child."""
+    def restart_in_child(self) -> None:
+        """Start empty, as a new producer, in a forked child."""
         closed = self._closed
         self.transport.forked()
         self.buffer.reset()
         self._begin(None)
         if closed:
-            self.close(None)
-
-    def close(self, timeout: float | None) -> None:
-        """Flush and stop; raises what the flush raises, when all is closed."""
-        if self._closed:
-            return
-        self._closed = True
-        self.buffer.close("the client is closed")
-        try:
-            self.worker.flush(timeout)
-        finally:
-            self.worker.stop(_STOP_S)
-            self.transport.close()
-            _started.discard(self)
-
-    def close_quietly(self) -> None:
-        """Close without raising: something else is ending already."""
-        try:
-            self.close(self.exit_timeout_s)
-        except ClientError as error:
-            _log.warning("streameval client of %s: %s", self.transport.address, error)
+            run_blocking(self.close(None))
 
 
 # --- The process ------------------------------------------------------------------------------
 
-_cores: weakref.WeakSet[Core] = weakref.WeakSet()
-# Those with a thread; kept until they are closed, because what they hold must be sent.
-_started: set[Core] = set()
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+_started: set[Connection] = set()
+"""Connections with a thread, kept until they are closed: their rows must be sent."""
 
 
 def _at_exit() -> None:
-    for core in list(_started):
-        core.close_quietly()
+    for connection in list(_started):
+        run_blocking(connection.close_quietly())
 
 
 def _in_forked_child() -> None:
     _started.clear()
-    for core in list(_cores):
-        core.forked()
+    for connection in list(_connections):
+        connection.restart_in_child()
 
 
 atexit.register(_at_exit)

@@ -1,39 +1,47 @@
-"""From buffer to sender, whoever moves the sender's messages: what both shells do.
+"""From buffer to sender and from sender to caller: the part both workers share.
 
-The thread (`_worker`) and the task (`_async_worker`) hold connections and wait;
-what they wait for, and what there is to tell, is here. It neither waits nor
-locks: where several threads are at work, the shell holds its lock.
+The thread (`worker`) and the asyncio task (`async_connection`) own the connection
+and wait for events. `Delivery` moves rows from the buffer to the sender, decides
+whether a flush is done, and reports lost rows. It never waits and has no lock: the
+thread's worker holds its own lock around each call, the event loop needs none.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import threading
+import time
 import uuid
 from typing import TYPE_CHECKING
 
-from streameval.client._buffer.clock import clock_ns, offset_us
-from streameval.client._delivery.epochs import next_epoch
+from streameval.client._buffer.clock import offset_us
 from streameval.client._delivery.sender import Phase, Sender
-from streameval.client._delivery.statistics import ClientStatistics, Losses, count, read_statistics
-from streameval.client._errors import DeadlineError, FencedError
+from streameval.client._delivery.statistics import count, read_statistics
+from streameval.client._errors import DeadlineError, FencedError, RowsLostError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval.client._buffer.buffer import Buffer
+    from streameval.client._delivery.statistics import ClientStatistics
     from streameval.client._errors import ClientError
     from streameval.v1 import ingest_pb2
 
 _log = logging.getLogger("streameval.client")
 
-# Losses are logged at most once in so many seconds.
-_LOG_EVERY_S = 10.0
+_MIN_LOG_INTERVAL_S = 10.0
+"""Lost rows are logged at most once in this time."""
 
-# Waiting will not help a flush: somebody has to change something first.
-_HOPELESS = frozenset({"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+_PERMANENT_CODES = frozenset(
+    {"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
+)
+"""A flush fails at once with these: retrying helps only after someone has changed something."""
 
 
 class Delivery:
-    """One producer's rows on their way.
+    """The delivery of one producer's rows.
 
     Parameters
     ----------
@@ -41,14 +49,18 @@ class Delivery:
     producer : str or None
         A new UUID when None.
     address : str
-        For the log.
+        Names the server in log messages.
+    clock_ns : callable
+        The clock of the rows' stamps (`_buffer.clock`).
 
     Attributes
     ----------
     buffer, sender
     """
 
-    def __init__(self, buffer: Buffer, producer: str | None, address: str) -> None:
+    def __init__(
+        self, buffer: Buffer, producer: str | None, address: str, clock_ns: Callable[[], int]
+    ) -> None:
         self.buffer = buffer
         self.sender = Sender(
             producer or str(uuid.uuid4()),
@@ -57,102 +69,152 @@ class Delivery:
             offset_us=offset_us(),
         )
         self._address = address
-        self._flushed = Losses()
-        self._logged = Losses()
-        self._log_at = 0.0
+        self._clock_ns = clock_ns
+        # What flushes have raised, and what the log has.
+        self._raised_losses = _LossReport()
+        self._logged_losses = _LossReport()
+        self._next_log_s = 0.0
 
-    @property
-    def revision(self) -> int:
-        """The highest log revision that acknowledged a batch."""
-        return self.sender.revision
-
-    def saw(self, revision: int) -> None:
-        """Take note of a revision that another call returned: queries wait for it too."""
+    def record_revision(self, revision: int) -> None:
+        """Record a revision that another call returned: queries wait for it too."""
         self.sender.revision = max(self.sender.revision, revision)
 
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
         return read_statistics(self.sender, self.buffer)
 
-    # --- Moving ---------------------------------------------------------------------------------
+    # --- Moving rows ----------------------------------------------------------------------------
 
-    def take(self) -> None:
-        """Move what is in the buffer to the sender."""
+    def drain_buffer(self) -> None:
+        """Move the buffer's rows to the sender."""
         self.sender.put(self.buffer.take())
 
     def next_message(self) -> ingest_pb2.IngestRequest | None:
-        """Return the next batch; None when there are no rows, or no room for more."""
+        """Return the next batch; None without rows, or without room in the window."""
         if self.sender.starved:
-            self.take()
+            self.drain_buffer()
         return self.sender.next_message()
 
     def receive(self, response: ingest_pb2.IngestResponse) -> bool:
-        """Take a message from the server; whether the connection goes on.
+        """Process a message from the server; return whether the connection stays open.
 
         Raises
         ------
         ProtocolError
-            When it makes no sense.
+            When the protocol does not allow it.
         """
-        self.sender.receive(response, clock_ns() // 1_000)
+        self.sender.receive(response, self._clock_ns() // 1_000)
         return self.sender.phase is Phase.READY
 
     def disconnected(self, error: ClientError | None, now_s: float) -> bool:
-        """Take note that the connection has ended; whether there may be another one."""
+        """Record that the connection has ended; return whether to open another one."""
         self.sender.disconnected(error, now_s)
         return self.sender.phase is not Phase.FENCED
 
-    # --- Telling --------------------------------------------------------------------------------
+    def discard(self) -> None:
+        """Drop the buffer's rows and all later ones: this producer is fenced."""
+        self.buffer.discard()
+        self.drain_buffer()
+        _log.error(
+            "streameval client of %s: %s; further rows are dropped",
+            self._address,
+            self.sender.error,
+        )
+
+    # --- Flushing and reporting -----------------------------------------------------------------
 
     def begin_flush(self) -> int:
-        """Return how many rows must be settled for all that was added so far to be."""
-        self.take()
+        """Drain the buffer; return how many rows must be settled for the flush to be done."""
+        self.drain_buffer()
         return self.sender.put_rows
 
-    def flushed(self, target: int, known: ClientError | None) -> int | None:
-        """Return the revision once so many rows are settled, None before that.
+    def flush_result(self, target: int, known: ClientError | None) -> int | None:
+        """Return the revision once `target` rows are settled, None before that.
 
         Raises
         ------
         ClientError
-            What `Client.flush` raises. An error that was `known` before is not
-            news: things may have changed since.
+            What `Client.flush` raises. An error that was `known` before the
+            flush is not raised: its cause may be gone by now.
         """
         sender = self.sender
         if sender.settled_rows < target:
             error = sender.error
-            if error is not None and error is not known and error.code in _HOPELESS:
+            if error is not None and error is not known and error.code in _PERMANENT_CODES:
                 raise error
             return None
         if isinstance(sender.error, FencedError):
             raise sender.error
-        lost = self._flushed.news(sender, self.buffer)
+        lost = self._raised_losses.take_new(sender, self.buffer)
         if lost is not None:
             raise lost
         return sender.revision
 
-    def too_late(self, timeout_s: float | None, target: int) -> DeadlineError:
-        """Return the error of a flush that took too long."""
+    def flush_timeout(self, timeout_s: float | None, target: int) -> DeadlineError:
+        """Return the error of a flush that was not done in time."""
         left = target - self.sender.settled_rows
         error = self.sender.error
         why = "" if error is None else f"; the last connection ended with: {error}"
         return DeadlineError(f"{count(left, 'row')} not durable after {timeout_s:.3g} s{why}")
 
     def log_losses(self, now_s: float) -> None:
-        """Say what was lost, not too often."""
-        if now_s < self._log_at:
+        """Log rows lost since the last message, at most every `_MIN_LOG_INTERVAL_S`."""
+        if now_s < self._next_log_s:
             return
-        lost = self._logged.news(self.sender, self.buffer)
+        lost = self._logged_losses.take_new(self.sender, self.buffer)
         if lost is not None:
-            self._log_at = now_s + _LOG_EVERY_S
+            self._next_log_s = now_s + _MIN_LOG_INTERVAL_S
             _log.warning("streameval client of %s: %s", self._address, lost)
 
-    def give_up(self) -> None:
-        """Drop what is here and whatever else will come: this producer is fenced."""
-        self.buffer.discard()
-        self.take()
-        _log.error(
-            "streameval client of %s: %s; further rows are dropped",
-            self._address,
-            self.sender.error,
+
+class _LossReport:
+    """The counters of lost rows as of the last report, so that each loss is reported once."""
+
+    def __init__(self) -> None:
+        self._refused = self._batches = self._dropped = 0
+
+    def take_new(self, sender: Sender, buffer: Buffer) -> RowsLostError | None:
+        """Return what was refused or dropped since the last call; None if nothing was."""
+        refused = sender.refused_rows - self._refused
+        batches = sender.refused_batches - self._batches
+        dropped = buffer.dropped - self._dropped
+        if not (refused or dropped):
+            return None
+        self._refused, self._batches = sender.refused_rows, sender.refused_batches
+        self._dropped = buffer.dropped
+        refusals = tuple(sender.refusals)[-batches:] if batches else ()
+        parts = []
+        if refusals:
+            first = refusals[0]
+            parts.append(
+                f"{count(refused, 'row')} in {count(batches, 'batch', 'batches')} refused, "
+                f"the first of {first.stream}: {first.message}"
+            )
+        if dropped:
+            parts.append(f"{count(dropped, 'row')} dropped because the buffer was full")
+        return RowsLostError(
+            "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
         )
+
+
+# --- Epochs -----------------------------------------------------------------------------------
+
+_epoch_lock = threading.Lock()
+_last_epoch = 0
+
+
+def next_epoch() -> int:
+    """Return a producer's epoch: microseconds since 1970, unique and rising in the process."""
+    global _last_epoch  # noqa: PLW0603 - one number for the process is its meaning
+    with _epoch_lock:
+        _last_epoch = max(_last_epoch + 1, time.time_ns() // 1000)
+        return _last_epoch
+
+
+def _in_forked_child() -> None:
+    global _epoch_lock  # noqa: PLW0603 - a thread of the parent may have held the old one
+    _epoch_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)

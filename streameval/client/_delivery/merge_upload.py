@@ -1,8 +1,8 @@
-"""States that were counted elsewhere, on their way into a stream.
+"""The upload of states that were counted elsewhere, to be merged into a stream.
 
-They travel in pieces and count all at once or not at all. The server keeps the
-last epoch of each source, so an upload whose end was not heard of is repeated
-as it was: it counts once.
+The states are sent in pieces and count all together or not at all. The server
+keeps the last epoch of each source, so an upload with an unknown outcome is safe
+to repeat unchanged: it counts once.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ if TYPE_CHECKING:
     from streameval.client._errors import ClientError
 
 PIECE_BYTES = 1 << 20
-"""Longest piece."""
+"""The most bytes of one message of an upload."""
 
 _MAX_EPOCH = (1 << 63) - 1
-_FIRST_DELAY_S = 0.1
-_LAST_DELAY_S = 5.0
+_MIN_RETRY_DELAY_S = 0.1
+_MAX_RETRY_DELAY_S = 5.0
 
-# Nothing may have arrived, or all of it: the epoch tells the server.
-_REPEATED = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "INTERNAL"})
+_RETRYABLE_CODES = frozenset(
+    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "INTERNAL"}
+)
+"""After these, nothing or all may have arrived; the epoch makes a repetition safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeState:
-    """What somebody counted, to be merged into a stream.
+    """Counts to be merged into a stream.
 
     Attributes
     ----------
@@ -48,8 +50,8 @@ class MergeState:
     at : datetime or None
         A time in the pane where it counts; None counts in all time only.
     segments : mapping of str to str or None
-        The slices where it counts. The whole is counted once: give a state for
-        each combination of values, or one without segments.
+        The slices where it counts. Each state also counts in the whole stream,
+        so give one state for each combination of values, or one without segments.
     """
 
     evaluator: Evaluator
@@ -65,11 +67,11 @@ class Upload:
     stream : str
     states : Evaluator, WindowedEvaluator or iterable of MergeState
     source : str
-        Who counted them.
+        Name of the process that counted them.
     epoch : int
         Above that of the source's last merge.
     at, segments
-        Of an `Evaluator`; `segments` of a `WindowedEvaluator` as well.
+        For an `Evaluator`; a `WindowedEvaluator` takes `segments` only.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Upload:
             message = f"epoch must be an integer from 1 to 2^63 - 1, got {epoch!r:.60}"
             raise InvalidInputError(message, field="epoch")
         encoded = ingest_pb2.MergeStates(
-            states=[_message(state) for state in _states(states, at, segments)]
+            states=[_state_message(state) for state in _states(states, at, segments)]
         ).SerializeToString()
         self._data = encoded
         self._header = ingest_pb2.MergeHeader(
@@ -105,14 +107,14 @@ class Upload:
             yield ingest_pb2.MergeRequest(data=self._data[start : start + PIECE_BYTES])
 
     def pause_s(self, error: ClientError, left_s: float | None) -> float | None:
-        """Return how long to wait before it is repeated; None when that would not help.
+        """Return how long to wait before the next attempt; None when it would be useless.
 
-        `left_s` is how long the failed attempt could take; None is for ever.
+        `left_s` was the time left before the failed attempt; None is no limit.
         """
-        if error.retry_after_s is None and error.code not in _REPEATED:
+        if error.retry_after_s is None and error.code not in _RETRYABLE_CODES:
             return None
         self._attempts += 1
-        delay = min(_LAST_DELAY_S, _FIRST_DELAY_S * 2.0 ** min(self._attempts - 1, 10))
+        delay = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2.0 ** min(self._attempts - 1, 10))
         delay = max(delay, error.retry_after_s or 0.0)
         return None if left_s is not None and delay >= left_s else delay
 
@@ -147,7 +149,7 @@ def _states(
         yield state
 
 
-def _message(state: MergeState) -> ingest_pb2.PaneState:
+def _state_message(state: MergeState) -> ingest_pb2.PaneState:
     pairs = check_segments(state.segments) if state.segments else ()
     return ingest_pb2.PaneState(
         event_time_us=0 if state.at is None else to_us(state.at),

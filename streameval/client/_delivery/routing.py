@@ -1,10 +1,9 @@
 """Which of several servers has a stream: rendezvous hashing (Thaler and Ravishankar 1998).
 
-Each server draws a number for each stream, from a hash of both names, and the
-highest draw has the stream. Whoever knows the same addresses finds the same
-server, without asking anybody; the order in which they are given makes no
-difference. With n servers each has 1/n of the streams, and one that joins or
-leaves moves only the streams that it wins or had.
+Each server has a weight for each stream, a hash of both names, and the server with
+the highest weight has the stream. All clients with the same addresses, in any
+order, choose the same server without communication. With n servers each has 1/n of
+the streams; a server that joins or leaves moves only the streams it gains or had.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ def owner(stream: str, addresses: Sequence[str]) -> str:
     Parameters
     ----------
     stream : str
-        Its name.
+        Name of the stream.
     addresses : sequence of str
-        At least one; written everywhere in the same way, because they are hashed.
+        At least one. All clients must spell them in the same way, because the
+        spelling is hashed.
 
     Examples
     --------
@@ -32,16 +32,16 @@ def owner(stream: str, addresses: Sequence[str]) -> str:
     >>> owner("fraud/v3", servers), owner("fraud/v4", servers)
     ('eval-3:50051', 'eval-3:50051')
     """
-    return max(addresses, key=lambda address: (_draw(address, stream), address))
+    return max(addresses, key=lambda address: (_weight(address, stream), address))
 
 
-def _draw(address: str, stream: str) -> bytes:
-    # Neither name holds a NUL, so no two pairs hash the same bytes.
+def _weight(address: str, stream: str) -> bytes:
+    # Neither name contains NUL, so different pairs hash different bytes.
     return blake2b(f"{address}\0{stream}".encode(), digest_size=8).digest()
 
 
 def check_addresses(given: object) -> tuple[str, ...]:
-    """Return one address or several as a tuple, or refuse them.
+    """Return one or several addresses as a tuple, or refuse them.
 
     Examples
     --------

@@ -1,25 +1,25 @@
 """The client's side of the Ingest protocol, without threads, clocks or sockets.
 
 A `Sender` takes rows, cuts them into batches within the server's limits,
-numbers them, and keeps those that are sent and not acknowledged (the window).
-A shell moves its messages and tells it the time: the client's thread, an
-asyncio task or a simulator.
+numbers them, and keeps those that are sent but not acknowledged (the window).
+A worker moves its messages and passes it the time: the client's thread, an
+asyncio task, or a simulator.
 
-It guarantees that every row is counted exactly once by a server that keeps its
-promises, or is reported as refused or dropped:
+With a server that follows the protocol, every row is counted exactly once or
+reported as refused or dropped:
 
-- A batch that was numbered is only ever sent again as it was, so that the
-  server can tell a repetition from news; what Resume reports as durable is not.
-- Rows are numbered in the order in which they were put, and dated by the
-  server's clock then.
-- A refused batch is counted as such and never sent again, also when only
-  Resume, after a broken connection, could say that it was refused.
-- A server that has forgotten acknowledged batches (another data directory)
-  gets the rest under a higher epoch, from sequence 1.
-- A batch that makes connections fail again and again is given up as refused:
-  after the first failure batches go one by one until the guilty one is found.
+- A numbered batch never changes. It is sent again with the same sequence, so the
+  server recognises the repetition, unless Resume reports it as durable.
+- Rows are numbered in the order of `put`, and dated by the server's clock when
+  they are numbered.
+- A refused batch is counted as refused and never sent again, also when the
+  refusal arrives with Resume, after a broken connection.
+- A server that has forgotten acknowledged batches (another data directory) gets
+  the remaining ones under a higher epoch, from sequence 1.
+- A batch that makes connections fail repeatedly is given up as refused: after
+  the first failure, batches are sent one at a time until the cause is found.
 
-Cost: O(1) for each message besides the batch's own encoding.
+Cost: O(1) for each message, besides encoding the batch.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from streameval.v1 import status_pb2
 
 MAX_BATCH_ROWS = 16_384
-"""A batch has no more rows than this, whatever the server allows: acks stay quick."""
+"""The most rows of a batch, even if the server allows more: acks stay quick."""
 
-KEPT_REFUSALS = 100
-"""How many refused batches stay readable."""
+MAX_REFUSALS = 100
+"""The most refused batches that statistics list."""
 
-_FIRST_DELAY_S = 0.05
-_LAST_DELAY_S = 5.0
-_STRIKES = 3
+_MIN_RETRY_DELAY_S = 0.05
+_MAX_RETRY_DELAY_S = 5.0
+_MAX_BATCH_FAILURES = 3
+"""A batch is given up after it has ended this many connections."""
 
-# The status says nothing about the batches that were on their way.
-_TRANSIENT = frozenset(
+_TRANSIENT_CODES = frozenset(
     {
         "UNAVAILABLE",
         "DEADLINE_EXCEEDED",
@@ -63,10 +63,11 @@ _TRANSIENT = frozenset(
         "FAILED_PRECONDITION",
     }
 )
+"""These end a connection for reasons other than the batches that were sent on it."""
 
 
 class Phase(enum.Enum):
-    """Where a sender stands."""
+    """State of a sender's connection."""
 
     DISCONNECTED = "disconnected"
     OPENING = "opening"
@@ -75,14 +76,14 @@ class Phase(enum.Enum):
 
 
 class ProtocolError(ClientError):
-    """The server said what the protocol does not allow: the shell must disconnect."""
+    """The server sent what the protocol does not allow: the worker must disconnect."""
 
     code = "INTERNAL"
 
 
 @dataclass(slots=True)
-class _Sent:
-    """A numbered batch, and what dates it."""
+class _NumberedBatch:
+    """A batch in the window; `offset_us` turns the stamps of its rows into times."""
 
     sequence: int
     rows: Rows
@@ -97,21 +98,21 @@ class Sender:
     Parameters
     ----------
     producer : str
-        Who sends; 1 to 128 bytes of UTF-8.
+        Name of the producer; 1 to 128 bytes of UTF-8.
     epoch : int
         When the producer started, in microseconds since 1970.
     random : callable
         Returns numbers in [0, 1), for jitter.
     offset_us : int
-        What makes a stamp a time (`_clock`), until a server tells its own time.
+        Turns a stamp into a time (`_buffer.clock`) until a server sends its time.
 
     Attributes
     ----------
     phase : Phase
     error : ClientError or None
-        Why the last connection ended; None while one works.
+        Why the last connection ended; None while a connection is open.
     retry_at : float
-        When to connect again, on the shell's clock.
+        When to connect again, on the worker's clock.
     revision : int
         The highest log revision that acknowledged a batch.
     refusals : deque of RefusedBatch
@@ -129,36 +130,36 @@ class Sender:
         self.error: ClientError | None = None
         self.retry_at = 0.0
         self.revision = 0
-        self.refusals: deque[RefusedBatch] = deque(maxlen=KEPT_REFUSALS)
-        # Counters since the start, in rows unless they say otherwise.
+        self.refusals: deque[RefusedBatch] = deque(maxlen=MAX_REFUSALS)
+        # Counters since the start, in rows unless named otherwise.
         self.put_rows = self.sent_rows = self.retried_rows = 0
         self.acked_rows = self.refused_rows = self.dropped_rows = 0
         self.refused_batches = self.connections = 0
         self._queue: deque[Rows] = deque()
-        self._window: deque[_Sent] = deque()
+        self._window: deque[_NumberedBatch] = deque()
         self._next_sequence = 1
-        self._cursor = 0  # the window's batches before this were sent on this connection
+        self._cursor = 0  # batches of the window sent on this connection
         self._inflight_bytes = 0
         self._max_rows = MAX_BATCH_ROWS
         self._max_bytes = 1 << 20
         self._max_inflight = 1 << 20
         self._failures = 0
-        self._strikes = 0
-        self._suspect_until = 0  # one batch at a time up to this sequence
+        self._batch_failures = 0
+        self._suspect_until = 0  # batches up to this sequence are sent one at a time
 
     @property
     def settled_rows(self) -> int:
-        """Rows whose fate is known, in the order in which they were put."""
+        """Rows that are durable, refused or dropped. Rows settle in the order of `put`."""
         return self.acked_rows + self.refused_rows + self.dropped_rows
 
     @property
     def pending(self) -> bool:
-        """Whether there are rows whose fate is not known."""
+        """Whether there are rows that are not settled."""
         return self.settled_rows < self.put_rows
 
     @property
     def starved(self) -> bool:
-        """Whether rows could be sent at once, if there were any."""
+        """Whether the window has room but there are no rows to send."""
         return not self._queue and self._cursor == len(self._window) and self._has_room()
 
     def _has_room(self) -> bool:
@@ -173,13 +174,13 @@ class Sender:
 
     @property
     def settled_sequence(self) -> int:
-        """The last sequence of this epoch whose fate is known."""
+        """The last sequence of this epoch that is settled."""
         return self._next_sequence - len(self._window) - 1
 
-    # --- What the shell gives -------------------------------------------------------------------
+    # --- Called by the worker -------------------------------------------------------------------
 
     def put(self, rows: Iterable[Rows]) -> None:
-        """Take rows to send. A fenced sender drops and counts them."""
+        """Queue rows. A fenced sender drops and counts them."""
         for piece in rows:
             self.put_rows += piece.size
             if self.phase is Phase.FENCED:
@@ -188,7 +189,7 @@ class Sender:
                 self._queue.append(piece)
 
     def open(self) -> ingest_pb2.IngestRequest:
-        """Begin a connection: return its first message."""
+        """Start a connection; return its first message."""
         self.phase = Phase.OPENING
         self.connections += 1
         return ingest_pb2.IngestRequest(
@@ -196,7 +197,7 @@ class Sender:
         )
 
     def next_message(self) -> ingest_pb2.IngestRequest | None:
-        """Return the next batch to send; None when there is none or the window is full."""
+        """Return the next batch to send; None without rows, or when the window is full."""
         if not self._has_room():
             return None
         if self._cursor == len(self._window):
@@ -204,13 +205,13 @@ class Sender:
                 return None
             first = self._queue[0]
             if first.size > 2 * self._max_rows:
-                # At once: cutting a list's head off again and again copies its rest each time.
+                # All cuts at once: cutting the head off one by one copies the rest each time.
                 self._queue.popleft()
                 self._queue.extendleft(reversed(list(first.chunks(self._max_rows))))
             head, rest = self._queue.popleft().split(self._max_rows, self._max_bytes)
             if rest is not None:
                 self._queue.appendleft(rest)
-            self._window.append(_Sent(self._next_sequence, head, self._offset_us))
+            self._window.append(_NumberedBatch(self._next_sequence, head, self._offset_us))
             self._next_sequence += 1
         batch = self._window[self._cursor]
         self._cursor += 1
@@ -223,34 +224,34 @@ class Sender:
         return ingest_pb2.IngestRequest(batch=batch.rows.batch(batch.sequence, batch.offset_us))
 
     def receive(self, response: ingest_pb2.IngestResponse, clock_us: int = 0) -> None:
-        """Take a message from the server.
+        """Process a message from the server.
 
         Parameters
         ----------
         response
-            What it said.
+            The message.
         clock_us
-            When, on the clock of the stamps.
+            The time of its receipt, on the clock of the stamps.
 
         Raises
         ------
         ProtocolError
-            When it makes no sense: disconnect.
+            When the protocol does not allow the message: disconnect.
         """
         kind = response.WhichOneof("message")
         if self.phase is Phase.OPENING and kind == "resume":
             self._resume(response.resume, clock_us)
         elif self.phase is Phase.READY and kind == "ack":
-            self._ack(response.ack)
+            self._receive_ack(response.ack)
         elif self.phase is Phase.READY and kind == "refused":
-            self._refused(response.refused)
+            self._receive_refused(response.refused)
         else:
             raise ProtocolError(
                 f"the server sent {kind or 'nothing known'} while {self.phase.value}"
             )
 
     def disconnected(self, error: ClientError | None, now: float) -> None:
-        """Take note that the connection has ended, why, and when."""
+        """Record that the connection ended with `error` at the time `now`."""
         if self.phase is Phase.FENCED:
             return
         worked = self.phase is Phase.READY
@@ -263,20 +264,21 @@ class Sender:
             return
         if worked and sent and error is not None and _blames_a_batch(error):
             self._suspect_until = self._next_sequence - 1
-            self._strikes += 1
+            self._batch_failures += 1
         self._failures += 1
-        most = min(_LAST_DELAY_S, _FIRST_DELAY_S * 2 ** min(self._failures, 20))
+        most = min(_MAX_RETRY_DELAY_S, _MIN_RETRY_DELAY_S * 2 ** min(self._failures, 20))
         delay = most * (0.5 + 0.5 * self._random())
         if error is not None and error.retry_after_s is not None:
             delay = max(delay, error.retry_after_s * (1.0 + 0.5 * self._random()))
         self.retry_at = now + delay
 
-    # --- What the server says -------------------------------------------------------------------
+    # --- Messages of the server -----------------------------------------------------------------
 
     def _resume(self, resume: ingest_pb2.Resume, clock_us: int) -> None:
         last = resume.last_sequence
         if resume.time_us:
-            # It was read before we heard it, so no stamp becomes a time ahead of the server's.
+            # The server read its clock before this message arrived, so no stamp becomes a time
+            # ahead of the server's.
             self._offset_us = resume.time_us - clock_us
         settled = self.settled_sequence
         if last >= self._next_sequence:
@@ -292,21 +294,25 @@ class Sender:
         self._max_bytes = resume.max_batch_bytes or self._max_bytes
         self._max_inflight = resume.max_inflight_bytes or self._max_inflight
         for refused in resume.refused:
-            # What a connection could not tell any more.
-            batch = self._sent_as(refused.sequence)
+            # Refusals that an earlier connection did not deliver.
+            batch = self._window_batch(refused.sequence)
             if batch is not None and refused.sequence <= last:
-                self._refuse_as(batch, refused.refusal)
+                self._record_refusal(batch, refused.refusal)
         forgotten = last < settled
         self.revision = resume.revision if forgotten else max(self.revision, resume.revision)
         if forgotten or any(not self._fits(batch.rows) for batch in self._window):
-            # The server has forgotten what it acknowledged, or now takes smaller batches
-            # only; both mean that it was restarted, so nothing is on its way to the disk.
+            # The server has forgotten acknowledged batches, or now takes smaller batches only.
+            # Both mean that it was restarted, so no batch is still being written.
             if not forgotten:
                 self._settle(last)
             self._new_epoch()
             return
-        if self._strikes >= _STRIKES and self._window and self._window[0].sequence > last:
-            self._give_up()
+        if (
+            self._batch_failures >= _MAX_BATCH_FAILURES
+            and self._window
+            and self._window[0].sequence > last
+        ):
+            self._give_up_batch()
             self._new_epoch()
             return
         self._settle(last)
@@ -317,28 +323,30 @@ class Sender:
     def _fits(self, rows: Rows) -> bool:
         return rows.split(self._max_rows, self._max_bytes)[1] is None
 
-    def _ack(self, ack: ingest_pb2.Ack) -> None:
+    def _receive_ack(self, ack: ingest_pb2.Ack) -> None:
         if ack.last_sequence >= self._next_sequence:
             raise ProtocolError(f"the server acknowledged sequence {ack.last_sequence} unsent")
         self.revision = max(self.revision, ack.revision)
         self._settle(ack.last_sequence)
 
-    def _refused(self, refused: ingest_pb2.BatchRefused) -> None:
+    def _receive_refused(self, refused: ingest_pb2.BatchRefused) -> None:
         self.revision = max(self.revision, refused.revision)
         if not self._window or refused.sequence < self._window[0].sequence:
-            return  # heard before
+            return  # a repetition
         if refused.sequence >= self._next_sequence:
             raise ProtocolError(f"the server refused sequence {refused.sequence} unsent")
-        self._refuse_as(self._window[refused.sequence - self._window[0].sequence], refused.refusal)
-        # Sequences become durable in order, so those before it are durable as well.
+        self._record_refusal(
+            self._window[refused.sequence - self._window[0].sequence], refused.refusal
+        )
+        # Sequences become durable in order, so all before this one are durable.
         self._settle(refused.sequence)
 
-    def _sent_as(self, sequence: int) -> _Sent | None:
-        """Return a batch whose fate is not known; None when there is none of that number."""
+    def _window_batch(self, sequence: int) -> _NumberedBatch | None:
+        """Return the batch of the window with this sequence; None when there is none."""
         place = sequence - self._window[0].sequence if self._window else -1
         return self._window[place] if 0 <= place < len(self._window) else None
 
-    def _refuse_as(self, batch: _Sent, refusal: status_pb2.Refusal) -> None:
+    def _record_refusal(self, batch: _NumberedBatch, refusal: status_pb2.Refusal) -> None:
         self._refuse(
             batch,
             code=_code_name(refusal.code),
@@ -350,7 +358,7 @@ class Sender:
         )
 
     def _refuse(
-        self, batch: _Sent, *, code: str, message: str, violations: tuple[Violation, ...]
+        self, batch: _NumberedBatch, *, code: str, message: str, violations: tuple[Violation, ...]
     ) -> None:
         batch.refused = True
         self.refused_batches += 1
@@ -359,7 +367,7 @@ class Sender:
         )
 
     def _settle(self, last: int) -> None:
-        """Take out of the window what is durable: everything up to `last`."""
+        """Remove the batches up to `last` from the window: their outcome is durable."""
         while self._window and self._window[0].sequence <= last:
             batch = self._window.popleft()
             if self._cursor:
@@ -369,12 +377,12 @@ class Sender:
                 self.refused_rows += batch.rows.size
             else:
                 self.acked_rows += batch.rows.size
-            self._failures = self._strikes = 0
+            self._failures = self._batch_failures = 0
 
-    # --- When it goes wrong ---------------------------------------------------------------------
+    # --- Failures -------------------------------------------------------------------------------
 
     def _new_epoch(self) -> None:
-        """Disconnect, to number what is left from 1 again under a higher epoch."""
+        """Disconnect, and number the remaining rows from 1 again under a higher epoch."""
         self._queue.extendleft(batch.rows for batch in reversed(self._window) if not batch.refused)
         self.refused_rows += sum(batch.rows.size for batch in self._window if batch.refused)
         self._window.clear()
@@ -386,12 +394,12 @@ class Sender:
         self.error = None
         self._failures = 0
 
-    def _give_up(self) -> None:
-        """Count the first batch as refused: it has made every connection fail."""
+    def _give_up_batch(self) -> None:
+        """Count the first batch of the window as refused: it made every connection fail."""
         error = self.error or ClientError("no reason was given")
-        message = f"given up after {self._strikes} attempts: {error}"
+        message = f"given up after {self._batch_failures} attempts: {error}"
         self._refuse(self._window[0], code=error.code, message=message, violations=error.violations)
-        self._strikes = 0
+        self._batch_failures = 0
 
     def _fence(self, error: FencedError) -> None:
         self.phase = Phase.FENCED
@@ -408,4 +416,4 @@ def _code_name(code: int) -> str:
 
 def _blames_a_batch(error: ClientError) -> bool:
     overloaded = error.code == "RESOURCE_EXHAUSTED" and error.retry_after_s is not None
-    return error.code not in _TRANSIENT and not overloaded
+    return error.code not in _TRANSIENT_CODES and not overloaded

@@ -1,4 +1,4 @@
-"""What a client has done, and what it has lost, in numbers that anyone may read."""
+"""The public counters of a client: what it has sent, and what it has lost."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streameval.client._delivery.sender import Phase
-from streameval.client._errors import RefusedBatch, RowsLostError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.client._buffer.buffer import Buffer
     from streameval.client._delivery.sender import Sender
+    from streameval.client._errors import RefusedBatch
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What a client has done since it was made, in rows unless it says otherwise.
+    """Counters of a client since its construction, in rows unless stated otherwise.
 
-    Of a client of several servers the counters are sums, ``connected`` says that
-    all are, and ``revision`` is the highest of their logs'.
+    With several servers the counters are sums, ``connected`` is true when all
+    servers are connected, and ``revision`` is the highest one of their logs.
 
-    ``added`` is ``acked + refused + pending`` and those of the ``dropped`` that
-    were lost after they had been accepted.
+    ``added`` equals ``acked + refused + pending`` plus those ``dropped`` rows that
+    were lost after the buffer had accepted them.
     """
 
     added: int
@@ -35,28 +35,28 @@ class ClientStatistics:
     refused: int
     """In batches that the server refused for good."""
     dropped: int
-    """Lost here: the buffer was full, or the producer was fenced."""
+    """Lost in the client: the buffer was full, or the producer was fenced."""
     retried: int
-    """Sent again after a connection broke; a row counts each time."""
+    """Sent again after a connection broke; a row counts once for each time."""
     pending: int
-    """Added, and their fate not known yet."""
+    """Added, and neither durable nor refused nor dropped yet."""
     refused_batches: int
     """Batches that the server refused for good."""
     refusals: tuple[RefusedBatch, ...]
     """The last 100 of them."""
     connections: int
-    """Ingest streams that were opened."""
+    """Ingest streams opened so far."""
     connected: bool
-    """Whether an Ingest stream is open and answered."""
+    """Whether an Ingest stream is open and the server has answered it."""
     revision: int
     """The highest log revision that acknowledged a batch; queries wait for it."""
     last_error: str | None
-    """Why the last connection ended; None while one works."""
+    """Why the last connection ended; None while a connection is open."""
 
 
 def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
     """Return the counters as they are now."""
-    buffer.look()
+    buffer.collect_unlocked()
     added = buffer.accepted
     return ClientStatistics(
         added=added,
@@ -76,7 +76,7 @@ def read_statistics(sender: Sender, buffer: Buffer) -> ClientStatistics:
 
 
 def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
-    """Return the counters of several connections together; of one, its own."""
+    """Return the sum of the counters of one or several connections."""
     if len(each) == 1:
         return each[0]
     return ClientStatistics(
@@ -94,36 +94,6 @@ def total_statistics(each: Sequence[ClientStatistics]) -> ClientStatistics:
         revision=max(one.revision for one in each),
         last_error=next((one.last_error for one in each if one.last_error is not None), None),
     )
-
-
-class Losses:
-    """What one listener has been told of the rows that were lost."""
-
-    def __init__(self) -> None:
-        self._refused = self._batches = self._dropped = 0
-
-    def news(self, sender: Sender, buffer: Buffer) -> RowsLostError | None:
-        """Return what was refused or dropped since the last time, once; None if nothing."""
-        refused = sender.refused_rows - self._refused
-        batches = sender.refused_batches - self._batches
-        dropped = buffer.dropped - self._dropped
-        if not (refused or dropped):
-            return None
-        self._refused, self._batches = sender.refused_rows, sender.refused_batches
-        self._dropped = buffer.dropped
-        refusals = tuple(sender.refusals)[-batches:] if batches else ()
-        parts = []
-        if refusals:
-            first = refusals[0]
-            parts.append(
-                f"{count(refused, 'row')} in {count(batches, 'batch', 'batches')} refused, "
-                f"the first of {first.stream}: {first.message}"
-            )
-        if dropped:
-            parts.append(f"{count(dropped, 'row')} dropped because the buffer was full")
-        return RowsLostError(
-            "; ".join(parts), refusals=refusals, refused_rows=refused, dropped_rows=dropped
-        )
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

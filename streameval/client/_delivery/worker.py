@@ -1,12 +1,12 @@
-"""The thread that moves a sender's messages; the caller's thread never waits for it.
+"""The thread that moves a sender's messages; a thread that adds rows never waits for it.
 
-One thread of our own connects, reads answers and waits before it connects
-again. gRPC's thread pulls the requests from a `_Pump`, which waits for rows, for
+The worker's thread connects, reads answers and waits before it connects again.
+gRPC's own thread pulls the requests from `_Requests`, which waits for rows, for
 room in the window or for the end of the connection.
 
-Two locks, taken in this order: the sender's (here), then the buffer's. Rows
-move from buffer to sender under both, so that what a flush waits for is exactly
-what had been added before it.
+Two locks, taken in this order: the worker's, which guards the sender, then the
+buffer's. Rows move from buffer to sender under both, so a flush waits for exactly
+the rows that were added before it.
 """
 
 from __future__ import annotations
@@ -28,49 +28,40 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Moves a delivery's messages over a transport.
+    """Moves a delivery's messages over a transport, in a thread.
 
     Parameters
     ----------
-    delivery, transport
-        What to move, and over what. The worker alone uses the delivery.
+    delivery : Delivery
+        Used by this worker only.
+    transport : Transport
     linger_s : float
-        How long rows wait for company, in seconds.
+        How long rows wait until they are a whole batch, in seconds.
     """
 
     def __init__(self, delivery: Delivery, transport: Transport, *, linger_s: float) -> None:
         self.buffer = delivery.buffer
         self.linger_s = linger_s
+        self.stopping = False
         self._delivery = delivery
         self._sender = delivery.sender
         self._transport = transport
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
-        self.stopping = False
         self._call: grpc.RpcContext | None = None
 
-    # --- What callers ask -----------------------------------------------------------------------
+    # --- Called by any thread -------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="streameval-client", daemon=True)
         self._thread.start()
 
-    @property
-    def is_starved(self) -> bool:
-        """Whether rows could be sent at once, if there were any."""
-        return self._sender.starved
-
-    @property
-    def revision(self) -> int:
-        """The highest log revision that acknowledged a batch."""
-        return self._delivery.revision
-
-    def saw(self, revision: int) -> None:
-        """Take note of a revision that another call returned: queries wait for it too."""
+    def record_revision(self, revision: int) -> None:
+        """Record a revision that another call returned: queries wait for it too."""
         with self._lock:
-            self._delivery.saw(revision)
+            self._delivery.record_revision(revision)
 
     def statistics(self) -> ClientStatistics:
         """Return the counters."""
@@ -78,22 +69,22 @@ class Worker:
             return self._delivery.statistics()
 
     def flush(self, timeout: float | None) -> int:
-        """Wait until everything added so far is settled; see `Client.flush`."""
+        """Wait until all rows added so far are settled; see `Client.flush`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._lock:
             target = self._delivery.begin_flush()
         self.buffer.wake()
         with self._lock:
             known = self._sender.error
-            while (revision := self._delivery.flushed(target, known)) is None:
+            while (revision := self._delivery.flush_result(target, known)) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise self._delivery.too_late(timeout, target)
+                    raise self._delivery.flush_timeout(timeout, target)
                 self._changed.wait(left)
             return revision
 
     def stop(self, timeout: float) -> None:
-        """End the connection and the thread; what is not durable stays so."""
+        """End the connection and the thread, without waiting for rows to be durable."""
         with self._lock:
             self.stopping = True
             self._changed.notify_all()
@@ -107,58 +98,63 @@ class Worker:
                 call.cancel()
                 thread.join(timeout)
 
-    # --- Under the lock -------------------------------------------------------------------------
+    # --- Called by gRPC's thread ----------------------------------------------------------------
 
-    def next_message(self, pump: _Pump) -> ingest_pb2.IngestRequest | None:
-        """Return a pump's next batch once there is room; None without rows, or at its end."""
+    def next_message(self, requests: _Requests) -> ingest_pb2.IngestRequest | None:
+        """Wait for room in the window; return the next batch, None without rows or at the end."""
         with self._lock:
-            while not pump.over:
+            while not requests.is_over:
                 message = self._delivery.next_message()
                 if message is not None or self._sender.starved:
                     return message
                 self._changed.wait()
         return None
 
-    # --- The thread -----------------------------------------------------------------------------
+    @property
+    def is_starved(self) -> bool:
+        """Whether the sender has room in its window but no rows."""
+        return self._sender.starved
+
+    # --- The worker's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
             self.buffer.wait(self._has_work, linger_s=0.0)
             if self.stopping:
                 return
-            error = self._connection()
+            error = self._hold_connection()
             with self._lock:
-                goes_on = self._delivery.disconnected(error, time.monotonic())
+                reconnect = self._delivery.disconnected(error, time.monotonic())
                 self._changed.notify_all()
-            if not goes_on:
+            if not reconnect:
                 with self._lock:
-                    self._delivery.give_up()
+                    self._delivery.discard()
                 return
-            self._settled()
-            self._pause()
+            self._report_settled()
+            self._wait_for_retry()
 
     def _has_work(self) -> bool:
         return self.stopping or self._sender.pending
 
-    def _connection(self) -> ClientError | None:
-        """Hold one Ingest stream until it ends; return why it did."""
+    def _hold_connection(self) -> ClientError | None:
+        """Open one Ingest stream and read it until it ends; return why it ended."""
         with self._lock:
             if self.stopping:
                 return None
-            pump = _Pump(self, self._sender.open())
+            requests = _Requests(self, self._sender.open())
         try:
             try:
-                call = self._transport.ingest().Ingest(pump, metadata=self._transport.metadata)
+                call = self._transport.ingest().Ingest(requests, metadata=self._transport.metadata)
             except RuntimeError:
                 # A process that is ending starts no thread (Python 3.12), and gRPC needs one.
-                return self._without_stream(pump)
+                return self._send_without_stream(requests)
             self._call = call
             for response in call:
                 with self._lock:
-                    alive = self._delivery.receive(response)
+                    is_open = self._delivery.receive(response)
                     self._changed.notify_all()
-                self._settled()
-                if not alive:
+                self._report_settled()
+                if not is_open:
                     return self._sender.error
         except grpc.RpcError as error:
             return from_rpc_error(error)
@@ -166,7 +162,7 @@ class Worker:
             return error
         finally:
             with self._lock:
-                pump.ended = True
+                requests.ended = True
                 self._changed.notify_all()
                 ended, self._call = self._call, None
             self.buffer.wake()
@@ -174,43 +170,43 @@ class Worker:
                 ended.cancel()
         return UnavailableError("the server ended the stream")
 
-    def _without_stream(self, pump: _Pump) -> ClientError:
-        """Send each batch by a call of its own, for which gRPC needs no thread."""
+    def _send_without_stream(self, requests: _Requests) -> ClientError:
+        """Send each batch by a unary call, for which gRPC needs no thread."""
         self._transport.abandon()
         sender = self._sender
         with self._lock:
             resume = ingest_pb2.Resume(last_sequence=sender.settled_sequence)
             self._delivery.receive(ingest_pb2.IngestResponse(resume=resume))
-        while (message := self.next_message(pump)) is not None:
+        while (message := self.next_message(requests)) is not None:
             answer = self._transport.ingest_batch(sender.producer, sender.epoch, message.batch)
             with self._lock:
                 self._delivery.receive(answer)
                 self._changed.notify_all()
-            self._settled()
+            self._report_settled()
         return UnavailableError("there is no Ingest stream")
 
-    def _settled(self) -> None:
-        """Make room for what is settled, and say what was lost."""
+    def _report_settled(self) -> None:
+        """Free the room of settled rows in the buffer, and log lost ones."""
         self.buffer.settled(self._sender.settled_rows)
         with self._lock:
             self._delivery.log_losses(time.monotonic())
 
-    def _pause(self) -> None:
+    def _wait_for_retry(self) -> None:
         """Wait until it is time to connect again, or to stop."""
         with self._lock:
             left = self._sender.retry_at - time.monotonic()
             self._changed.wait_for(lambda: self.stopping, max(0.0, left))
 
 
-class _Pump:
-    """The requests of one Ingest stream; gRPC's thread asks for the next."""
+class _Requests:
+    """The requests of one Ingest stream, which gRPC's thread iterates over."""
 
     def __init__(self, worker: Worker, opening: ingest_pb2.IngestRequest) -> None:
         self.ended = False
         self._worker = worker
         self._opening: ingest_pb2.IngestRequest | None = opening
 
-    def __iter__(self) -> _Pump:
+    def __iter__(self) -> _Requests:
         return self
 
     def __next__(self) -> ingest_pb2.IngestRequest:
@@ -218,17 +214,17 @@ class _Pump:
         if opening is not None:
             return opening
         worker = self._worker
-        while not self.over:
+        while not self.is_over:
             message = worker.next_message(self)
             if message is not None:
                 return message
-            worker.buffer.wait(self._has_news, linger_s=worker.linger_s)
+            worker.buffer.wait(self._must_look_again, linger_s=worker.linger_s)
         raise StopIteration
 
     @property
-    def over(self) -> bool:
-        """Whether the connection has ended, or is to end."""
+    def is_over(self) -> bool:
+        """Whether the connection has ended, or the worker is stopping."""
         return self.ended or self._worker.stopping
 
-    def _has_news(self) -> bool:
-        return self.over or not self._worker.is_starved
+    def _must_look_again(self) -> bool:
+        return self.is_over or not self._worker.is_starved

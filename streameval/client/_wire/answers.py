@@ -1,4 +1,4 @@
-"""What a server answers beyond the library's own objects: which it extends."""
+"""Answers of a server that extend or add to the objects of the library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamCoverage(Coverage):
-    """How much of the truth a server has seen of a window's predictions.
+    """How many of a window's predictions have their label.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class StreamCoverage(Coverage):
 
 @dataclass(frozen=True, slots=True)
 class StreamComparison(Comparison):
-    """How much two sides differ, and how surely.
+    """How much two sides differ, with the interval of the difference.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class StreamComparison(Comparison):
     complement : bool
         Whether b contained a, so that a was compared with the rest of b.
     window_a, window_b : (datetime, datetime) or None
-        What the sides cover, as they were asked for.
+        The time spans of the sides.
     coverage_a, coverage_b : StreamCoverage or None
-        None where there were no predictions by id.
+        None for a side without predictions by id.
     warnings : tuple of str
-        What to know before trusting it.
+        Reasons to doubt the result.
     """
 
     revision: int
@@ -127,9 +127,9 @@ class SegmentRanking:
         Log revision that the answer includes.
     window : (datetime, datetime) or None
     coverage : StreamCoverage or None
-        Of the whole.
+        Of the whole window.
     warnings : tuple of str
-        What to know before trusting it.
+        Reasons to doubt the result.
     """
 
     segments: tuple[RankedSegment, ...]
@@ -147,18 +147,18 @@ class SegmentRanking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """How a stream counts.
+    """The settings of a stream.
 
     Attributes
     ----------
     pane : timedelta
-        Smallest time slice that is kept apart. Cannot change.
+        Shortest time slice with counts of its own. Cannot change.
     retention : timedelta
-        How long panes are kept; all-time figures outlive them.
+        How long panes are kept; all-time figures are kept for ever.
     resolution : int
         Significant bits of a score that a pane keeps. Cannot change.
     scale : {"plain", "probability"}
-        What those bits are counted of. Cannot change.
+        The number whose bits they are. Cannot change.
     label_ttl : timedelta
         How long after its event time a prediction waits for its label.
     relabel_ttl : timedelta
@@ -166,11 +166,11 @@ class StreamSettings:
     max_pending : int
         The most ids that are kept; above it the oldest expire early.
     orphans : {"drop", "miss"}
-        What a label without a prediction counts as.
+        How a label without a prediction counts.
     expired : {"drop", "negative"}
-        What a prediction without a label counts as.
+        How a prediction without a label counts.
     segment_keys : tuple of str
-        Declared keys. They can be added, not taken away.
+        Declared keys. Keys can be added, not removed.
     """
 
     pane: timedelta
@@ -187,29 +187,28 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCounters:
-    """What a stream keeps, and what arrived without effect since it was made.
+    """What a stream keeps, and counts of rows without effect since it was created.
 
     Attributes
     ----------
     duplicate_predictions : int
-        Predictions of an id that was known already; the first one counts.
+        Predictions of a known id; the first one counts.
     duplicate_labels : int
-        Labels that said what was known, or replaced one that still waits.
+        Labels equal to the known one, or replacing one that waits for its prediction.
     relabelled : int
         Labels that changed the label of a prediction.
     unknown_retractions : int
-        Retractions of ids that were not known.
+        Retractions of unknown ids.
     retracted_early_labels : int
-        Retractions of labels that still waited for their prediction.
+        Retractions of labels that were waiting for their prediction.
     expired_early, forgotten_early : int
-        Predictions, and other ids, that went because `max_pending` were kept.
+        Predictions, and other ids, that were removed to keep at most `max_pending`.
     other_values : int
-        Segment values beyond the most that a key may have.
+        Segment values beyond the limit of values per key.
     beyond_retention : int
-        Rows that came into no pane, because theirs was gone; they count in all
-        time.
+        Rows older than all panes; they count in all-time figures only.
     kept_ids, panes, state_bytes : int
-        What is kept, and the memory that it takes, about.
+        Ids and panes that are kept, and the approximate memory of the state.
     """
 
     duplicate_predictions: int
@@ -234,11 +233,10 @@ class StreamInfo:
     ----------
     name : str
     create_time : datetime
-        When it was made, by the server's clock, in UTC.
+        Creation time by the server's clock, in UTC.
     create_revision : int
-        Log revision at which it was made.
+        Log revision of its creation.
     settings : StreamSettings
-        How it counts.
     counters : StreamCounters or None
         Only from `Client.get_stream`.
     """

@@ -1,8 +1,8 @@
-"""What is asked of a server and how its answer is read, without a connection.
+"""The calls to a server: requests, and how their responses are read. No I/O.
 
-A question is one call; a dialogue is a generator that yields questions, is sent
-their answers and returns a result, so that pages are asked for in one place for
-both clients.
+A function here returns one `Call`, or a `PagedCall`: a generator that yields calls,
+is sent their results, and returns the result of all pages. A connection makes the
+calls, blocking or on an event loop.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from streameval._common.errors import InvalidInputError
 from streameval._evaluator import Evaluator
-from streameval.client._wire import decode as _convert
-from streameval.client._wire.selection import Selection, duration, names, time_range
+from streameval.client._wire import decode
+from streameval.client._wire.selection import Selection, check_names, duration, time_range
 from streameval.client._wire.stream_settings import settings_message
 from streameval.v1 import query_pb2, stream_pb2
 
@@ -33,23 +33,24 @@ A = TypeVar("A")
 Service = Literal["QueryService", "StreamService", "IngestService", "AdminService"]
 
 PagedCall = Generator["Call[Any]", Any, A]
-"""A dialogue that returns an A."""
+"""A generator of the calls for all pages; returns an A."""
 
 _PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[A]):
-    """One call.
+    """One call of a method of the server.
 
     Attributes
     ----------
     service, method : str
     request : Message
     read : callable
-        Makes the result of the response; of the list of them, if it is streamed.
+        Returns the result, given the response, or the list of responses if they
+        are streamed.
     is_streamed : bool
-        Whether the server answers with many messages.
+        Whether the server streams its responses.
     """
 
     service: Service
@@ -59,16 +60,21 @@ class Call(Generic[A]):
     is_streamed: bool = False
 
 
-# --- Of one stream ------------------------------------------------------------------------------
+# --- Queries of one stream ----------------------------------------------------------------------
 
 
 def snapshot(
-    chosen: Selection, revision: int, metrics: Iterable[str] | None, *, level: float, anytime: bool
+    selection: Selection,
+    revision: int,
+    metrics: Iterable[str] | None,
+    *,
+    level: float,
+    anytime: bool,
 ) -> Call[Snapshot]:
-    """Ask for figures."""
+    """Return the call for figures."""
     request = query_pb2.GetSnapshotRequest(
-        selection=chosen.to_message(revision),
-        metrics=names(metrics),
+        selection=selection.to_message(revision),
+        metrics=check_names(metrics),
         level=level,
         anytime=anytime,
     )
@@ -76,13 +82,13 @@ def snapshot(
         "QueryService",
         "GetSnapshot",
         request,
-        lambda response: _convert.read_snapshot(response.snapshot),
+        lambda response: decode.read_snapshot(response.snapshot),
     )
 
 
-def evaluator(chosen: Selection, revision: int) -> Call[Evaluator]:
-    """Ask for the state."""
-    request = query_pb2.GetStateRequest(selection=chosen.to_message(revision))
+def evaluator(selection: Selection, revision: int) -> Call[Evaluator]:
+    """Return the call for the state."""
+    request = query_pb2.GetStateRequest(selection=selection.to_message(revision))
     return Call(
         "QueryService",
         "GetState",
@@ -92,56 +98,56 @@ def evaluator(chosen: Selection, revision: int) -> Call[Evaluator]:
     )
 
 
-def operating_points(chosen: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
-    """Ask for operating points, thinned."""
+def operating_points(selection: Selection, revision: int, max_points: int) -> Call[OperatingPoints]:
+    """Return the call for thinned operating points."""
     if max_points < 1:
         message = f"max_points must be 1 or more, got {max_points}"
         raise InvalidInputError(message, field="max_points")
     request = query_pb2.GetCurveRequest(
-        selection=chosen.to_message(revision),
+        selection=selection.to_message(revision),
         kind=query_pb2.CURVE_KIND_OPERATING_POINTS,
         max_points=max_points,
     )
-    return Call("QueryService", "GetCurve", request, _convert.read_points)
+    return Call("QueryService", "GetCurve", request, decode.read_points)
 
 
-def roc_hull(chosen: Selection, revision: int) -> Call[RocHull]:
-    """Ask for the hull."""
+def roc_hull(selection: Selection, revision: int) -> Call[RocHull]:
+    """Return the call for the hull."""
     request = query_pb2.GetCurveRequest(
-        selection=chosen.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
+        selection=selection.to_message(revision), kind=query_pb2.CURVE_KIND_HULL
     )
-    return Call("QueryService", "GetCurve", request, _convert.read_hull)
+    return Call("QueryService", "GetCurve", request, decode.read_hull)
 
 
 def series(
-    chosen: Selection,
+    selection: Selection,
     revision: int,
     step: timedelta,
     metrics: Iterable[str] | None,
     *,
     level: float,
 ) -> PagedCall[list[Snapshot]]:
-    """Ask for a time series, page by page."""
+    """Return the calls for a time series, page by page."""
     request = query_pb2.ListWindowsRequest(
-        selection=chosen.to_message(revision),
+        selection=selection.to_message(revision),
         step=duration(step, field="step"),
-        metrics=names(metrics),
+        metrics=check_names(metrics),
         page_size=_PAGE_SIZE,
         level=level,
     )
     found: list[Snapshot] = []
     while True:
         response: query_pb2.ListWindowsResponse = yield Call(
-            "QueryService", "ListWindows", request, _itself
+            "QueryService", "ListWindows", request, _identity
         )
-        found += map(_convert.read_snapshot, response.snapshots)
+        found += map(decode.read_snapshot, response.snapshots)
         if not response.next_page_token:
             return found
         request.page_token = response.next_page_token
 
 
 def watch(
-    chosen: Selection,
+    selection: Selection,
     revision: int,
     metrics: Iterable[str] | None,
     *,
@@ -149,10 +155,10 @@ def watch(
     level: float,
     anytime: bool,
 ) -> Call[Snapshot]:
-    """Ask to be told; `read` makes a snapshot of each response."""
+    """Return the call that watches; `read` takes one response at a time."""
     request = query_pb2.WatchRequest(
-        selection=chosen.to_message(revision),
-        metrics=names(metrics),
+        selection=selection.to_message(revision),
+        metrics=check_names(metrics),
         level=level,
         anytime=anytime,
     )
@@ -162,22 +168,22 @@ def watch(
         "QueryService",
         "Watch",
         request,
-        lambda response: _convert.read_snapshot(response.snapshot),
+        lambda response: decode.read_snapshot(response.snapshot),
         is_streamed=True,
     )
 
 
 def rank_segments(
-    chosen: Selection, revision: int, key: str, *, metric: str, level: float
+    selection: Selection, revision: int, key: str, *, metric: str, level: float
 ) -> Call[SegmentRanking]:
-    """Ask for slices by how much worse each is than the rest."""
+    """Return the call for slices by how much worse each is than the rest."""
     request = query_pb2.RankSegmentsRequest(
-        selection=chosen.to_message(revision), key=key, metric=metric, level=level
+        selection=selection.to_message(revision), key=key, metric=metric, level=level
     )
-    return Call("QueryService", "RankSegments", request, _convert.read_ranking)
+    return Call("QueryService", "RankSegments", request, decode.read_ranking)
 
 
-def spanned(
+def series_selection(
     stream: str,
     start: datetime,
     end: datetime,
@@ -189,7 +195,7 @@ def spanned(
     return Selection(stream=stream, window=(start, end), segment=segment, mature_after=mature_after)
 
 
-# --- Of the server ------------------------------------------------------------------------------
+# --- Comparison, and the management of streams --------------------------------------------------
 
 
 def compare(
@@ -201,7 +207,7 @@ def compare(
     prevalence: float | Literal["common", "own"],
     level: float,
 ) -> Call[StreamComparison]:
-    """Ask how two sides differ."""
+    """Return the call that compares two sides."""
     request = query_pb2.CompareStreamsRequest(
         a=a.to_message(revision), b=b.to_message(revision), metric=metric, level=level
     )
@@ -214,57 +220,57 @@ def compare(
                 field="prevalence",
             )
         request.prevalence = prevalence
-    return Call("QueryService", "CompareStreams", request, _convert.read_comparison)
+    return Call("QueryService", "CompareStreams", request, decode.read_comparison)
 
 
 def create_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.CreateStreamResponse]:
-    """Ask to make a stream."""
+    """Return the call that creates a stream."""
     stream = stream_pb2.Stream(name=name, settings=settings_message(settings))
     request = stream_pb2.CreateStreamRequest(stream=stream)
-    return Call("StreamService", "CreateStream", request, _itself)
+    return Call("StreamService", "CreateStream", request, _identity)
 
 
 def update_stream(name: str, settings: Mapping[str, Any]) -> Call[stream_pb2.UpdateStreamResponse]:
-    """Ask to change the settings that are given."""
+    """Return the call that changes the given settings."""
     if not settings:
         raise InvalidInputError("give at least one setting to change", field="settings")
     request = stream_pb2.UpdateStreamRequest(
         stream=stream_pb2.Stream(name=name, settings=settings_message(settings))
     )
     request.update_mask.paths.extend(f"settings.{key}" for key in settings)
-    return Call("StreamService", "UpdateStream", request, _itself)
+    return Call("StreamService", "UpdateStream", request, _identity)
 
 
 def get_stream(name: str) -> Call[StreamInfo]:
-    """Ask for a stream's description."""
+    """Return the call for a stream's description."""
     request = stream_pb2.GetStreamRequest(name=name)
     return Call(
         "StreamService",
         "GetStream",
         request,
-        lambda response: _convert.read_info(response.stream),
+        lambda response: decode.read_info(response.stream),
     )
 
 
 def list_streams(prefix: str) -> PagedCall[list[StreamInfo]]:
-    """Ask for streams, page by page."""
+    """Return the calls for the list of streams, page by page."""
     request = stream_pb2.ListStreamsRequest(page_size=_PAGE_SIZE, prefix=prefix)
     found: list[StreamInfo] = []
     while True:
         response: stream_pb2.ListStreamsResponse = yield Call(
-            "StreamService", "ListStreams", request, _itself
+            "StreamService", "ListStreams", request, _identity
         )
-        found += map(_convert.read_info, response.streams)
+        found += map(decode.read_info, response.streams)
         if not response.next_page_token:
             return found
         request.page_token = response.next_page_token
 
 
 def delete_stream(name: str) -> Call[stream_pb2.DeleteStreamResponse]:
-    """Ask to delete a stream."""
+    """Return the call that deletes a stream."""
     request = stream_pb2.DeleteStreamRequest(name=name)
-    return Call("StreamService", "DeleteStream", request, _itself)
+    return Call("StreamService", "DeleteStream", request, _identity)
 
 
-def _itself(response: A) -> A:
+def _identity(response: A) -> A:
     return response

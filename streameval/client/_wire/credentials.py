@@ -1,7 +1,7 @@
-"""What a client shows a server, and what it wants to see: TLS, certificates, tokens.
+"""Credentials of one connection: TLS, certificates, tokens.
 
-Files are read again when they have changed, at the next connection or call: a
-client that runs for months survives the renewal of its certificate and token.
+Certificate files that have changed are read again at the next call, and a token can
+come from a function, so a long-running client survives the renewal of both.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     Pem = str | os.PathLike[str] | bytes
     """A PEM file's path, or its content as bytes."""
     Token = str | Callable[[], str]
-    """A token, or what returns it, asked for each call."""
+    """A token, or a function that returns it, called for each call."""
+
+Metadata = tuple[tuple[str, str], ...]
 
 Signature = tuple[tuple[int, int, int] | None, ...]
+"""Modification time in ns, size and inode of each file; None for one that is missing."""
 
 
 class Credentials:
-    """How to talk to one address.
+    """Credentials for the server at one address.
 
     Parameters
     ----------
@@ -37,19 +40,29 @@ class Credentials:
     token : str or callable or None
         Sent with each call.
     tls : bool
-        Encrypt, and check the server's certificate, also without any of the next three.
+        Encrypt, and check the server's certificate, also without the next three.
     root_certificates : path or bytes or None
         Authorities to trust instead of those that gRPC knows.
     client_certificate, client_key : path or bytes or None
-        For a server that wants to see them (mTLS); both or none.
+        For a server that requires client certificates (mTLS); both or neither.
     channel : grpc.ChannelCredentials or None
-        Used instead of all that: whatever else gRPC can do.
+        Any other channel credentials of gRPC, instead of the parameters above.
+
+    Attributes
+    ----------
+    is_local : bool
+        Whether the traffic stays on this machine.
+    is_encrypted : bool
+    has_files : bool
+        Whether certificates or keys are in files, which can change.
+    fixed_metadata : tuple or None
+        What `metadata` returns, if it is the same for each call.
 
     Raises
     ------
     InvalidInputError
-        When they exclude or lack one another, a file cannot be read, or a
-        token would travel in plain text to another machine.
+        When parameters exclude or require each other, a file cannot be read, or
+        a token would travel in plain text to another machine.
     """
 
     def __init__(
@@ -81,13 +94,15 @@ class Credentials:
                 field="token",
             )
         self._token = token
-        self._given = channel
+        self._channel_credentials = channel
         self._pems = pems
-        self._seen = self._signature()
-        self._read = self._contents()  # what cannot be read is said now
+        self.has_files = any(pem is not None and not isinstance(pem, bytes) for pem in pems)
+        self.fixed_metadata = None if callable(token) else self.metadata()
+        self._signature = self._file_signature()
+        self._contents = self._read_contents()  # refuses unreadable files at once
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what goes with each call."""
+    def metadata(self) -> Metadata:
+        """Return the metadata of a call: the token, if there is one."""
         if self._token is None:
             return ()
         token = self._token if isinstance(self._token, str) else self._token()
@@ -95,29 +110,29 @@ class Credentials:
 
     @property
     def changed(self) -> bool:
-        """Whether a file has changed since the last `channel`. A system call for each file."""
-        return self._signature() != self._seen
+        """Whether a file has changed since `channel` was last called. O(files) system calls."""
+        return self._file_signature() != self._signature
 
     def channel(self) -> grpc.ChannelCredentials | None:
-        """Return what a channel is opened with; None for plain text.
+        """Return the credentials to open a channel with; None for plain text.
 
-        Files that cannot be read, perhaps because somebody is just changing
-        them, are as they were.
+        If a changed file cannot be read, perhaps in the middle of the change, the
+        previous contents stay in use.
         """
-        if self._given is not None or not self.is_encrypted:
-            return self._given
-        now = self._signature()
-        if now != self._seen:
-            self._seen = now
+        if self._channel_credentials is not None or not self.is_encrypted:
+            return self._channel_credentials
+        now = self._file_signature()
+        if now != self._signature:
+            self._signature = now
             with contextlib.suppress(InvalidInputError):
-                self._read = self._contents()
-        roots, key, certificate = self._read
+                self._contents = self._read_contents()
+        roots, key, certificate = self._contents
         return grpc.ssl_channel_credentials(roots, key, certificate)
 
-    def _contents(self) -> list[bytes | None]:
+    def _read_contents(self) -> list[bytes | None]:
         return [None if pem is None else _content(pem) for pem in self._pems]
 
-    def _signature(self) -> Signature:
+    def _file_signature(self) -> Signature:
         return tuple(
             _stat(Path(pem)) for pem in self._pems if pem is not None and not isinstance(pem, bytes)
         )
@@ -143,9 +158,9 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
 
 
 def is_local(address: str) -> bool:
-    """Whether nothing that is sent to a gRPC address leaves this machine.
+    """Whether traffic to a gRPC address stays on this machine.
 
-    Names other than localhost are not looked up: what they mean may change.
+    Names other than localhost are not resolved: their addresses may change.
 
     Examples
     --------
@@ -159,7 +174,7 @@ def is_local(address: str) -> bool:
         return True
     targets = [address]
     if scheme in {"dns", "ipv4", "ipv6"}:
-        # An authority between // and / is a name server of the caller's choice.
+        # An authority between // and / names a DNS server.
         targets = rest.removeprefix("///").split(",")
     return all(map(_is_loopback, targets))
 

@@ -1,4 +1,4 @@
-"""Answers of the server as the library's own objects."""
+"""Decoding: responses of the server become objects of the library."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from streameval._metric_registry import SNAPSHOT_NAMES
 from streameval._metrics.curves import RocHull
 from streameval._metrics.operating_points import OperatingPoints
-from streameval._snapshot import FIGURES, Snapshot
+from streameval._snapshot import Snapshot
 from streameval._time.coverage import ScoreBand
 from streameval._uncertainty.intervals import Interval, analytic_method
 from streameval.client._wire.answers import (
@@ -37,14 +38,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def read_snapshot(message: types_pb2.Snapshot) -> Snapshot:
-    """Return a snapshot; figures that the server does not send are nan. O(vertices)."""
+    """Return a snapshot; figures that are absent from the message are nan. O(vertices)."""
     P, N = message.num_positive_ref, message.num_negative_ref
     hull = None
     if message.hull.thresholds:
         thresholds, fp, tp = _columns(message.hull)
         hull = RocHull(thresholds=thresholds, fp=fp, tp=tp, P=P, N=N)
     figures = {metric.name: _value(metric) for metric in message.metrics}
-    six = {name: figures.get(name, math.nan) for name in FIGURES}
+    six = {name: figures.get(name, math.nan) for name in SNAPSHOT_NAMES}
     return Snapshot(
         revision=message.revision,
         num_cases=P + N - message.num_misses - message.num_negative_misses,
@@ -86,7 +87,7 @@ def _value(metric: types_pb2.Metric) -> float:
 
 def _reason(reason: types_pb2.UndefinedReason.ValueType) -> str:
     if reason not in types_pb2.UndefinedReason.values():
-        return "UNKNOWN"  # a newer server's
+        return "UNKNOWN"  # from a newer server
     return types_pb2.UndefinedReason.Name(reason).removeprefix(_REASON_PREFIX)
 
 
@@ -181,7 +182,7 @@ def read_comparison(response: query_pb2.CompareStreamsResponse) -> StreamCompari
 def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     """Return a ranking of slices."""
     return SegmentRanking(
-        segments=tuple(map(_ranked, response.segments)),
+        segments=tuple(map(_ranked_segment, response.segments)),
         revision=response.revision,
         window=read_span(response, "window"),
         coverage=read_coverage(response, "coverage"),
@@ -189,7 +190,7 @@ def read_ranking(response: query_pb2.RankSegmentsResponse) -> SegmentRanking:
     )
 
 
-def _ranked(message: query_pb2.RankedSegment) -> RankedSegment:
+def _ranked_segment(message: query_pb2.RankedSegment) -> RankedSegment:
     difference = _interval(message.difference)
     return RankedSegment(
         segment=(message.segment.key, message.segment.value),

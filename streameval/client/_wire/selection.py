@@ -1,4 +1,4 @@
-"""Which cases an answer covers, as callers say it."""
+"""Selections: which cases of a stream an answer covers."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ Window = timedelta | tuple[datetime, datetime] | int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Some cases of one stream.
+    """A part of the cases of one stream.
 
     Attributes
     ----------
     stream : str
-        Its name.
+        Name of the stream.
     window : timedelta, (datetime, datetime), int or None
-        The time up to the server's clock; a span [start, end), widened to
-        whole panes; the newest panes that hold so many labelled cases; or,
-        None, all time since the stream was made.
+        The time up to the present by the server's clock; a span [start, end),
+        widened to whole panes; the newest panes that together hold this number of
+        labelled cases; or, None, all time since the stream was created.
     half_life : timedelta or None
-        In place of a window: all that is kept, each pane weighted by
+        In place of a window: all cases that are kept, each pane weighted by
         2^(-age / half_life).
     segment : (str, str) or None
         One slice, ``("country", "US")``; None is the whole.
     mature_after : timedelta or None
-        Leaves out what is younger: cases whose labels have had so long to
-        arrive. Not with all time.
+        Leaves out younger cases, whose labels had less time than this to arrive.
+        Not for all time.
 
     Raises
     ------
     InvalidInputError
-        When one is something else, or window and half_life are both given.
+        When an attribute is invalid, or window and half_life are both given.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Selection:
         self.to_message(0)
 
     def to_message(self, min_revision: int) -> types_pb2.Selection:
-        """Return it as a message."""
+        """Return the selection as a message; queries wait until the log has `min_revision`."""
         message = types_pb2.Selection(stream=self.stream, min_revision=min_revision)
         window = self.window
         if self.half_life is not None:
@@ -95,50 +95,6 @@ class Selection:
         return message
 
 
-class SelectionMixin:
-    """What chooses cases of one stream."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-        raise NotImplementedError
-
-    def select(
-        self,
-        *,
-        window: Window = None,
-        half_life: timedelta | None = None,
-        segment: tuple[str, str] | None = None,
-        mature_after: timedelta | None = None,
-    ) -> Selection:
-        """Return some of the stream's cases by name, to compare them with others.
-
-        Parameters
-        ----------
-        window, half_life, segment, mature_after
-            As of `Selection`.
-
-        Raises
-        ------
-        InvalidInputError
-            When one is something else.
-        """
-        return Selection(
-            stream=self.name,
-            window=window,
-            half_life=half_life,
-            segment=segment,
-            mature_after=mature_after,
-        )
-
-
-def selection_of(side: Selection | SelectionMixin | str) -> Selection:
-    """Return a side of a comparison: a stream's name means all of it."""
-    if isinstance(side, Selection):
-        return side
-    return side.select() if isinstance(side, SelectionMixin) else Selection(stream=side)
-
-
 def _segment(segment: Sequence[Any]) -> tuple[str, str]:
     if (
         not isinstance(segment, tuple)
@@ -161,7 +117,7 @@ def _between(span: Sequence[Any]) -> types_pb2.TimeRange:
 
 
 def time_range(start: datetime, end: datetime) -> types_pb2.TimeRange:
-    """Return [start, end) as a message, or refuse it."""
+    """Return the span [start, end) as a message, or refuse it."""
     start_us, end_us = to_us(start, field="start"), to_us(end, field="end")
     if start_us >= end_us:
         raise InvalidInputError(f"start must be before end, got {start} and {end}", field="end")
@@ -173,13 +129,13 @@ def _timestamp(time_us: int) -> Timestamp:
 
 
 def duration(span: timedelta, *, field: str) -> Duration:
-    """Return a span as a message; refused unless it is a positive timedelta."""
+    """Return a duration as a message, or refuse what is not a positive timedelta."""
     us = span_us(span, field=field)
     return Duration(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
 
 
-def names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
-    """Return a list of names; one name alone is a mistake."""
+def check_names(given: Iterable[str] | None, *, field: str = "metrics") -> list[str]:
+    """Return a list of names, or refuse a single string and other types."""
     listed = [] if given is None else list(given)
     if isinstance(given, str) or not all(isinstance(name, str) for name in listed):
         raise InvalidInputError(f"{field} must be a list of names, got {given!r:.60}", field=field)

@@ -1,11 +1,11 @@
-"""How a stream is to count: the settings that a caller can give."""
+"""The settings of a stream that a caller can give, as a message."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from streameval._common.errors import InvalidInputError
-from streameval.client._wire.selection import duration, names
+from streameval.client._wire.selection import check_names, duration
 from streameval.v1 import stream_pb2
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ChangedSettings(TypedDict, total=False):
-    """What `Client.update_stream` can change; see `StreamSettings`."""
+    """Settings that `Client.update_stream` can change; see `StreamSettings`."""
 
     retention: timedelta
     label_ttl: timedelta
@@ -26,7 +26,7 @@ class ChangedSettings(TypedDict, total=False):
 
 
 class NewSettings(ChangedSettings, total=False):
-    """What `Client.create_stream` can choose; see `StreamSettings`."""
+    """Settings that `Client.create_stream` takes; see `StreamSettings`."""
 
     pane: timedelta
     resolution: int
@@ -51,21 +51,21 @@ _SPANS = ("pane", "retention", "label_ttl", "relabel_ttl")
 
 
 def settings_message(settings: Mapping[str, Any]) -> stream_pb2.StreamSettings:
-    """Return settings as a message; the others are left to the server.
+    """Return the given settings as a message; the server has defaults for the others.
 
     Raises
     ------
     InvalidInputError
-        When a value is none.
+        When a value is invalid.
     TypeError
-        When there is no such setting.
+        When there is no setting of a given name.
     """
     message = stream_pb2.StreamSettings()
     for name, value in settings.items():
         if name in _SPANS:
             getattr(message, name).CopyFrom(duration(value, field=name))
         elif name == "segment_keys":
-            message.segment_keys.extend(names(value, field=name))
+            message.segment_keys.extend(check_names(value, field=name))
         elif name in {"resolution", "max_pending"}:
             _set_number(message, name, value)
         elif name not in _CHOICES:

@@ -1,14 +1,14 @@
-"""gRPC as the client uses it: a channel that opens on first use, and errors as ours.
+"""gRPC for the client: a channel that opens on first use, calls, and error translation.
 
-A channel must not exist when a process forks (gRPC's threads do not survive
-it), so it is made by the first call that needs it, and a forked child makes its
-own.
+gRPC's threads do not survive a fork, so a channel that existed before the fork is of
+no use in the child. The first call opens the channel, and a forked child opens
+its own.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -22,7 +22,7 @@ from streameval.client._errors import (
     Violation,
     error_for,
 )
-from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.credentials import Credentials, Metadata
 from streameval.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -41,19 +41,18 @@ if TYPE_CHECKING:
     from streameval.client._wire.calls import Call, Service
 
 A = TypeVar("A")
+C = TypeVar("C")
 R = TypeVar("R")
-Metadata = tuple[tuple[str, str], ...]
-
 Details = tuple[str, tuple[Violation, ...], float | None]
 _NO_DETAILS: Details = ("", (), None)
 _BATCH_TIMEOUT_S = 10.0
 _DETAILS_KEY = "grpc-status-details-bin"
 
-_MASKED = "Internal error from Core"
-"""What grpc.aio says when a write came too late, in place of the status that had ended
-the call (github.com/grpc/grpc/issues/36066): it blames no batch."""
+_MASKED_STATUS = "Internal error from Core"
+"""The text of grpc.aio for a write after the end of a call, in place of the status that
+ended the call (github.com/grpc/grpc/issues/36066). No batch is the cause."""
 
-STUBS = {
+_STUBS = {
     "AdminService": admin_pb2_grpc.AdminServiceStub,
     "IngestService": ingest_pb2_grpc.IngestServiceStub,
     "QueryService": query_pb2_grpc.QueryServiceStub,
@@ -61,28 +60,28 @@ STUBS = {
 }
 
 _OPTIONS = (
-    # A server behind a dead route is noticed within 40 s; servers allow a ping every 10 s.
+    # A dead route to the server is noticed within 40 s; servers allow a ping every 10 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Snapshots of large hulls; what is sent is bounded by the server's own limits.
+    # Room for snapshots of large hulls. The server's own limits bound what the client sends.
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_send_message_length", 64 << 20),
-    # A restarted server is found again about as soon as it listens.
+    # The client reconnects to a restarted server about as soon as it listens.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Channels to the same address share nothing: each client is one connection.
+    # Channels to the same address share no connection: each client has its own.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-# Channels that must not be closed, nor go away: closing one touches sockets and
-# locks that a forked child's parent still uses, or waits for gRPC's threads where
-# there are none.
 _abandoned: list[grpc.Channel] = []
+"""Channels that must be neither closed nor garbage-collected: closing one touches sockets
+and locks that the parent of a forked child still uses, or waits for threads of gRPC that
+do not exist in this process."""
 
 
-class Transport:
-    """The way to one server.
+class BaseTransport(Generic[C]):
+    """Makes the calls to one server, over channels of `grpc` or of `grpc.aio`.
 
     Parameters
     ----------
@@ -92,49 +91,76 @@ class Transport:
         TLS and token; plain text and none by default.
     """
 
+    _grpc: Any = grpc
+    """The module that opens channels."""
+
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         self.address = address
         self._credentials = credentials or Credentials(address)
-        self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
-        # Open as long as calls may use them.
-        self._replaced: list[grpc.Channel] = []
+        self._channel: C | None = None
+        # Channels with earlier certificates, open because calls may still use them.
+        self._replaced: list[C] = []
         self._closed = False
 
     @property
     def metadata(self) -> Metadata:
-        """What goes with each call: the token."""
-        return self._credentials.metadata()
+        """The metadata of each call: the token."""
+        fixed = self._credentials.fixed_metadata
+        return self._credentials.metadata() if fixed is None else fixed
 
-    def channel(self) -> grpc.Channel:
+    def channel(self) -> C:
         """Return the channel, opened on first use; does not wait for the server.
 
-        Another one when the certificates have changed: calls that go on keep theirs.
+        When certificates have changed it is a new one; calls in progress keep theirs.
         """
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the client is closed")
-            if self._channel is None or self._credentials.changed:
-                if self._channel is not None:
-                    self._replaced.append(self._channel)
-                self._channel = self._opened()
-            return self._channel
+        if self._closed:
+            raise ClosedError("the client is closed")
+        secrets = self._credentials
+        if self._channel is None or (secrets.has_files and secrets.changed):
+            if self._channel is not None:
+                self._replaced.append(self._channel)
+            # Traffic within this machine does not go through a proxy on another.
+            options = (*_OPTIONS, ("grpc.enable_http_proxy", int(not secrets.is_local)))
+            encrypted = secrets.channel()
+            self._channel = (
+                self._grpc.insecure_channel(self.address, options)
+                if encrypted is None
+                else self._grpc.secure_channel(self.address, encrypted, options)
+            )
+        return self._channel
 
-    def _opened(self) -> grpc.Channel:
-        options = channel_options(self._credentials)
-        shown = self._credentials.channel()
-        if shown is None:
-            return grpc.insecure_channel(self.address, options)
-        return grpc.secure_channel(self.address, shown, options)
+    def _take_channels(self) -> list[C]:
+        """Return all open channels, and forget them."""
+        channels = [] if self._channel is None else [self._channel]
+        channels += self._replaced
+        self._channel, self._replaced = None, []
+        return channels
+
+    def _method(self, service: Service, method: str) -> Any:
+        # One stub serves both kinds of channels.
+        stub: Callable[[Any], Any] = _STUBS[service]
+        return getattr(stub(self.channel()), method)
+
+
+class Transport(BaseTransport[grpc.Channel]):
+    """Makes blocking calls to one server, for any number of threads."""
+
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        super().__init__(address, credentials)
+        self._lock = threading.Lock()
+
+    def channel(self) -> grpc.Channel:
+        with self._lock:
+            return super().channel()
 
     def ingest(self) -> ingest_pb2_grpc.IngestServiceStub:
-        """Return the calls that ingest."""
+        """Return the stub of the ingest service."""
         return ingest_pb2_grpc.IngestServiceStub(self.channel())
 
     def ingest_batch(
         self, producer: str, epoch: int, batch: ingest_pb2.Batch
     ) -> ingest_pb2.IngestResponse:
-        """Send one batch by a call of its own; return what a stream would have answered."""
+        """Send one batch by a unary call; return the response that a stream would have sent."""
         request = ingest_pb2.IngestBatchRequest(producer=producer, epoch=epoch, batch=batch)
         try:
             reply = self._unary(self.ingest().IngestBatch, request, _BATCH_TIMEOUT_S)
@@ -154,52 +180,49 @@ class Transport:
         ack = ingest_pb2.Ack(last_sequence=batch.sequence, revision=reply.revision)
         return ingest_pb2.IngestResponse(ack=ack)
 
-    def ask(self, question: Call[A], timeout_s: float | None) -> A:
-        """Ask and return the answer, or raise what the server answered."""
-        call = self._method(question.service, question.method)
-        if question.is_streamed:
-            return question.read(list(self._streamed(call, question.request, timeout_s)))
-        return question.read(self._unary(call, question.request, timeout_s))
+    def ask(self, call: Call[A], timeout_s: float | None) -> A:
+        """Make a call; return its result, or raise the server's error."""
+        method = self._method(call.service, call.method)
+        if call.is_streamed:
+            return call.read(list(self._streamed(method, call.request, timeout_s)))
+        return call.read(self._unary(method, call.request, timeout_s))
 
-    def watch(self, question: Call[A]) -> Iterator[A]:
-        """Ask, and yield each answer until the server, or who reads, ends it."""
-        call = self._method(question.service, question.method)
-        for response in self._streamed(call, question.request, None):
-            yield question.read(response)
+    def watch(self, call: Call[A]) -> Iterator[A]:
+        """Make a call; yield a result for each response until the server or the caller ends it."""
+        method = self._method(call.service, call.method)
+        for response in self._streamed(method, call.request, None):
+            yield call.read(response)
 
     def merge(
         self, requests: Iterator[ingest_pb2.MergeRequest], timeout_s: float | None
     ) -> ingest_pb2.MergeResponse:
-        """Send a merge and return the answer, or raise what the server answered."""
+        """Send a merge; return the response, or raise the server's error."""
         return self._unary(self.ingest().Merge, requests, timeout_s)
 
     def import_stream(
         self, requests: Iterator[admin_pb2.ImportStreamRequest], timeout_s: float | None
     ) -> admin_pb2.ImportStreamResponse:
-        """Send an import and return the answer, or raise what the server answered."""
-        call = admin_pb2_grpc.AdminServiceStub(self.channel()).ImportStream
-        return self._unary(call, requests, timeout_s)
+        """Send an import; return the response, or raise the server's error."""
+        method = admin_pb2_grpc.AdminServiceStub(self.channel()).ImportStream
+        return self._unary(method, requests, timeout_s)
 
-    def _method(self, service: Service, method: str) -> Any:
-        return getattr(STUBS[service](self.channel()), method)
-
-    def _unary(self, call: Callable[..., R], request: Any, timeout_s: float | None) -> R:
+    def _unary(self, method: Callable[..., R], request: Any, timeout_s: float | None) -> R:
         try:
-            return call(request, timeout=timeout_s, metadata=self.metadata)
+            return method(request, timeout=timeout_s, metadata=self.metadata)
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
-    def _streamed(self, call: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
-        answers = call(request, timeout=timeout_s, metadata=self.metadata)
+    def _streamed(self, method: Any, request: Message, timeout_s: float | None) -> Iterator[Any]:
+        responses = method(request, timeout=timeout_s, metadata=self.metadata)
         try:
-            yield from answers
+            yield from responses
         except grpc.RpcError as error:
             raise self._failure(error) from None
         finally:
-            answers.cancel()
+            responses.cancel()
 
     def _failure(self, error: grpc.RpcError) -> ClientError:
-        """Return why a call failed: a channel that is closed cancels its calls."""
+        """Return the error of a failed call. Closing a channel cancels its calls."""
         failure = from_rpc_error(error)
         if failure.code == "CANCELLED" and self._closed:
             return ClosedError("the client is closed")
@@ -209,38 +232,26 @@ class Transport:
         """Close the channel; further calls raise ClosedError."""
         with self._lock:
             self._closed = True
-            channels, self._channel = [self._channel, *self._replaced], None
-            self._replaced = []
+            channels = self._take_channels()
         for channel in channels:
-            if channel is not None:
-                channel.close()
+            channel.close()
 
     def abandon(self) -> None:
-        """Let the next call open another channel, without closing this one."""
+        """Have the next call open another channel, without closing this one."""
         with self._lock:
-            if self._channel is not None:
-                _abandoned.append(self._channel)
-                self._channel = None
-            _abandoned.extend(self._replaced)
-            self._replaced = []
+            _abandoned.extend(self._take_channels())
 
     def forked(self) -> None:
-        """Leave the channel to the parent: for a forked child."""
-        self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
+        """Leave the channel to the parent process; called in a forked child."""
+        self._lock = threading.Lock()  # a thread of the parent may have held the old one
         self.abandon()
-
-
-def channel_options(credentials: Credentials) -> tuple[tuple[str, int], ...]:
-    """Return the options of a channel."""
-    # What stays on this machine does not go through a proxy on another.
-    return (*_OPTIONS, ("grpc.enable_http_proxy", int(not credentials.is_local)))
 
 
 def from_rpc_error(error: grpc.RpcError) -> ClientError:
     """Return the client's error for a failed call, with the server's text and details."""
     if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
         return error_for("UNKNOWN", str(error))
-    if error.details() == _MASKED:
+    if error.details() == _MASKED_STATUS:
         return UnavailableError("the call was over, and grpc.aio does not say why")
     reason, violations, retry_after_s = _NO_DETAILS
     for key, value in error.trailing_metadata() or ():
@@ -248,7 +259,7 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
             reason, violations, retry_after_s = _details(value)
     message = error.details() or error.code().name
     if error.code() is grpc.StatusCode.UNAVAILABLE and not reason:
-        # Our server says why; this is what the way to it says.
+        # The project's servers give a reason, so this text comes from the network.
         message = f"no answer (is a server there, and TLS on both sides or on neither?): {message}"
     return error_for(
         error.code().name,
@@ -260,7 +271,7 @@ def from_rpc_error(error: grpc.RpcError) -> ClientError:
 
 
 def _details(encoded: bytes) -> Details:
-    """Read google.rpc details; what cannot be read is as if it were not there."""
+    """Return the decoded google.rpc details; details that cannot be decoded are left out."""
     reason, violations, retry_after_s = _NO_DETAILS
     try:
         for packed in rpc_status_pb2.Status.FromString(encoded).details:

@@ -1,4 +1,4 @@
-"""Adapters: their examples run, and `import streameval` imports none of their hosts."""
+"""Adapters: their examples run, and `import streameval` imports no host library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.filterwarnings("ignore")  # of the host libraries, at import
 @pytest.mark.parametrize("host", ["river", "sklearn", "torchmetrics"])
 def test_examples_run(host: str, require) -> None:
-    """Each adapter's docstrings show what happens."""
+    """The doctests of each adapter pass."""
     require(host)
     adapter = importlib.import_module(f"streameval.adapters.{host}")
     result = doctest.testmod(adapter)
@@ -21,11 +21,11 @@ def test_examples_run(host: str, require) -> None:
     assert result.failed == 0
 
 
-def test_figures_examples_run() -> None:
-    """The names of figures are refused as shown."""
-    from streameval.adapters import _figures
+def test_areas_examples_run() -> None:
+    """The doctest of an unknown name passes."""
+    from streameval.adapters import _areas
 
-    assert doctest.testmod(_figures) == (0, 1)
+    assert doctest.testmod(_areas) == (0, 1)
 
 
 def test_hosts_stay_out() -> None:
@@ -38,14 +38,15 @@ def test_hosts_stay_out() -> None:
     assert done.stderr.strip() == ""
 
 
-def test_figures_are_the_snapshot_s() -> None:
-    """A figure has the name and the value that a snapshot gives it."""
+def test_areas_are_the_snapshot_s() -> None:
+    """An area has the name and the value that a snapshot gives it."""
     from streameval import Evaluator
-    from streameval.adapters._figures import FIGURES
+    from streameval._metric_registry import AREA_NAMES
+    from streameval.adapters._areas import area_of
 
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0, 0], scores=[0.9, 0.7, 0.4, 0.1, 0.4])
     snapshot = ev.snapshot()
-    assert {name: figure(ev) for name, figure in FIGURES.items()} == {
-        name: getattr(snapshot, name) for name in FIGURES
+    assert {name: area_of(name).value(ev) for name in AREA_NAMES} == {
+        name: getattr(snapshot, name) for name in AREA_NAMES
     }

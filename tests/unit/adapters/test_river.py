@@ -55,7 +55,7 @@ def expected(rows: Any) -> Evaluator:
 
 @pytest.mark.parametrize("figure", ["auc_pr", "average_precision", "auc_roc"])
 def test_follows_scikit_learn_at_every_step(make, require, figure: str) -> None:
-    """After every prefix the figure is scikit-learn's, or the evaluator's own."""
+    """After every prefix the area equals scikit-learn's, or the evaluator's."""
     peers = require("sklearn.metrics")
     metric = make(figure=figure)
     rows = cases(60)
@@ -80,7 +80,7 @@ def model(river: ModuleType) -> Any:
 
 
 def test_progressive_validation(river, make) -> None:
-    """Inside progressive_val_score it counts what river's own metrics are given."""
+    """Inside progressive_val_score it counts the same cases as river's own metrics."""
     dataset = river.datasets.Phishing()
     ours, rolling = make(figure="auc_roc"), river.metrics.RollingROCAUC(window_size=5000)
     for metric in (ours, rolling):
@@ -90,7 +90,7 @@ def test_progressive_validation(river, make) -> None:
 
 
 def test_beside_a_metric_of_labels(river, make) -> None:
-    """A sum with a metric that needs labels works, as river's own do."""
+    """A sum with a metric that needs labels works, as with river's own metrics."""
     dataset = river.datasets.Phishing().take(300)
     both = make(figure="auc_pr") + river.metrics.Accuracy()
     river.evaluate.progressive_val_score(dataset, model(river), both)
@@ -102,7 +102,7 @@ def test_beside_a_metric_of_labels(river, make) -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 50])
 def test_rolling(river, make, size: int) -> None:
-    """Inside utils.Rolling the figure is that of the last cases."""
+    """Inside utils.Rolling the area is that of the last cases."""
     rolling = river.utils.Rolling(make, window_size=size, figure="average_precision")
     rows = cases(120)
     for count, (label, probability) in enumerate(rows, 1):
@@ -113,7 +113,7 @@ def test_rolling(river, make, size: int) -> None:
 
 
 def test_revert_undoes_update(make) -> None:
-    """What is reverted was never there; what is not there cannot be reverted."""
+    """A reverted case leaves no trace; a case that was not counted cannot be reverted."""
     metric = make()
     rows = cases(20)
     for label, probability in rows:
@@ -123,7 +123,7 @@ def test_revert_undoes_update(make) -> None:
     for label, probability in rows:
         metric.revert(label, probability, w=2)
     assert metric.evaluator == expected(rows)
-    with pytest.raises(InvalidInputError, match=r"no positive case of score 0\.25 is there"):
+    with pytest.raises(InvalidInputError, match=r"there is no positive case of score 0\.25"):
         metric.revert(True, 0.25)
     assert metric.evaluator == expected(rows)
 
@@ -141,7 +141,7 @@ def test_whole_weights_are_repetitions(make) -> None:
 
 @pytest.mark.parametrize("w", [0.5, -1, float("nan"), float("inf")])
 def test_other_weights_are_refused(make, w: float) -> None:
-    """A weight that is no number of cases is refused, and nothing changes."""
+    """A weight that is not a whole number is refused, and nothing changes."""
     metric = make()
     with pytest.raises(InvalidInputError, match=r"w must be a whole number, 0 or more, got"):
         metric.update(True, 0.5, w=w)
@@ -168,7 +168,7 @@ def test_which_models_it_takes(river, make) -> None:
 
 
 def test_anomaly_scores_of_any_scale(river, make, require) -> None:
-    """An anomaly detector's scores are ranked as they are."""
+    """An anomaly detector's scores are ranked without scaling."""
     rng = random.Random(2)
     data = [({"x": rng.gauss(0, 1) + 6 * (i % 20 == 0)}, i % 20 == 0) for i in range(400)]
     metric = make(figure="auc_roc")
@@ -186,7 +186,7 @@ def test_anomaly_scores_of_any_scale(river, make, require) -> None:
 
 
 def test_clone_copy_pickle(make) -> None:
-    """A clone is empty with the same settings; copies and pickles keep what was counted."""
+    """A clone is empty with the same settings; copies and pickles keep the counts."""
     metric = make(figure="auc_roc", pos_val=1, resolution=8, scale="probability")
     for label, probability in cases(30):
         metric.update(int(label), probability)
@@ -201,7 +201,7 @@ def test_clone_copy_pickle(make) -> None:
 
 
 def test_conventions(river, make) -> None:
-    """It is river's kind of metric, and compares as one."""
+    """It has the attributes of river's metrics, and compares like them."""
     good, bad = make(figure="auc_roc"), make(figure="auc_roc")
     assert isinstance(good, river.metrics.base.BinaryMetric)
     assert good.bigger_is_better
@@ -216,6 +216,6 @@ def test_conventions(river, make) -> None:
 
 
 def test_unknown_figure(make) -> None:
-    """A figure that is none is refused with those that are."""
+    """An unknown area is refused with the known ones."""
     with pytest.raises(InvalidInputError, match=r"figure must be one of auc_pr, .* got 'f1'"):
         make(figure="f1")

@@ -124,7 +124,7 @@ def test_whole_weights_are_repetitions(scorers, data) -> None:
 
 
 def test_other_labels(sklearn, scorers, data) -> None:
-    """Labels of -1 and 1 are known; others need `pos_label`, as scikit-learn's own scorers do."""
+    """Labels -1 and 1 need no `pos_label`; others do, as with scikit-learn's own scorers."""
     X, y = data
     value = scorers.auc_pr_scorer(sklearn.linear_model.LogisticRegression().fit(X, y), X, y)
     signed = np.where(y, 1, -1)
@@ -153,6 +153,6 @@ def test_undefined_is_nan(scorers) -> None:
 
 
 def test_scorers_are_pickled(scorers) -> None:
-    """A search may send a scorer to its workers."""
+    """A scorer can be pickled, as searches with workers need."""
     restored = pickle.loads(pickle.dumps(scorers.achievable_auc_pr_scorer))
     assert restored._score_func is scorers.achievable_auc_pr_score

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.adapters.torchmetrics import BinaryArea
 
-# torchmetrics says so whenever an empty metric is computed.
+# torchmetrics warns whenever an empty metric is computed.
 EMPTY = "ignore:The ``compute`` method of metric:UserWarning"
 
 
@@ -88,7 +88,7 @@ def test_agrees_with_the_host_s_exact_metrics(torch, make, require) -> None:
 
 
 def test_counts_what_an_evaluator_counts(make, feed) -> None:
-    """The evaluator behind it is the one that was filled directly."""
+    """Its evaluator equals one that was filled directly."""
     metric = make()
     feed(metric, batches())
     assert metric.evaluator() == expected(batches())
@@ -96,7 +96,7 @@ def test_counts_what_an_evaluator_counts(make, feed) -> None:
 
 
 def test_forward_gives_the_batch_and_keeps_the_whole(torch, make) -> None:
-    """Calling the metric returns the batch's figure and adds the batch."""
+    """Calling the metric returns the batch's area and adds the batch."""
     metric = make(figure="auc_roc")
     rows = batches()
     for scores, labels in rows:
@@ -107,7 +107,7 @@ def test_forward_gives_the_batch_and_keeps_the_whole(torch, make) -> None:
 
 
 def test_collection(torch, host, make) -> None:
-    """In a MetricCollection several figures share one state, beside the host's own."""
+    """In a MetricCollection several areas share one state, beside torchmetrics' own metrics."""
     names = ("auc_pr", "average_precision", "auc_roc")
     figures = {name: make(figure=name) for name in names}
     collection = host.MetricCollection({**figures, "theirs": host.AUROC(task="binary")})
@@ -126,7 +126,7 @@ def test_collection(torch, host, make) -> None:
 
 @pytest.mark.filterwarnings(EMPTY)
 def test_reset(make, feed) -> None:
-    """After a reset nothing is counted, and the figure is undefined."""
+    """After a reset nothing is counted, and the area is undefined."""
     metric = make()
     feed(metric, batches())
     metric.compute()
@@ -136,7 +136,7 @@ def test_reset(make, feed) -> None:
 
 
 def test_clone_copy_pickle(make, feed) -> None:
-    """Clones, copies and pickles keep what was counted, and go their own ways."""
+    """Clones, copies and pickles keep the counts and are independent."""
     metric = make(figure="auc_roc")
     feed(metric, batches())
     for other in (metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
@@ -158,7 +158,7 @@ def test_state_dict(make, feed) -> None:
 
 
 def test_merge_state(make, feed) -> None:
-    """`merge_state` adds what another has seen."""
+    """`merge_state` adds the cases of another metric."""
     one, other = make(), make()
     feed(one, batches(2))
     feed(other, batches(3, seed=2))
@@ -178,7 +178,7 @@ def test_lower_precision_is_kept_as_it_is(torch, make) -> None:
 
 
 def test_shapes_gradients_integers(torch, make) -> None:
-    """Any shape is flattened, gradients are left alone, integers are scores too."""
+    """Any shape is flattened, gradients are detached, integer scores are taken."""
     metric = make()
     preds = torch.tensor([[0.9, 0.7], [0.4, 0.1]], requires_grad=True)
     metric.update(preds, torch.tensor([[1, 0], [1, 0]]))
@@ -200,7 +200,7 @@ def test_shapes_gradients_integers(torch, make) -> None:
     ],
 )
 def test_what_is_refused_changes_nothing(torch, make, preds, target, message) -> None:
-    """A bad value is refused with its place, and the batch is left out as a whole."""
+    """A bad value is refused with its index, and no row of the batch is counted."""
     metric = make()
     with pytest.raises(InvalidInputError, match=message):
         metric.update(torch.tensor(preds), torch.tensor(target))
@@ -208,13 +208,13 @@ def test_what_is_refused_changes_nothing(torch, make, preds, target, message) ->
 
 
 def test_unknown_figure(make) -> None:
-    """A figure that is none is refused with those that are."""
+    """An unknown area is refused with the known ones."""
     with pytest.raises(InvalidInputError, match=r"figure must be one of auc_pr, .* got 'f1'"):
         make(figure="f1")
 
 
 def work(rank: int, address: str) -> None:
-    """Be one of three processes, the second of which sees no data."""
+    """Run as one of three processes, the second of which has no data."""
     import torch
     import torch.distributed as dist
 
@@ -238,7 +238,7 @@ def work(rank: int, address: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.usefixtures("host")
 def test_distributed(tmp_path) -> None:
-    """Real processes, one of them without data, compute the figure of all data."""
+    """Real processes, one of them without data, compute the area of all data."""
     code = (
         "import importlib.util, sys;"
         "spec = importlib.util.spec_from_file_location('work', sys.argv[1]);"

@@ -1,4 +1,4 @@
-"""``streameval admin``: what the commands print, and how they end."""
+"""``streameval admin``: output and exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def server(directory: Path) -> Iterator[str]:
 
 
 def fill(address: str) -> int:
-    """Send something; return its revision."""
+    """Send a batch; return its revision."""
     with Client(address) as client:
         stream = client.stream("fraud/v3")
         stream.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.7, 0.1])
         stream.log("order-17", 0.4)
         revision = client.flush()
-        stream.snapshot()  # waits until all of it can be seen, by others too
+        stream.snapshot()  # waits until the rows are visible to other clients
         return revision
 
 
 def hash_of(*arguments: object) -> tuple[int, str]:
-    """Return what ``admin hash`` says."""
+    """Return the output of ``admin hash``."""
     code, printed, _ = run("hash", *arguments)
     assert code == 0
     found = re.fullmatch(r"revision (\d+)  ([0-9a-f]{64})\n", printed)
@@ -57,7 +57,7 @@ def hash_of(*arguments: object) -> tuple[int, str]:
 
 
 def test_status(tmp_path: Path) -> None:
-    """A table for people, JSON for programs, 0 where it commits."""
+    """A table for people, JSON for programs; exit code 0 while the server commits."""
     with server(tmp_path) as address:
         revision = fill(address)
         code, printed, _ = run("status", address)
@@ -71,7 +71,7 @@ def test_status(tmp_path: Path) -> None:
         assert lines["checkpoint"] == "none yet"
         assert lines["waiting ids"] == "1"
         assert lines["directory"] == str(tmp_path)
-        # Entries that came together share a commit.
+        # Entries that arrive together share a commit.
         (times,) = (lines[name] for name in lines if re.fullmatch(r"last \d+ commits?", name))
         assert re.fullmatch(
             r"half within [\d.]+ ms, 99 % within [\d.]+ ms, longest [\d.]+ ms", times
@@ -90,7 +90,7 @@ def test_status(tmp_path: Path) -> None:
 
 
 def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
-    """The same state at every station; what is there is never written over."""
+    """Backup and restore keep the state hash; existing files are never overwritten."""
     backup, other, data = tmp_path / "b.db", tmp_path / "c.db", tmp_path / "data"
     with server(data) as address:
         revision = fill(address)
@@ -125,12 +125,12 @@ def test_a_server_to_a_backup_and_back(tmp_path: Path) -> None:
 
 
 def test_verify(tmp_path: Path) -> None:
-    """0 for what is sound, 1 for what is damaged, 2 for what is not there."""
+    """Exit code 0 for an intact log, 1 for a damaged one, 2 for a missing one."""
     with server(tmp_path / "data") as address:
         revision = fill(address)
     code, printed, _ = run("verify", "--data", tmp_path / "data")
     assert code == 0
-    assert printed.splitlines()[-1] == "all of it is sound"
+    assert printed.splitlines()[-1] == "the log is intact"
     code, printed, _ = run("verify", tmp_path / "data" / "streameval.db", "--json")
     found = json.loads(printed)
     assert (code, found["ok"], found["revision"]) == (0, True, revision)
@@ -164,35 +164,35 @@ def test_a_stream_moves(tmp_path: Path) -> None:
             moved = second.stream("x/1").snapshot().to_dict()
             stayed = first.stream("fraud/v3").snapshot().to_dict()
         assert moved | {"revision": 0} == stayed | {"revision": 0}
-        code, _, errors = run("export", here, "nobody", tmp_path / "n")
-        assert (code, errors) == (2, "streameval: there is no stream nobody\n")
+        code, _, errors = run("export", here, "missing", tmp_path / "n")
+        assert (code, errors) == (2, "streameval: there is no stream missing\n")
         assert not (tmp_path / "n").exists()
 
 
 def test_compact(tmp_path: Path) -> None:
-    """By the server, and on its directory; then there is no more replaying before it."""
+    """By the server, and on its directory; earlier revisions cannot be replayed afterwards."""
     with server(tmp_path) as address:
         revision = fill(address)
         here = hash_of(address)
         code, printed, _ = run("compact", address)
         assert code == 0
         assert printed == (
-            f"the log begins at revision {revision}, {revision - 1} rows are gone; "
-            "their space is used again\n"
+            f"the log begins at revision {revision}, {revision - 1} rows were dropped; "
+            "their space is reused\n"
         )
         assert hash_of(address) == here
     code, _, errors = run("hash", "--data", tmp_path, "--until", revision - 1)
-    assert (code, "is not there any more" in errors) == (2, True)
+    assert (code, "is gone. Use a backup" in errors) == (2, True)
     code, printed, _ = run("compact", "--data", tmp_path)
     assert code == 0
-    assert printed.startswith(f"the log begins at revision {revision}, 0 rows are gone; ")
+    assert printed.startswith(f"the log begins at revision {revision}, 0 rows were dropped; ")
     assert hash_of("--data", tmp_path) == here
     code, _, errors = run("hash", address, "--until", 1)
-    assert (code, "a server has the hash of now only" in errors) == (2, True)
+    assert (code, "a server has only the newest hash" in errors) == (2, True)
 
 
 def test_the_directory_and_the_limits_are_the_servers(tmp_path: Path) -> None:
-    """Taken from the same settings as serve takes them."""
+    """Both come from the settings that serve uses."""
     with server(tmp_path / "data") as address:
         fill(address)
     config = tmp_path / "streameval.toml"

@@ -1,4 +1,4 @@
-"""``streameval auc``: lists of scores and points of curves, and what is refused."""
+"""``streameval auc``: lists of scores, points of curves, refused input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_list_equals_the_evaluator(tmp_path: Path) -> None:
 
 
 def test_min_recall(tmp_path: Path) -> None:
-    """--min-recall integrates the upper part only, and says so."""
+    """--min-recall integrates only from that recall, and the output says so."""
     file = tmp_path / "a.csv"
     file.write_text("0.9,1\n0.8,0\n0.7,true\n0.1,FALSE\n")
     result = auc(file, "--min-recall", 0.5)
@@ -80,11 +80,11 @@ def test_points_of_both_spaces_are_one_curve(tmp_path: Path) -> None:
 
 
 def test_rounding_is_said(tmp_path: Path) -> None:
-    """Rates that are no whole counts are rounded, and the answer says by how much."""
+    """Rates that are not whole counts are rounded, and the output says by how much."""
     file = tmp_path / "a.txt"
     file.write_text("0.02 1\n")
     result = auc(file, "--format", "pr", "--positives", 433, "--negatives", 56164)
-    assert "moved by 0.34 of a case" in result.stdout
+    assert "by at most 0.34 of a case" in result.stdout
 
 
 @pytest.mark.parametrize(

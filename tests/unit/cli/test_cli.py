@@ -1,4 +1,4 @@
-"""The commands as a person runs them: what they print, and their exit codes."""
+"""The commands as a user runs them: output and exit codes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_evaluate_prints_a_table(table: Path) -> None:
     """Without --json people get a table with names and aligned figures."""
     result = run("evaluate", table)
     assert result.exit_code == 0, result.output
-    for words in ("AUC-PR, interpolated", "AUC-PR, achievable", "positives", "400"):
+    for words in ("AUC-PR ", "AUC-PR, achievable", "Positives", "400"):
         assert words in result.stdout
 
 
@@ -82,7 +82,7 @@ def test_evaluate_draws(table: Path, tmp_path: Path) -> None:
 
 
 def test_a_picture_that_cannot_be_written(table: Path, tmp_path: Path) -> None:
-    """A folder that is not there is one line and exit code 2."""
+    """A missing directory gives one line and exit code 2."""
     result = run("evaluate", table, "--plot", tmp_path / "nowhere" / "out.png")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
@@ -90,7 +90,7 @@ def test_a_picture_that_cannot_be_written(table: Path, tmp_path: Path) -> None:
 
 
 def test_evaluate_bounded(table: Path) -> None:
-    """--resolution bounds memory and says what it kept."""
+    """--resolution bounds memory, and the output names the resolution."""
     result = run("evaluate", table, "--resolution", 8, "--json")
     assert result.exit_code == 0, result.output
     figures = json.loads(result.stdout)
@@ -117,7 +117,7 @@ def test_evaluate_refuses_in_one_line(table: Path, arguments: list[str], message
 
 
 def test_push_and_query(table: Path, address: str) -> None:
-    """What was pushed is what the server answers; a second push adds to it."""
+    """The server answers with the pushed rows; a second push adds to them."""
     pushed = run("push", table, "--to", address, "--stream", "cli/push")
     assert pushed.exit_code == 0, pushed.output
     assert "500 cases" in pushed.stdout
@@ -143,7 +143,7 @@ def test_push_checks_the_whole_file_first(table: Path, address: str) -> None:
 
 
 def test_query_of_nothing(address: str) -> None:
-    """An unknown stream is one line that names it."""
+    """An unknown stream gives one line that names it."""
     result = run("query", address, "no/such")
     assert result.exit_code == 2
     assert "no/such" in result.stderr

@@ -1,4 +1,4 @@
-"""Files of scores and labels: every format, in chunks, and what is refused."""
+"""Files of scores and labels: every format, in chunks, and refused files."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_npz_of_the_wrong_shape(tmp_path: Path) -> None:
 
 
 def test_short_lines_and_twins(tmp_path: Path) -> None:
-    """A short line has its row counted as all others are; a column named twice is refused."""
+    """The error of a short line has its row number; a column that occurs twice is refused."""
     path = tmp_path / "a.csv"
     path.write_text("score,label\n" + "0.5,1\n" * 16 + "0.5\n")
     with pytest.raises(FileError, match=r"row 17: Expected 2 columns, got 1"):

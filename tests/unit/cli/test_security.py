@@ -1,4 +1,4 @@
-"""The commands that let somebody in, and those that have to be let in."""
+"""Commands that create tokens, and commands that send them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, 
 
 
 def test_serve_has_the_servers_flags() -> None:
-    """The two commands that start a server take the same."""
+    """The two commands that start a server have the same flags."""
     command = typer.main.get_command(app).commands["serve"]
     flags = {option for parameter in command.params for option in parameter.opts}
     assert flags == {flag_of(name) for name in FLAGS} | {"--config", "--print-config"}
 
 
 def test_serve_prints_its_settings_with_their_sources(tmp_path: Path) -> None:
-    """A file, the environment and flags; what cannot be is one line and exit code 2."""
+    """A file, the environment and flags; an invalid setting gives one line and exit code 2."""
     file = tmp_path / "streameval.toml"
     file.write_text("log_format = 'json'\n[limits]\nmax_streams = 3\n")
     code, printed, _ = run(
@@ -138,7 +138,7 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
     with running_server(settings) as address:
         code, _, errors = run(*tls, "push", table, "--to", address, "--stream", "a/b")
         assert code == 2
-        assert "this server wants a token" in errors
+        assert "this server requires a token" in errors
         code, _, errors = run(
             *tls, "--token-file", file, "push", table, "--to", address, "--stream", "a/b"
         )
@@ -152,7 +152,7 @@ def test_push_and_query_show_what_a_server_wants_to_see(tmp_path: Path, table: P
 
 
 def test_a_token_is_no_option() -> None:
-    """Whoever lists processes would see it."""
+    """Other users could read it in the list of processes."""
     code, _, errors = run("--token", "sv1.x.y", "query", "localhost:1", "a/b")
     assert code == 2
     assert "No such option" in errors

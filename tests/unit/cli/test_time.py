@@ -1,4 +1,4 @@
-"""The commands that know time: ids, labels from a file of their own, windows, slices, then."""
+"""Commands with time: ids, a separate file of labels, windows, slices, replay."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Path, Path]) -> None:
-    """Pushed together they are cases; windows and slices are parts of them; then is as it was."""
+    """Predictions and labels are joined; windows and slices are parts; replay equals the past."""
     predictions, labels = files
     columns = ("--id", "order", "--time", "at", "--segment", "country", "--positive", "fraud")
     to = ("--to", address, "--stream", "orders/v1")
@@ -78,7 +78,7 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
     assert second.exit_code == 0, second.output
     assert "48 labels of" in second.stdout
     with Client(address) as client:
-        client.list_streams()  # waits until others than who sent it can see all of it
+        client.list_streams()  # waits until the rows are visible to other clients
 
     everything = figures("query", address, "orders/v1")
     assert (everything["num_cases"], everything["num_positive_ref"]) == (48, 32)
@@ -107,7 +107,7 @@ def test_predictions_and_labels_by_id(address: str, data: Path, files: tuple[Pat
 def test_push_needs_files_that_fit(
     files: tuple[Path, Path], arguments: list[str], message: str
 ) -> None:
-    """Too little to go on is one line that says what is missing."""
+    """Missing files or options give one line that says what is missing."""
     result = run("push", *[files[1] if word == "LABELS" else word for word in arguments])
     assert result.exit_code == 2
     assert message in result.stderr
@@ -122,14 +122,14 @@ def test_push_needs_files_that_fit(
     ],
 )
 def test_windows_and_segments_are_read(arguments: list[str], message: str) -> None:
-    """What is no span and no segment is refused before anybody is asked."""
+    """An invalid span or segment is refused before the server is called."""
     result = run("query", "127.0.0.1:1", "a", *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
 def test_replay_refuses_what_never_was(address: str, data: Path, files: tuple[Path, Path]) -> None:
-    """A revision that is not there, a stream that was not there, a log that is not there."""
+    """A missing revision, a stream that did not exist yet, a missing log."""
     columns = ("--id", "order", "--to", address, "--stream", "orders/v1")
     assert run("push", files[0], *columns).exit_code == 0
     for arguments, message in (

@@ -1,4 +1,4 @@
-"""``streameval top`` in a terminal: a pseudo-terminal, and an emulator that reads it as eyes do."""
+"""``streameval top`` in a terminal: a pseudo-terminal, and an emulator that reads the screen."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen, without empty lines."""
+        """The lines on the screen, without empty ones."""
         return [line.rstrip() for line in self.screen.display if line.strip()]
 
     def until(self, told: Callable[[list[str]], bool]) -> list[str]:
         """Wait until the screen says something; return its lines.
 
-        They may be a part of a frame, whose rest is on its way: wait for what they are to say.
+        The lines may be part of a frame that is still being written: wait for specific text.
         """
         ends = time.monotonic() + DEADLINE_S
         while not told(self.lines):
@@ -102,7 +102,7 @@ class Terminal:
         return True
 
     def ended(self) -> int:
-        """Wait for its end, and return its exit code; the terminal is as it was."""
+        """Wait for the end, and return the exit code; check that the terminal is restored."""
         code = self._process.wait(DEADLINE_S)
         while self._read(0.0):
             pass
@@ -110,7 +110,7 @@ class Terminal:
         return code
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Kill the program if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -129,7 +129,7 @@ def terminal(*arguments: str, width: int = 100, height: int = 24) -> Iterator[Te
 
 
 def has(pattern: str) -> Callable[[list[str]], bool]:
-    """Return what looks for a pattern in any line."""
+    """Return a predicate that finds a pattern in any line."""
     return lambda lines: any(re.search(pattern, line) for line in lines)
 
 
@@ -142,7 +142,7 @@ def fill(address: str) -> None:
         stream.log_cases(ids=["a", "b", "c", "d"], scores=[0.9, 0.8, 0.4, 0.2])
         stream.label_cases(ids=["a", "b", "c"], labels=[1, 1, 0])
         client.flush()
-        stream.snapshot()  # waits until all of it can be seen, by others too
+        stream.snapshot()  # waits until the rows are visible to other clients
 
 
 def names(lines: list[str]) -> list[str]:
@@ -151,13 +151,13 @@ def names(lines: list[str]) -> list[str]:
 
 
 def once(*arguments: str, width: int = 100) -> tuple[int, list[str], str]:
-    """Print one table, where nobody watches; return exit code, lines and errors."""
+    """Print one table, without a terminal; return exit code, lines and errors."""
     result = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["top", *arguments])
     return result.exit_code, [line.rstrip() for line in result.stdout.splitlines()], result.stderr
 
 
 def test_a_table_once() -> None:
-    """With --once, and where the output is no terminal; the worst first."""
+    """With --once, and when the output is not a terminal; worst first."""
     with running_server() as address:
         fill(address)
         for arguments in ((address,), (address, "--once")):
@@ -197,7 +197,7 @@ def test_a_table_once() -> None:
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
 def test_any_width(width: int) -> None:
-    """The figure is always there, and no line is longer than the terminal."""
+    """The figure is always shown, and no line is longer than the terminal."""
     with running_server() as address:
         fill(address)
         with Client(address) as client:
@@ -213,7 +213,7 @@ def test_any_width(width: int) -> None:
 
 
 def test_a_live_screen() -> None:
-    """Figures move, keys sort and change the window, the terminal is left as it was."""
+    """Figures change, keys sort and change the window, the terminal is restored."""
     with running_server() as address, terminal("top", address, "--every", "0.2") as screen:
         screen.until(has("no streams yet. Send a first file of scores and labels:"))
         screen.until(has(f"streameval push scores.csv --to {address} --stream fraud/v3"))
@@ -241,7 +241,7 @@ def test_a_live_screen() -> None:
 
 
 def test_a_server_that_goes_and_comes_back() -> None:
-    """The last figures stay, with the reason and for how long; then it goes on."""
+    """The last figures stay, with the reason and the time; then updates continue."""
     with running_server() as address:
         fill(address)
         settings = Settings(listen=address, memory=True)
@@ -262,7 +262,7 @@ def test_a_server_that_goes_and_comes_back() -> None:
 
 
 def test_a_server_that_is_not_there_yet() -> None:
-    """It is waited for; Ctrl-C ends that."""
+    """The command waits for it; Ctrl-C ends the command."""
     with running_server() as address:
         pass
     with terminal("top", address, "--every", "0.2", width=60, height=8) as screen:
@@ -272,7 +272,7 @@ def test_a_server_that_is_not_there_yet() -> None:
 
 
 def test_more_streams_than_lines() -> None:
-    """As many as fit, the worst of them, and how many more there are."""
+    """The worst ones that fit, and the number of the others."""
     with running_server() as address:
         with Client(address) as client:
             for number in range(120):
@@ -288,7 +288,7 @@ def test_more_streams_than_lines() -> None:
 
 
 def test_names_stay_text() -> None:
-    """What a server says cannot move the cursor: names are checked there, problems here."""
+    """A server's text cannot move the cursor: the server checks names, the command errors."""
     code, _, errors = once("localhost:1", "--prefix", "\x1b[2Jx")
     assert code == 2
     assert "\x1b" not in errors

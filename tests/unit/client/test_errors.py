@@ -64,7 +64,7 @@ def packed(*details: object) -> tuple[tuple[str, bytes], ...]:
 
 
 def test_details_are_read() -> None:
-    """Reason, fields and delay of google.rpc details stand on the error."""
+    """Reason, fields and delay of google.rpc details are attributes of the error."""
     error = from_rpc_error(
         Failed(
             grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -93,7 +93,7 @@ def test_details_are_read() -> None:
 
 
 def test_no_answer_says_what_to_look_at() -> None:
-    """Where nobody answers, the message says so and what to check; a server's own text stays."""
+    """Without an answer the message says what to check; a server's own text stays."""
     error = from_rpc_error(Failed(grpc.StatusCode.UNAVAILABLE, "connection refused", ()))
     assert isinstance(error, UnavailableError)
     assert str(error) == (
@@ -105,13 +105,24 @@ def test_no_answer_says_what_to_look_at() -> None:
 
 
 def test_details_that_cannot_be_read_are_left_out() -> None:
-    """Broken details do not hide the status itself."""
+    """Details that cannot be decoded do not hide the status."""
     metadata = (("grpc-status-details-bin", b"\xff\xff\xff"),)
     error = from_rpc_error(Failed(grpc.StatusCode.NOT_FOUND, "", metadata))
     assert isinstance(error, NotFoundError)
     assert str(error) == "NOT_FOUND"
     assert error.retry_after_s is None
     assert type(from_rpc_error(grpc.RpcError("odd"))) is ClientError
+
+
+def test_a_write_that_came_too_late_blames_nobody() -> None:
+    """grpc.aio reports INTERNAL, which from a server would mean that it cannot take a batch."""
+    nothing = grpc.aio.Metadata()
+    late, real = (
+        grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, nothing, nothing, details)
+        for details in ("Internal error from Core", "it broke")
+    )
+    assert from_rpc_error(late).code == "UNAVAILABLE"
+    assert from_rpc_error(real).code == "INTERNAL"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,7 @@ def test_details_that_cannot_be_read_are_left_out() -> None:
     ],
 )
 def test_a_status_has_its_error(code: str, kind: type, also: type) -> None:
-    """Each status becomes one class, which keeps the status' name."""
+    """Each status has one error class; `code` is the name of the status."""
     error = error_for(code, "text")
     assert type(error) is kind
     assert isinstance(error, also)
@@ -136,7 +147,7 @@ def test_a_status_has_its_error(code: str, kind: type, also: type) -> None:
 
 
 def test_a_reason_is_more_than_a_status() -> None:
-    """Fenced is fenced whatever else fails a precondition."""
+    """EPOCH_FENCED is a FencedError, although other precondition failures are not."""
     assert type(error_for("FAILED_PRECONDITION", "t", reason="EPOCH_FENCED")) is FencedError
 
 

@@ -1,4 +1,4 @@
-"""The join table: what leaves a bucket is forgotten, whatever the order of things."""
+"""The join table: ids, due times, and memory, in any order of operations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def entries(table: JoinTable) -> int:
 
 
 def test_buckets_do_not_grow_with_what_has_left_them() -> None:
-    """Ids that are labelled long before their prediction would expire leave no trace there."""
+    """Buckets do not keep the entries of ids that are labelled long before their ttl."""
     joiner = Joiner(JoinSettings(30 * DAY_US, relabel_ttl_us=60_000_000))
     now_us, number = 10**15, 0
     for _ in range(400):
@@ -35,7 +35,7 @@ def test_buckets_do_not_grow_with_what_has_left_them() -> None:
 
 
 def test_seeded_actors() -> None:
-    """Adding, moving, dropping and taking what is due, in columns and one by one."""
+    """Add, reschedule, drop and expire ids, in columns and one by one."""
     rng = np.random.default_rng(5)
     table, dues = JoinTable(keys=1), {}
     for step in range(300):
@@ -75,7 +75,7 @@ def test_seeded_actors() -> None:
 
 
 def test_much_that_is_dropped_leaves_the_dict_later() -> None:
-    """It is gone at once all the same: found nowhere, counted nowhere; its ids may come again."""
+    """Until then the table does not find or count it, and its ids can be added again."""
     table = JoinTable(keys=1)
     ids = [b"%d" % number for number in range(10_000)]
     slots = table.add(ids)
@@ -97,19 +97,17 @@ def test_much_that_is_dropped_leaves_the_dict_later() -> None:
     table._check()
     twin = table.copy()
     twin._check()
-    assert not twin._dropped
     for number in range(10_000, 12_500):
         slot = table.add([b"%d" % number])
         table.state[slot] = 1
         table.schedule(slot, np.full(1, 9, dtype=np.uint32))
-    assert not table._dropped, "new ids take the places of old ones"
-    assert table.state.size < 13_000
+    assert table.state.size < 13_000, "new ids reuse the slots of dropped ones"
     table._check()
     assert table.find(ids[:3]).tolist() == again.tolist()
 
 
 def test_an_id_that_goes_twice_before_it_is_forgotten() -> None:
-    """Ids leave the dict some time after they were dropped, the newest first."""
+    """The dict loses dropped ids later, the newest first."""
     table = JoinTable(0)
     ids = [b"%d" % number for number in range(20_000)]
     slots = table.add(ids)
@@ -125,7 +123,7 @@ def test_an_id_that_goes_twice_before_it_is_forgotten() -> None:
 
 
 def test_what_buckets_take_is_known_without_going_round_them() -> None:
-    """After every batch somebody asks, and there may be as many buckets as ids."""
+    """The server reads it after every batch, and there may be as many buckets as ids."""
     table = JoinTable(keys=1)
     slots = table.add([b"%d" % number for number in range(5_000)])
     table.state[slots] = 1
@@ -139,7 +137,7 @@ def test_what_buckets_take_is_known_without_going_round_them() -> None:
 
 
 def test_many_buckets_that_are_due_are_taken_at_once() -> None:
-    """Predictions that are overdue when they come, or too many, may have a bucket each."""
+    """Predictions that arrive overdue, or above `max_pending`, may have a bucket each."""
     rows = 5_000
     ids = [b"%d" % number for number in range(rows)]
     event_us = 10**15 + np.random.default_rng(6).permutation(rows) * 1_000_000
@@ -158,15 +156,15 @@ def test_many_buckets_that_are_due_are_taken_at_once() -> None:
         joiner._check()
 
 
-def test_whole_buckets_are_taken_until_there_are_so_many() -> None:
-    """No bucket more than needed, though a part of what buckets list has left them."""
+def test_whole_buckets_are_taken_up_to_max_slots() -> None:
+    """No bucket more than needed, though buckets have stale entries."""
     table = JoinTable(keys=1)
     slots = table.add([b"%d" % number for number in range(300)])
     table.state[slots] = 1
     due = np.arange(300, dtype=np.uint32) // 3
     table.schedule(slots, due)
     table.schedule(slots[::3], np.full(100, 1_000, dtype=np.uint32))
-    popped = table.pop_due(10**6, most=5)
+    popped = table.pop_due(10**6, max_slots=5)
     assert table.ids(popped) == [b"1", b"2", b"4", b"5", b"7", b"8"]
     table.drop(popped)
     table._check()

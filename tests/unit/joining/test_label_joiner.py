@@ -1,4 +1,4 @@
-"""LabelJoiner: what each policy makes of late, early, missing and repeated halves."""
+"""LabelJoiner: late, early, missing and repeated halves under each policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 def test_a_late_label_restates_the_past() -> None:
-    """A label counts in the pane of its prediction, weeks later too, and only there."""
+    """A label counts in the pane of its prediction, weeks later too, and in no other."""
     ev = WindowedEvaluator()
     joiner = LabelJoiner(ev, ttl=25 * DAY)
     joiner.predict("late", 0.9, at=NOON)
@@ -38,7 +38,7 @@ def test_a_late_label_restates_the_past() -> None:
 
 
 def test_either_order() -> None:
-    """A label may come first; its prediction's time still decides where the case counts."""
+    """A label may arrive first; the case still counts at the time of its prediction."""
     ev = WindowedEvaluator()
     joiner = LabelJoiner(ev, ttl=DAY)
     joiner.label("a", True, at=NOON + HOUR)
@@ -49,7 +49,7 @@ def test_either_order() -> None:
 
 
 def test_relabel_and_retract_move_counts() -> None:
-    """Within relabel_ttl a label can be changed and a prediction taken back; not after."""
+    """Within relabel_ttl a label can be changed and a prediction retracted; not after."""
     ev = Evaluator()
     joiner = LabelJoiner(ev, ttl=DAY, relabel_ttl=HOUR)
     joiner.predict_cases(ids=["a", "b", "c"], scores=[0.9, 0.5, 0.1], at=NOON)
@@ -67,7 +67,7 @@ def test_relabel_and_retract_move_counts() -> None:
 
 
 def test_orphans_and_expired_by_policy() -> None:
-    """What never meets is dropped, a miss or a negative case, and is counted in any case."""
+    """An unmatched half is dropped, or counts as a miss or a negative case; coverage has it."""
     found = {}
     for orphans, expired in (("drop", "drop"), ("miss", "drop"), ("drop", "negative")):
         ev = Evaluator()
@@ -86,7 +86,7 @@ def test_orphans_and_expired_by_policy() -> None:
 
 
 def test_what_is_past_retention_is_counted() -> None:
-    """A pane that is gone changes no more; the overall coverage and a counter say so."""
+    """Effects on an expired pane are in the overall coverage and in a counter only."""
     ev = WindowedEvaluator(retention=6 * HOUR)
     joiner = LabelJoiner(ev, ttl=6 * HOUR, relabel_ttl=8 * HOUR)
     for name in ("one", "by columns"):
@@ -102,7 +102,7 @@ def test_what_is_past_retention_is_counted() -> None:
 
 
 def test_above_max_pending_the_oldest_go_early() -> None:
-    """No more ids are kept than allowed, and what that costs is counted."""
+    """At most `max_pending` ids are kept, and the early expiries are counted."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY, relabel_ttl=DAY, max_pending=5)
     for number in range(8):
         joiner.predict(f"p{number}", 0.5, at=NOON + number * HOUR)
@@ -189,7 +189,7 @@ GOOD = {"ids": ["a", "b"], "scores": [0.1, 0.2], "at": NOON}
 def test_what_is_wrong_changes_nothing(
     wrong: dict, message: str, field: str, index: int | None
 ) -> None:
-    """A column with a fault anywhere is refused by name, row and value, as a whole."""
+    """An invalid column is refused as a whole; the error names it, the row and the value."""
     joiner = LabelJoiner(WindowedEvaluator(), ttl=DAY)
     joiner.predict("before", 0.5, at=NOON - HOUR)
     before = joiner.copy()
@@ -236,7 +236,7 @@ def test_single_calls_are_checked() -> None:
     ],
 )
 def test_settings_are_checked(arguments: dict, message: str) -> None:
-    """Settings that cannot be, or contradict one another, are refused by name."""
+    """Invalid settings, or those that contradict one another, are refused by name."""
     with pytest.raises(InvalidInputError, match=message):
         LabelJoiner(**({"into": WindowedEvaluator(), "ttl": DAY} | arguments))
 
@@ -249,7 +249,7 @@ def test_a_plain_evaluator_has_no_windows() -> None:
 
 
 def test_more_than_can_be_counted_is_refused_first() -> None:
-    """Where counts could leave what is exact, nothing is joined."""
+    """If counts could exceed the limit, the call is refused and changes nothing."""
     for into in (Evaluator(), WindowedEvaluator()):
         joiner = LabelJoiner(into, ttl=DAY)
         at = {} if isinstance(into, Evaluator) else {"at": NOON}
@@ -262,7 +262,7 @@ def test_more_than_can_be_counted_is_refused_first() -> None:
 
 
 def test_repr_and_hash() -> None:
-    """A joiner says what it holds, and is no key."""
+    """The repr has the counts; a joiner is not hashable."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY)
     joiner.predict("a", 0.5, at=NOON)
     assert repr(joiner).startswith("<LabelJoiner: 1 ids, 0 of 1 predictions labelled")

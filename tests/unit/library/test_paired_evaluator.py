@@ -15,7 +15,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import Evaluator, InvalidInputError
 from streameval import _paired_evaluator as pairs
-from streameval._paired_evaluator import METRICS, PairedEvaluator
+from streameval._metric_registry import COMPARED_NAMES
+from streameval._paired_evaluator import PairedEvaluator
 from streameval._uncertainty.pair_cells import PairCells, levels_of
 
 
@@ -81,7 +82,7 @@ def test_auc_roc_variance_is_delongs_with_covariance(rows):
     assert pair.compare().difference == pytest.approx(means[0] - means[1], abs=1e-14)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
 def test_each_side_is_an_evaluator(metric):
     """The metrics and their intervals are those of an evaluator, at any resolution of the grid."""
     columns = cases()
@@ -106,7 +107,7 @@ def test_estimates_are_scikit_learns():
         assert pair.compare(metric=metric).difference == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
 def test_variance_is_that_of_resampled_differences(metric):
     """Resampling the cases gives the same spread."""
     columns = cases(1_500)
@@ -120,7 +121,7 @@ def test_variance_is_that_of_resampled_differences(metric):
     assert math.sqrt(variance) == pytest.approx(np.std(drawn), rel=0.15)
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
 def test_pairing_is_far_more_certain_than_two_evaluators(metric):
     """If the models mostly agree, the difference is more precise than either metric."""
     comparison = pair_of(cases(2_000, agreement=0.97)).compare(metric=metric)
@@ -133,7 +134,7 @@ def test_pairing_is_far_more_certain_than_two_evaluators(metric):
 def test_seven_bits_are_enough():
     """Coarse cells add only a small part of the standard error."""
     columns = cases(5_000)
-    for metric in METRICS:
+    for metric in COMPARED_NAMES:
         fine = pair_of(columns, resolution=53).compare(metric=metric)
         coarse = pair_of(columns).compare(metric=metric)
         width = fine.upper - fine.lower
@@ -163,7 +164,7 @@ def test_identical_models_do_not_differ_and_nobody_is_sure():
     assert widths[1] < widths[0] / 50
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", COMPARED_NAMES)
 def test_too_few_cases(metric):
     """The result is nan, not an error."""
     for columns in (cases(0), some(cases(), np.arange(1))):
@@ -241,7 +242,7 @@ def test_sampling_keeps_the_variance():
     whole = pair_of(columns)
     samples = [pair_of(columns, max_cells=100, seed=seed) for seed in range(40)]
     assert all(max(sample.sampled) < 1 for sample in samples)
-    for metric in METRICS:
+    for metric in COMPARED_NAMES:
         for prevalence in (None,) if metric == "auc_roc" else (None, 0.02):
             drawn = [sample._variance(metric, prevalence) for sample in samples]
             expected = whole._variance(metric, prevalence)
@@ -253,7 +254,7 @@ def test_a_sample_knows_the_true_prevalence():
     columns = cases(20_000, share=0.02)
     whole, sample = pair_of(columns), pair_of(columns, max_cells=500)
     assert sample.sampled[0] > 4 * sample.sampled[1]
-    for metric in METRICS:
+    for metric in COMPARED_NAMES:
         there, here = whole.compare(metric=metric), sample.compare(metric=metric)
         assert here.upper - here.lower == pytest.approx(there.upper - there.lower, rel=0.25)
 
@@ -292,11 +293,11 @@ def test_everything_may_be_forgotten():
 
 def test_differences_err_as_often_as_they_say():
     """Two models of equal quality differ at the 5 % level in about 5 % of trials."""
-    found = dict.fromkeys(METRICS, 0)
+    found = dict.fromkeys(COMPARED_NAMES, 0)
     trials = 250
     for seed in range(trials):
         pair = pair_of(cases(300, 0.3, (1.2, 1.2), 0.7, seed=seed))
-        for metric in METRICS:
+        for metric in COMPARED_NAMES:
             found[metric] += pair.compare(metric=metric).p_value < 0.05
     for count in found.values():
         assert 0.02 <= count / trials <= 0.085

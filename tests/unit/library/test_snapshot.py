@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._snapshot import FIGURES, reason_of
+from streameval._metric_registry import SNAPSHOT_NAMES
+from streameval._snapshot import reason_of
 
 
 def example(**settings) -> Evaluator:
@@ -22,7 +23,7 @@ def example(**settings) -> Evaluator:
 
 
 def test_figures_are_those_of_the_evaluator():
-    """Every metric, count and interval equals the evaluator's own method."""
+    """Every metric, count and interval equals that of the evaluator's own methods."""
     ev = example()
     snapshot = ev.snapshot()
     assert snapshot.auc_roc == ev.auc_roc()
@@ -64,21 +65,21 @@ def test_a_snapshot_is_frozen():
 @pytest.mark.parametrize(
     ("labels", "reason", "undefined"),
     [
-        ([], "EMPTY", set(FIGURES)),
-        ([0, 0], "NO_POSITIVES", set(FIGURES) - {"prevalence"}),
+        ([], "EMPTY", set(SNAPSHOT_NAMES)),
+        ([0, 0], "NO_POSITIVES", set(SNAPSHOT_NAMES) - {"prevalence"}),
         ([1, 1], "NO_NEGATIVES", {"auc_roc", "auc_roc_hull"}),
     ],
 )
 def test_undefined_figures_have_a_reason(labels, reason, undefined):
-    """A nan metric has a reason, a defined one has none, and JSON has neither nan nor inf."""
+    """Exactly the nan metrics have a reason, and JSON has neither nan nor inf."""
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=[0.5] * len(labels))
     snapshot = ev.snapshot()
-    assert {name for name in FIGURES if math.isnan(getattr(snapshot, name))} == undefined
+    assert {name for name in SNAPSHOT_NAMES if math.isnan(getattr(snapshot, name))} == undefined
     assert snapshot.reasons == dict.fromkeys(undefined, reason)
     assert snapshot.hull is None
     plain = json.loads(json.dumps(snapshot.to_dict(), allow_nan=False))
-    assert {name for name in FIGURES if plain[name] is None} == undefined
+    assert {name for name in SNAPSHOT_NAMES if plain[name] is None} == undefined
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()
@@ -86,7 +87,7 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
 
 
 def test_to_dict_is_plain():
-    """Infinite thresholds are words, limits are numbers, and JSON gives the same values back."""
+    """Infinite thresholds are strings, limits are numbers, and JSON round-trips."""
     plain = example().snapshot().to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["hull"]["thresholds"][0] == "Infinity"
@@ -99,7 +100,7 @@ def test_to_dict_is_plain():
 
 
 def test_plain_values_make_a_snapshot():
-    """A caller with metrics from elsewhere can build a snapshot of them."""
+    """A snapshot can be made of metrics that were computed elsewhere."""
     snapshot = Snapshot(
         revision=7,
         num_cases=3,
@@ -133,7 +134,7 @@ def test_copies_are_equal_even_where_nan():
 
 
 def test_bounded_snapshots_show_their_bounds():
-    """A bounded evaluator's table shows the bounds of the exact metrics."""
+    """A bounded evaluator's table shows the limits of the exact metrics."""
     snapshot = example(resolution=2).snapshot()
     low, high = snapshot.bounds["auc_roc"]
     assert low < snapshot.auc_roc < high

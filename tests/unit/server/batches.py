@@ -1,4 +1,4 @@
-"""Batches to decode, and what decoding them gives."""
+"""Batches, and what decoding them returns."""
 
 from __future__ import annotations
 

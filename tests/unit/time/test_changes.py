@@ -1,4 +1,4 @@
-"""Effects put together by group: against one effect at a time."""
+"""Effects summed by group, against one effect at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = {
 
 
 def table(history: list[tuple]) -> tuple[Effects, np.ndarray]:
-    """Return what happened to some predictions, and the group of each row."""
+    """Return the effects on some predictions, and the group of each row."""
     rows = [
         (group, WORDS[step][positive] if isinstance(step, str) else step, score)
         for group, score, positive, life in history
@@ -52,7 +52,7 @@ def table(history: list[tuple]) -> tuple[Effects, np.ndarray]:
 
 @given(history=HISTORY, later=HISTORY)
 def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) -> None:
-    """Evaluators, coverage and bands are what single effects give, after several tables."""
+    """Evaluators, coverage and bands equal those of single effects, after several tables."""
     evaluators: defaultdict = defaultdict(Evaluator)
     cells: defaultdict = defaultdict(CoverageCell)
     one_by_one: defaultdict = defaultdict(Evaluator)
@@ -63,7 +63,7 @@ def test_groups_equal_one_at_a_time(history: list[tuple], later: list[tuple]) ->
         for group, change in changes_by_group(effects, groups):
             change.apply_to(evaluators[group])
             cells[group].merge(change.coverage)
-            if not change.counts:
+            if not change.affects_counts:
                 assert change.added is change.removed is None
         for group, rows in rows_by_group(groups):
             plain[group].add(effects.kinds[rows], effects.scores[rows])
@@ -97,7 +97,7 @@ def test_what_comes_and_goes_in_one_table_cancels(history: list[tuple]) -> None:
 
 @given(scores=st.lists(st.floats(0, 1), min_size=1), at_most=st.integers(1, 12))
 def test_bands_by_score_hold_their_predictions(scores: list[float], at_most: int) -> None:
-    """Bands are few, tile the line, and hold the predictions whose scores lie in them."""
+    """Bands are at most `at_most`, tile the line, and count the predictions in them."""
     for scale in ("plain", "probability"):
         cell = CoverageCell(scale)
         kinds = np.full(len(scores), Effect.PREDICTED, dtype=np.uint8)
@@ -126,7 +126,7 @@ def test_bands_are_fine_where_scores_are() -> None:
 
 
 def _coverage_of(kinds: np.ndarray) -> Coverage:
-    """Sum what each effect adds, one effect at a time."""
+    """Sum the coverage of each effect, one effect at a time."""
     total = Coverage()
     for kind in kinds.tolist():
         total += Coverage(**{name: int(table[kind]) for name, table in COVERAGE.items()})

@@ -1,4 +1,4 @@
-"""What was computed from parts goes when they do."""
+"""Cached values are dropped after their parts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from streameval._time.parts_cache import PartsCache
 
 
 class Part:
-    """Something that may go."""
+    """An object that may be collected."""
 
 
 def test_values_go_some_time_after_their_parts() -> None:
-    """A name that nobody will use again does not stay until the cache is full."""
+    """A value with a collected part is swept, before the cache is full."""
     cache: PartsCache[int, str] = PartsCache(1_000_000, len)
     kept = Part()
     cache.get(-1, [kept], lambda: "kept")
@@ -26,7 +26,7 @@ def test_values_go_some_time_after_their_parts() -> None:
 
 
 def test_values_of_living_parts_stay() -> None:
-    """However many come."""
+    """Values whose parts are alive are kept, however many there are."""
     cache: PartsCache[int, int] = PartsCache(1_000_000, lambda _: 1)
     parts = [Part() for _ in range(500)]
     for number, part in enumerate(parts):
@@ -34,18 +34,18 @@ def test_values_of_living_parts_stay() -> None:
     assert [cache.get(i, [part], lambda: -1) for i, part in enumerate(parts)] == list(range(500))
 
 
-def test_kept_parts_are_those_that_are_the_same_objects() -> None:
-    """In the order that is asked for; none of a name without a value, or of parts that went."""
+def test_unchanged_parts_are_the_same_objects() -> None:
+    """They are in the order of the argument; there are none for a key without a value."""
     cache: PartsCache[str, int] = PartsCache(10, lambda _: 1)
     a, b, c = Part(), Part(), Part()
-    assert cache.kept("x", [a, b]) == []
+    assert cache.unchanged_parts("x", [a, b]) == []
     cache.get("x", [a, b, Part()], lambda: 0)
-    assert cache.kept("x", [c, b, a]) == [b, a]
-    assert cache.kept("y", [a, b]) == []
+    assert cache.unchanged_parts("x", [c, b, a]) == [b, a]
+    assert cache.unchanged_parts("y", [a, b]) == []
 
 
-def test_what_is_made_of_nothing_is_not_kept() -> None:
-    """Nothing that goes would take it along."""
+def test_a_value_without_parts_is_not_cached() -> None:
+    """It would never be swept."""
     cache: PartsCache[int, int] = PartsCache(100, lambda _: 1)
     assert [cache.get(0, [], lambda each=each: each) for each in range(3)] == [0, 1, 2]
     assert len(cache) == 0

@@ -1,4 +1,4 @@
-"""Windows, joiners and coverage as bytes: what comes back is the same, and nothing else does."""
+"""Windows, joiners and coverage as bytes: round trips are exact, other bytes are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streameval._joining.joiner import Joiner
 from streameval._joining.label_joiner import LabelJoiner
 from streameval._joining.rules import JoinSettings
 from streameval._time.coverage import CoverageCell
-from streameval._time.pane_evaluators import EvaluatorPanes
+from streameval._time.evaluator_panes import EvaluatorPanes
 from streameval._time.windowed import WindowedEvaluator
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -103,7 +103,7 @@ def test_what_comes_back_is_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_no_other_bytes_are_taken(name: str) -> None:
-    """No prefix, no extension and no change of one byte comes back as something."""
+    """Any prefix, extension or change of one byte is refused."""
     make, encode, decode = FORMS[name]
     data = encode(make())
     for length in range(len(data)):
@@ -119,13 +119,13 @@ def test_no_other_bytes_are_taken(name: str) -> None:
 
 
 def sealed(data: bytes) -> bytes:
-    """Put a right checksum behind whatever is said."""
+    """Append a valid checksum."""
     return data + struct.pack("<I", zlib.crc32(data))
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_wrong_writer_is_refused_or_sound(name: str) -> None:
-    """Behind a right checksum any byte may lie: it is refused, or what comes back holds."""
+    """With a valid checksum, an altered byte is refused or gives a sound state."""
     make, encode, decode = FORMS[name]
     body = encode(make())[:-4]
     for position in range(6, len(body)):
@@ -141,7 +141,7 @@ def test_a_wrong_writer_is_refused_or_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_announced_lengths_take_no_memory(name: str) -> None:
-    """Whatever a number says, no more memory is taken than a small multiple of the bytes."""
+    """An announced length never makes decoding allocate much more than the bytes."""
     make, encode, decode = FORMS[name]
     body = encode(make())[:-4]
     tracemalloc.start()
@@ -159,7 +159,7 @@ def test_announced_lengths_take_no_memory(name: str) -> None:
 
 
 def test_messages() -> None:
-    """A refusal says which kind of bytes was expected."""
+    """The error names the expected kind of bytes."""
     with pytest.raises(CorruptStateError, match="not a windowed evaluator: the bytes begin with"):
         WindowedEvaluator.from_bytes(Evaluator().to_bytes())
     with pytest.raises(CorruptStateError, match="0 bytes are too few for a label joiner"):
@@ -169,7 +169,7 @@ def test_messages() -> None:
 
 
 def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
-    """A label joiner has none; one that announces many is refused before it has a table."""
+    """A label joiner has no keys; bytes that announce many are refused before a table is made."""
     keys = 2**16 - 1
     made = Joiner(JoinSettings(3_600_000_000), keys)
     made.predict(
@@ -181,7 +181,7 @@ def test_segment_keys_take_no_memory_before_they_are_expected() -> None:
     )
     inner = codec.encode_joiner(made)
     whole = label_joiner(Evaluator()).to_bytes()
-    # Behind the head of the outer form: how long the joiner is, and the joiner.
+    # After the outer frame's head: the joiner's length, and the joiner.
     head = 6
     (size,) = struct.unpack_from("<q", whole, head)
     rest = whole[head + 8 + size : -4]
@@ -216,7 +216,7 @@ def test_equal_joiners_have_equal_bytes() -> None:
 
 
 def test_panes_that_were_emptied_are_not_written() -> None:
-    """An evaluator whose cases were all taken back has the bytes of an empty one."""
+    """An evaluator whose cases were all removed has the bytes of an empty one."""
     ev, empty = WindowedEvaluator(), WindowedEvaluator()
     ev.add_case(True, 0.5, at=NOON)
     ev.remove_case(True, 0.5, at=NOON)

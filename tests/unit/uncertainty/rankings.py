@@ -1,4 +1,4 @@
-"""Every ranking, with ties, of the cases inside cells, and its figures in rational arithmetic."""
+"""Every ranking, with ties, of the cases inside cells, and its metrics in rational arithmetic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_order(cells, missed):
 
 
 class Ranking:
-    """A ranking by its tied groups, with the figures written out as they are defined."""
+    """A ranking by its tied groups, with the metrics computed from their definitions."""
 
     def __init__(self, groups, missed):
         self.finite = [g for g in groups if sum(g)]
@@ -87,7 +87,7 @@ class Ranking:
             return area / self.P
 
     def auc_pr_hull(self):
-        """Integrate the same along the hull."""
+        """Integrate t/(t + FP(t)) along the hull."""
         return self.auc_pr(self.hull())
 
     def auc_pr_normalized(self):
@@ -146,6 +146,19 @@ class Ranking:
         return max(
             (1 + square) * tp / (tp + fp + square * self.P) for fp, tp in self.points(self.finite)
         )
+
+    def maximum_mcc(self):
+        """Return the best Matthews correlation over all operating points, 0 at both ends."""
+        total = self.P + self.N
+        squares = [
+            Fraction((tp * self.N - fp * self.P) ** 2, m * (total - m) * self.P * self.N)
+            for fp, tp in self.points(self.whole)
+            if 0 < (m := fp + tp) < total and tp * self.N > fp * self.P
+        ]
+        with localcontext() as context:
+            context.prec = 40
+            best = max(squares, default=Fraction(0))
+            return (Decimal(best.numerator) / best.denominator).sqrt()
 
     def eleven_pt(self):
         """Best precision at recall >= i/10."""

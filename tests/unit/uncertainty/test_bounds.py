@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from streameval._common.errors import InvalidInputError
 from streameval._counts.groups import Groups
 from streameval._counts.resolution import MAX_BITS, MIN_BITS, quantise
 from streameval._evaluator import Evaluator
-from streameval._uncertainty import bounds
-from streameval._uncertainty.bounds import BoundsQueries
+from streameval._metric_registry import BOUNDED_NAMES, BY_NAME
+from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.cell_orders import (
     both_orders,
     hides_order,
@@ -51,7 +50,7 @@ def build(groups, missed=(0, 0)):
 
 
 class Counted(BoundsQueries):
-    """What an evaluator with these groups would see, bounded or exact."""
+    """A view with these groups, bounded or exact."""
 
     revision = 0
     scale = "plain"
@@ -71,8 +70,14 @@ class Counted(BoundsQueries):
 
 
 def figure_bounds(groups, name, *, exact, **arguments):
-    """Return the bounds of one figure of bounded (or exact) groups."""
+    """Return the bounds of one metric of bounded (or exact) groups."""
     return Counted(groups, resolution=None if exact else 12).bounds(name, **arguments)
+
+
+def value_of(view, name, arguments):
+    """Return a metric of a view."""
+    metric = BY_NAME[name]
+    return value_of_view(view, metric, **{**arguments, **metric.arguments})
 
 
 SMALL = [
@@ -104,6 +109,7 @@ FIGURES = [
     ("maximum_f_measure", {}, lambda r: r.maximum_f_measure()),
     ("maximum_f_measure", {"beta": 0.5}, lambda r: r.maximum_f_measure(Fraction(1, 2))),
     ("maximum_f_measure", {"beta": 3.0}, lambda r: r.maximum_f_measure(3)),
+    ("maximum_mcc", {}, lambda r: r.maximum_mcc()),
     *(("precision_at", {"rank": k}, lambda r, k=k: r.precision_at(k)) for k in (0, 1, 2, 3, 5, 99)),
     ("reciprocal_rank", {}, lambda r: r.reciprocal_rank()),
     ("r_precision", {}, lambda r: r.precision_at(r.P)),
@@ -122,7 +128,7 @@ FIGURES = [
     ("name", "arguments", "value"), FIGURES, ids=lambda v: v if isinstance(v, str) else ""
 )
 def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, arguments, value):
-    """Rigorous: no order leaves them. Tight: some order comes as near as rounding allows."""
+    """Rigorous: no order exceeds them. Tight: some order attains them up to rounding."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
     values = [value(ranking) for ranking in every_order(cells, missed)]
     assert lower <= min(values)
@@ -133,7 +139,7 @@ def test_some_order_attains_each_bound_and_none_exceeds_it(cells, missed, name, 
 
 @pytest.mark.parametrize(("cells", "missed"), SMALL)
 def test_eleven_points_are_attained_and_never_exceeded(cells, missed):
-    """Each of the eleven has its own limits."""
+    """Each of the eleven points has its own limits."""
     name = "eleven_pt_interp_precision"
     lower, upper = figure_bounds(build(cells, missed), name, exact=False)
     values = [ranking.eleven_pt() for ranking in every_order(cells, missed)]
@@ -171,20 +177,19 @@ PARTS = [
 @pytest.mark.parametrize(("cells", "missed"), SMALL)
 @pytest.mark.parametrize(("name", "arguments"), PARTS, ids=str)
 def test_parts_of_areas_are_attained_and_never_exceeded(cells, missed, name, arguments):
-    """The other arguments of a figure's method are passed on, and keep the guarantee."""
+    """The other arguments of a metric's method are passed on, and keep the guarantee."""
     lower, upper = figure_bounds(build(cells, missed), name, exact=False, **arguments)
     values = []
     for ranking in every_order(cells, missed):
         view = Counted(build(ranking.finite, missed), resolution=None)
-        asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
-        values.append(getattr(bounds._Asked(view), name.removesuffix("_hull"))(**asked))
+        values.append(value_of(view, name, arguments))
     assert lower <= min(values)
     assert max(values) <= upper
     assert lower == pytest.approx(min(values), abs=1e-12)
     assert upper == pytest.approx(max(values), abs=1e-12)
 
 
-# ---- whole evaluators: streams against the exact figures -----------------------------
+# ---- whole evaluators: streams against the exact metrics -----------------------------
 
 
 def streams():
@@ -208,14 +213,14 @@ def streams():
         "both ends": (labels, np.where(chance > 0.5, 1 - 1e-12 * chance, 1e-12 * chance), None),
         "tied": (labels, np.round(smooth, 1), None),
         "one cell": (labels, 1 + chance * 1e-9, None),
-        # Inside every cell the order is the worst, or the best, that it can be.
+        # Inside every cell the order is the worst, or the best, of all.
         "negatives first": (labels, 1 + np.arange(4000) // 40 + (~labels) * 1e-6, None),
         "positives first": (labels, 1 + np.arange(4000) // 40 + labels * 1e-6, None),
     }
 
 
 ASKED = [
-    *((name, {}) for name in bounds.BOUNDED_FIGURES if not name.endswith("_at")),
+    *((name, {}) for name in BOUNDED_NAMES if not name.endswith("_at")),
     ("auc_pr", {"method": "unit", "prevalence": 0.01}),
     ("auc_roc", {"max_fpr": 0.05, "standardize": True}),
     ("average_precision", {"prevalence": 0.001}),
@@ -229,7 +234,7 @@ ASKED = [
 @pytest.mark.parametrize("name", streams())
 @pytest.mark.parametrize("settings", [{"resolution": 12}, {"resolution": 4}, {"max_cells": 50}])
 def test_exact_figures_never_leave_the_bounds(name, settings):
-    """An exact evaluator that saw the same cases lies inside, misses and all."""
+    """Metrics of an exact evaluator with the same cases and misses lie inside."""
     labels, scores, scale = streams()[name]
     exact, bounded = Evaluator(), Evaluator(scale=scale, **settings)
     for evaluator in (exact, bounded):
@@ -282,13 +287,12 @@ def test_limits_hold_where_counts_are_no_doubles():
 
 
 @pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
-@pytest.mark.parametrize("name", bounds.BOUNDED_FIGURES)
+@pytest.mark.parametrize("name", BOUNDED_NAMES)
 def test_undefined_figures_have_undefined_bounds(cells, name):
-    """The bounds are nan exactly where the figure is."""
+    """The bounds are nan exactly where the metric is."""
     arguments = {"rank": 1} if name.endswith("_at") else {}
     view = Counted(build(cells), resolution=None)
-    asked = {**arguments, "hull": True} if name.endswith("_hull") else arguments
-    value = getattr(bounds._Asked(view), name.removesuffix("_hull"))(**asked)
+    value = value_of(view, name, arguments)
     for exact in (True, False):
         lower, upper = figure_bounds(build(cells), name, exact=exact, **arguments)
         assert np.array_equal(np.isnan(lower), np.isnan(value))
@@ -296,7 +300,7 @@ def test_undefined_figures_have_undefined_bounds(cells, name):
 
 
 def test_all_positives_missed():
-    """The miss group is exact, and the figures at finite thresholds are 0."""
+    """The miss group is exact, and metrics at finite thresholds are 0."""
     groups = build([(0, 3)], (2, 1))
     assert figure_bounds(groups, "reciprocal_rank", exact=False) == (0, 0)
     assert figure_bounds(groups, "maximum_f_measure", exact=False) == (0, 0)
@@ -307,7 +311,7 @@ def test_all_positives_missed():
 
 
 def test_names_and_arguments_are_checked():
-    """An unknown name lists the known ones; a figure's own checks still speak."""
+    """An unknown name is refused with the known ones; a metric's own checks still apply."""
     groups = build([(1, 1)])
     with pytest.raises(InvalidInputError, match="bounds are known for auc_pr, ") as caught:
         figure_bounds(groups, "brier", exact=False)
@@ -321,13 +325,6 @@ def test_names_and_arguments_are_checked():
     with pytest.raises(InvalidInputError, match=r"^bounds of precision_at need a rank: ") as caught:
         figure_bounds(groups, "precision_at", exact=False)
     assert caught.value.field == "rank"
-
-
-def test_names_are_sorted_and_typed():
-    """The table, its names for type checkers and their order agree."""
-    assert list(bounds.BOUNDED_FIGURES) == sorted(bounds.BOUNDED_FIGURES)
-    typed = set(get_args(bounds._Scalar)) | {"eleven_pt_interp_precision"}
-    assert typed == set(bounds.BOUNDED_FIGURES)
 
 
 def test_a_second_query_is_free():
@@ -353,7 +350,7 @@ def test_a_cell_of_one_double_is_a_real_tie():
 @pytest.mark.parametrize("scale", ["plain", "probability"])
 @pytest.mark.parametrize("bits", [MIN_BITS, -5, 1, 12, MAX_BITS - 2, MAX_BITS - 1, MAX_BITS])
 def test_which_cells_hide_an_order(scale, bits):
-    """Those that two doubles fall into: also at the ends of all numbers, and around 0."""
+    """Exactly the cells of two doubles or more, also at the largest doubles and around 0."""
     largest, least = np.finfo(np.float64).max, np.nextafter(0.0, 1.0)
     scores = np.array([1.0, 1 - 2**-53, 0.75, 0.5, 0.1, 1e-300, least, 0.0])
     if scale == "plain":

@@ -1,4 +1,4 @@
-"""Intervals and comparisons: what they hold, what they refuse, and other people's numbers."""
+"""Intervals and comparisons: their properties, validation, and published numbers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streameval import Evaluator, InvalidInputError
-from streameval._uncertainty.compare import LEAST_P_VALUE, compare, holm
+from streameval._metric_registry import INTERVAL_NAMES
+from streameval._uncertainty.compare import MIN_P_VALUE, compare, holm
 from streameval._uncertainty.estimates import figure_of, hidden_error
-from streameval._uncertainty.intervals import NAMES
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -38,7 +38,7 @@ def evaluator(P=60, N=400, shift=1.5, seed=1, **settings):
     return ev
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", INTERVAL_NAMES)
 def test_interval_holds_its_estimate_and_nests(name):
     """A higher level is wider, an interval for any time wider still; all in [0, 1]."""
     ev = evaluator()
@@ -54,7 +54,7 @@ def test_interval_holds_its_estimate_and_nests(name):
 
 
 def test_estimates_are_the_evaluators_own():
-    """An interval's estimate is the figure, to the bit."""
+    """An interval's estimate is the metric, to the bit."""
     ev = evaluator()
     ev.add_misses(3)
     ev.add_negative_misses(5)
@@ -71,7 +71,7 @@ def test_estimates_are_the_evaluators_own():
 @pytest.mark.parametrize("name", AREAS)
 @pytest.mark.parametrize(("P", "N"), [(0, 0), (0, 5), (5, 0), (1, 5), (5, 1)])
 def test_too_few_cases_have_no_limits(name, P, N):
-    """Two of each class are needed: limits are nan, and the reason is said."""
+    """Two of each class are needed: otherwise limits are nan, with a reason."""
     ev = evaluator(P, N)
     interval = ev.interval(name)
     assert math.isnan(interval.lower)
@@ -84,7 +84,7 @@ def test_too_few_cases_have_no_limits(name, P, N):
 
 
 def test_prevalence_needs_two_references():
-    """One reference says nothing about a share."""
+    """A share needs two references."""
     ev = Evaluator()
     assert ev.interval("prevalence").reason == "TOO_FEW"
     ev.add_case(True, 1.0)
@@ -96,7 +96,7 @@ def test_prevalence_needs_two_references():
 
 
 def test_anytime_starts_at_fifty_positives():
-    """No confidence sequence is claimed before."""
+    """A confidence sequence begins at 50 positives."""
     assert evaluator(49).interval("auc_roc", anytime=True).reason == "TOO_FEW"
     assert evaluator(50).interval("auc_roc", anytime=True).reason is None
 
@@ -128,7 +128,7 @@ def test_perfect_and_worst_rankings_have_proper_intervals(name):
     st.integers(2, 10**6), st.integers(2, 10**6), st.floats(0, 1), st.floats(0, 0.05), st.booleans()
 )
 def test_limits_are_proper(positives, negatives, estimate, variance, anytime):
-    """For any figure: in order, in [0, 1], around the estimate."""
+    """For any metric: ordered, in [0, 1], around the estimate."""
     figure = Figure(estimate, variance, positives, negatives)
     for limits in (auc_roc_limits, precision_limits, proportion_limits):
         lower, upper = limits(figure, 0.05, anytime=anytime)
@@ -159,7 +159,7 @@ def test_newcombe_variance_is_hanley_and_mcneils_between_equal_sizes():
 
 
 def test_auc_roc_limits_solve_their_equation():
-    """At each limit the estimate is as many standard errors away as was asked for."""
+    """At each limit the estimate is the quantile times the standard error away."""
     figure = Figure(0.83, 0.0004, 90, 1_000)
     expected = newcombe_variance(0.83, 90, 1_000)
     effective = 90 * 4 * 0.83 * 0.17
@@ -176,7 +176,7 @@ def test_auc_roc_limits_solve_their_equation():
 
 
 def test_large_samples_agree_with_delongs_interval():
-    """With thousands of cases the correction is gone: estimate -+ 1.96 standard errors."""
+    """With thousands of cases the correction vanishes: estimate -+ 1.96 standard errors."""
     ev = evaluator(20_000, 30_000)
     interval = ev.interval("auc_roc")
     figure = figure_of(ev._view().groups, "auc_roc")
@@ -187,7 +187,7 @@ def test_large_samples_agree_with_delongs_interval():
 
 @pytest.mark.parametrize("name", AREAS)
 def test_bootstrap_agrees_in_width_and_repeats(name):
-    """Resampling gives about the same interval; the same seed gives the same one."""
+    """Resampling gives about the same interval; equal seeds give equal intervals."""
     ev = evaluator(200, 2_000)
     ev.add_misses(10)
     ev.add_negative_misses(50)
@@ -211,7 +211,7 @@ def test_bootstrap_needs_two_of_each_class_to_begin_with():
 
 @pytest.mark.parametrize("name", AREAS)
 def test_bounded_interval_holds_the_exact_one(name):
-    """What the cells hide widens the interval; nothing is lost."""
+    """The unknown order in the cells widens the interval, which contains the exact one."""
     for bits in (3, 6, 10):
         exact, bounded = evaluator(seed=4), evaluator(seed=4, resolution=bits)
         inner, outer = exact.interval(name), bounded.interval(name)
@@ -224,7 +224,7 @@ def test_bounded_interval_holds_the_exact_one(name):
 
 
 def test_bounded_interval_at_another_prevalence():
-    """Bounds and limits are both taken at it."""
+    """Bounds and limits both use the given prevalence."""
     exact, bounded = evaluator(seed=4), evaluator(seed=4, resolution=5)
     inner = exact.interval("auc_pr", prevalence=0.01)
     outer = bounded.interval("auc_pr", prevalence=0.01)
@@ -241,7 +241,7 @@ def test_hidden_error_is_the_design_formula():
 
 
 def test_huge_counts_stay_finite():
-    """Counts near 2**61 do not overflow: the interval is narrow, and around the figure."""
+    """Counts near 2**61 do not overflow: the interval is narrow, and around the metric."""
     ev = Evaluator()
     ev.add_cases(labels=[1, 0, 1, 0], scores=[3, 3, 2, 1], counts=[2**60, 2**59, 2**59, 2**60])
     for name in AREAS:
@@ -267,14 +267,14 @@ def test_huge_counts_stay_finite():
     ],
 )
 def test_refusals(arguments, message, field):
-    """What cannot be asked is refused by name."""
+    """Invalid arguments are refused with the field's name."""
     with pytest.raises(InvalidInputError, match=message) as caught:
         evaluator().interval(**arguments)
     assert caught.value.field == field
 
 
 def test_bootstrap_is_refused_for_cells():
-    """Resampling cells would pretend that their order is known."""
+    """The bootstrap is refused for cells, whose order is not known."""
     with pytest.raises(InvalidInputError, match="kept few bits"):
         evaluator(resolution=6).interval("auc_roc", method="bootstrap")
 
@@ -311,13 +311,13 @@ def test_an_evaluator_does_not_differ_from_itself():
 
 
 def test_p_values_have_a_floor():
-    """Asymptotics are not believed further than 1e-12."""
+    """No p-value is smaller than 1e-12, where asymptotics end."""
     good, bad = evaluator(5_000, 5_000, 3.0), evaluator(5_000, 5_000, 0.1, seed=2)
-    assert compare(good, bad).p_value == LEAST_P_VALUE
+    assert compare(good, bad).p_value == MIN_P_VALUE
 
 
 def test_comparison_of_precision_recall_areas_has_one_prevalence():
-    """The same curve at two prevalences differs by itself, and not by default."""
+    """One curve at two prevalences differs unscaled, and does not at a common prevalence."""
     rare, common = evaluator(400, 20_000, seed=7), evaluator(400, 800, seed=8)
     assert compare(rare, common, metric="auc_pr", prevalence="own").p_value < 1e-6
     comparison = compare(rare, common, metric="auc_pr")
@@ -333,7 +333,7 @@ def test_comparison_of_precision_recall_areas_has_one_prevalence():
 @pytest.mark.parametrize("misses", [2**30, 2**54, 2**60])
 @pytest.mark.parametrize("positive", [True, False])
 def test_a_common_prevalence_is_one_however_rare_a_class_is(misses, positive):
-    """Where the quotient is rounded to 1, as of 2^54 misses and two negatives, it stays below."""
+    """It stays below 1 where the quotient rounds to 1, as with 2^54 misses and two negatives."""
     sides = []
     for _ in range(2):
         side = Evaluator()
@@ -361,7 +361,7 @@ def test_comparison_of_prevalences_is_newcombes_method_10():
 
 
 def test_bounded_evaluators_compare_more_cautiously():
-    """What the cells hide is part of the interval of the difference."""
+    """The unknown order in the cells widens the interval of the difference."""
     exact = compare(evaluator(seed=1), evaluator(seed=2))
     bounded = compare(evaluator(seed=1, resolution=4), evaluator(seed=2, resolution=4))
     assert bounded.lower < exact.lower
@@ -396,7 +396,7 @@ def test_comparison_errs_as_often_as_it_says():
     ],
 )
 def test_comparison_refusals(arguments, message):
-    """What cannot be compared is refused by name."""
+    """Metrics without intervals are refused with the field's name."""
     with pytest.raises(InvalidInputError, match=message):
         compare(evaluator(), evaluator(), **arguments)
 
@@ -423,7 +423,7 @@ def test_holm_by_definition(p_values):
 
 @pytest.mark.parametrize("p_values", [[0.5, 1.5], [-0.1], [[0.1]]])
 def test_holm_refuses_what_is_no_probability(p_values):
-    """With the index of the first."""
+    """A bad p-value is refused with the index of the first."""
     with pytest.raises(InvalidInputError, match=r"p.values?"):
         holm(p_values)
 
@@ -445,7 +445,7 @@ def test_one_swapped_pair_is_nearly_perfect(name, P, N):
 
 
 def test_no_use_and_few_positives_is_no_reason_for_an_upper_limit_of_one():
-    """20 positives among 100,000 in random order: nobody would believe 0.99."""
+    """20 positives among 100,000 in random order: the interval stays far from 0.99."""
     random = np.random.default_rng(1)
     ev = Evaluator()
     ev.add_cases(labels=np.arange(100_000) < 20, scores=random.normal(size=100_000))

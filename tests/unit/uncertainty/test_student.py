@@ -1,4 +1,4 @@
-"""Quantiles against scipy, which the library does without."""
+"""Quantiles against scipy, which the library does not depend on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_student_tail_is_scipys(df):
 
 
 def test_fewer_degrees_than_one():
-    """Where the expansion's sum is below zero it is not believed."""
+    """The expansion is not used where its sum is below zero."""
     assert student_quantile(0.45, 0.1) == pytest.approx(stats.t.isf(0.45, 0.1), rel=1e-9)
 
 
@@ -80,14 +80,14 @@ def test_expansion_meets_the_fraction_where_they_change_over(tail):
     below, above = 1.0, 1e6
     while above - below > 1e-6:
         middle = (below + above) / 2
-        ends = student._expansion(z, middle)[1] < student._EXPANSION_ENDS
+        ends = student._expansion(z, middle)[1] < student._MAX_EXPANSION_ERROR
         below, above = (below, middle) if ends else (middle, above)
     quantiles = student_quantile(tail, below), student_quantile(tail, above)
     assert quantiles[1] == pytest.approx(quantiles[0], rel=1e-10)
 
 
 def test_anytime_quantile_is_wider_than_a_fixed_one():
-    """The price of looking at any time: 1.5 to 2 times the width, growing slowly."""
+    """An anytime interval is 1.5 to 2 times as wide, and its factor grows slowly."""
     for count in (50, 200, 1_000, 100_000, 10**7):
         ratio = anytime_quantile(0.05, count) / normal_quantile(0.025)
         assert 1.5 < ratio < 2.3

@@ -1,10 +1,10 @@
-// The server's JSON over HTTP, and its server-sent events, with the token of this tab.
+// Calls the server's JSON API and reads its server-sent events, with this tab's token.
 
 const TOKEN = "streameval.token";
-const SILENCE_MS = 25_000; // heartbeats come every 10 s
-const DRAW_GAP_MS = 200;
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 5_000;
+const SILENCE_TIMEOUT_MS = 25_000; // the server sends a heartbeat every 10 s
+const MIN_DRAW_INTERVAL_MS = 200;
+const MIN_RETRY_MS = 500;
+const MAX_RETRY_MS = 5_000;
 
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
@@ -12,7 +12,7 @@ export const token = {
   forget: () => sessionStorage.removeItem(TOKEN),
 };
 
-/** What a call ended with; status 0 is a server that did not answer. */
+/** The error of a call; status 0 means that the server did not answer. */
 export class ApiError extends Error {
   constructor(status, message, reason = "") {
     super(message);
@@ -20,7 +20,7 @@ export class ApiError extends Error {
     this.reason = reason;
   }
 
-  get isAway() {
+  get isUnavailable() {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 
@@ -29,21 +29,21 @@ export class ApiError extends Error {
   }
 }
 
-/** The path of a stream's method; names hold only characters that paths may. */
+/** The path of a stream's method. Names need no escaping: they have only characters allowed in paths. */
 export const streamPath = (name, method = "") => `v1/streams/${name}${method ? `:${method}` : ""}`;
 
-/** Return the answer to a question. Raises ApiError. */
+/** Return the answer to a GET request. Throws ApiError. */
 export async function get(path, parameters = {}, signal = undefined) {
-  const response = await opened(path, parameters, signal, "application/json");
+  const response = await request(path, parameters, signal, "application/json");
   try {
     return await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new ApiError(0, "the answer broke off");
+    throw new ApiError(0, "the answer was cut off");
   }
 }
 
-async function opened(path, parameters, signal, accept) {
+async function request(path, parameters, signal, accept) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const each of [value].flat()) {
@@ -52,77 +52,77 @@ async function opened(path, parameters, signal, accept) {
   }
   const headers = { accept };
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
-  const asked = query.toString();
+  const search = query.toString();
   let response;
   try {
-    response = await fetch(asked ? `${path}?${asked}` : path, { headers, signal, cache: "no-store" });
+    response = await fetch(search ? `${path}?${search}` : path, { headers, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, "the server does not answer");
   }
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await responseError(response);
   return response;
 }
 
-async function refusal(response) {
+async function responseError(response) {
   try {
-    return refused(response.status, await response.json());
+    return statusError(response.status, await response.json());
   } catch {
     return new ApiError(response.status, `the server answered ${response.status}`);
   }
 }
 
-function refused(status, body) {
+function statusError(status, body) {
   const details = body.details ?? [];
   const info = details.find((detail) => detail["@type"]?.endsWith("google.rpc.ErrorInfo"));
   return new ApiError(status, body.message, info?.reason);
 }
 
 /**
- * Listen for the newest answers until `signal` aborts; connect again whenever the connection ends.
+ * Receive the newest answers until `signal` aborts; reconnect whenever the connection ends.
  *
- * `heard` gets each answer; `state` gets "live", or "lost" with an ApiError. An answer that refuses
- * (a token, a name) ends it with "refused".
+ * `onAnswer` gets each answer; `onState` gets "live", or "lost" with an ApiError. When the server
+ * refuses the request (a token, a name), `onState` gets "refused" and the watch ends.
  */
-export async function watch(path, parameters, { heard, state, signal }) {
-  let pause = FIRST_PAUSE_MS;
+export async function watch(path, parameters, { onAnswer, onState, signal }) {
+  let retryMs = MIN_RETRY_MS;
   while (!signal.aborted) {
     try {
-      const response = await opened(path, parameters, signal, "text/event-stream");
+      const response = await request(path, parameters, signal, "text/event-stream");
       for await (const event of events(response, signal)) {
-        pause = FIRST_PAUSE_MS;
-        if (event.kind === "error") throw ended(JSON.parse(event.data));
-        heard(JSON.parse(event.data));
-        state("live");
+        retryMs = MIN_RETRY_MS;
+        if (event.kind === "error") throw eventError(JSON.parse(event.data));
+        onAnswer(JSON.parse(event.data));
+        onState("live");
       }
       throw new ApiError(0, "the connection ended");
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
-      if (!error.isAway) {
-        state("refused", error);
+      if (!error.isUnavailable) {
+        onState("refused", error);
         return;
       }
-      state("lost", error);
+      onState("lost", error);
     }
-    await waited(pause * (0.75 + Math.random() / 2), signal);
-    pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+    await sleep(retryMs * (0.75 + Math.random() / 2), signal);
+    retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
   }
 }
 
-const STATUS = { 5: 404, 7: 403, 14: 503, 16: 401 };
+const STATUS_OF_CODE = { 5: 404, 7: 403, 14: 503, 16: 401 };
 
-function ended(status) {
-  return refused(STATUS[status.code] ?? 400, status);
+function eventError(status) {
+  return statusError(STATUS_OF_CODE[status.code] ?? 400, status);
 }
 
-/** Yield the events of a response; a silent connection is dead. */
+/** Yield the events of a response; without a heartbeat the connection counts as dead. */
 async function* events(response, signal) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     while (true) {
-      const { done, value } = await spoken(reader, signal);
+      const { done, value } = await readChunk(reader, signal);
       if (done) return;
       const blocks = (rest + value).split(/\r?\n\r?\n/);
       rest = blocks.pop();
@@ -140,54 +140,55 @@ async function* events(response, signal) {
   }
 }
 
-async function spoken(reader, signal) {
+async function readChunk(reader, signal) {
   let timer;
   const silence = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new ApiError(0, "the server fell silent")), SILENCE_MS);
+    timer = setTimeout(() => reject(new ApiError(0, "the server sent no heartbeat")), SILENCE_TIMEOUT_MS);
   });
   try {
     return await Promise.race([reader.read(), silence]);
   } catch (error) {
     if (error instanceof ApiError || signal.aborted) throw error;
-    throw new ApiError(0, "the connection broke");
+    throw new ApiError(0, "the connection was interrupted");
   } finally {
     clearTimeout(timer);
   }
 }
 
-function waited(ms, signal) {
+function sleep(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
     signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
   });
 }
 
-/** Return what calls `draw` with the newest of what it is given, at most five times a second. */
-export function paced(draw, signal) {
+/** Return a function that calls `draw` with its newest argument, at most five times a second. */
+export function throttle(draw, signal) {
   let newest;
   let timer = null;
   let drawnMs = -Infinity;
   signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
   return (value) => {
-    newest = value; // events that came together while the page was busy are one
+    newest = value; // events that arrive together while the page is busy are drawn once
     timer ??= setTimeout(() => {
       timer = null;
       drawnMs = performance.now();
       draw(newest);
-    }, Math.max(0, drawnMs + DRAW_GAP_MS - performance.now()));
+    }, Math.max(0, drawnMs + MIN_DRAW_INTERVAL_MS - performance.now()));
   };
 }
 
 /**
- * Load something again and again: at most once per `gap`, never twice at a time, the latest only.
- * `failed` gets an ApiError. Call `ask` whenever what was loaded may be old.
+ * Runs `load` on request: at most once per `gapMs`, never twice at the same time. Requests made
+ * while it runs are merged into one further run. `failed` gets an ApiError.
  */
 export class Refresher {
   constructor(load, gapMs, signal, failed) {
     Object.assign(this, { load, gapMs, signal, failed, running: false, wanted: false });
   }
 
-  ask() {
+  /** Request a run: call it whenever the loaded data may be out of date. */
+  request() {
     this.wanted = true;
     if (!this.running) this.run();
   }
@@ -203,11 +204,11 @@ export class Refresher {
         if (!(error instanceof ApiError)) throw error;
         this.failed(error);
       }
-      await waited(this.gapMs, this.signal);
+      await sleep(this.gapMs, this.signal);
     }
     this.running = false;
   }
 }
 
-/** A metric of a snapshot by its name. */
+/** Return a metric of a snapshot by its name. */
 export const metric = (snapshot, name) => snapshot.metrics.find((each) => each.name === name);

@@ -1,11 +1,11 @@
-// The page: which view the URL asks for, the connection, the theme, the token.
+// The page's frame: shows the view of the URL, the connection's state, the theme and the token.
 
 import { token } from "./api.js";
 import { CompareView } from "./compare.js";
-import { fill, say } from "./dom.js";
+import { fill, setText } from "./dom.js";
 import { clock } from "./format.js";
-import { current } from "./route.js";
-import { away, denied, refused } from "./states.js";
+import { currentRoute } from "./route.js";
+import { denied, refused, unavailable } from "./states.js";
 import { StreamView } from "./stream.js";
 import { StreamsView } from "./streams.js";
 import { startTheme } from "./theme.js";
@@ -18,11 +18,11 @@ const pill = document.getElementById("connection");
 const banner = document.getElementById("banner");
 const forget = document.getElementById("forget");
 
-let shown = null; // {key, view, ending}
-let lastHeard = null;
+let shown = null; // {key, view, aborter}
+let lastAnswer = null;
 
-function go() {
-  const route = current();
+function navigate() {
+  const route = currentRoute();
   const key = `${route.view} ${route.stream ?? ""}`;
   document.title = `${TITLES[route.view](route)} · streameval`;
   for (const link of document.querySelectorAll("[data-view]")) {
@@ -38,60 +38,60 @@ function go() {
 
 function show(route, key) {
   const isFirst = shown === null;
-  shown?.ending.abort();
-  const ending = new AbortController();
+  shown?.aborter.abort();
+  const aborter = new AbortController();
   connection("connecting");
   fill(main);
   const context = {
-    signal: ending.signal,
-    route: current,
-    connection: (state) => { if (!ending.signal.aborted) connection(state); },
+    signal: aborter.signal,
+    route: currentRoute,
+    connection: (state) => { if (!aborter.signal.aborted) connection(state); },
     failure: (error) => failure(error),
   };
   const root = document.createElement("div");
   main.append(root);
-  shown = { key, ending, view: null };
+  shown = { key, aborter, view: null };
   shown.view = new VIEWS[route.view](root, route, context);
   window.scrollTo(0, 0);
-  if (!isFirst) main.querySelector("h1")?.focus(); // so that a screen reader hears where it is
+  if (!isFirst) main.querySelector("h1")?.focus(); // so that a screen reader announces the new view
 }
 
-function again() {
+function retry() {
   const { key } = shown;
-  shown.ending.abort();
-  show(current(), key);
+  shown.aborter.abort();
+  show(currentRoute(), key);
 }
 
 function failure(error) {
   forget.hidden = !token.get();
   if (error.isDenied) {
     connection("refused");
-    return denied(error, again);
+    return denied(error, retry);
   }
-  return error.isAway ? away(error) : refused(error);
+  return error.isUnavailable ? unavailable(error) : refused(error);
 }
 
 const WORDS = { connecting: "Connecting", live: "Live", lost: "Connection lost", refused: "Not connected" };
 
 function connection(state) {
-  if (state === "live") lastHeard = new Date();
+  if (state === "live") lastAnswer = new Date();
   forget.hidden = !token.get();
   if (pill.dataset.state === state) return;
   const isBack = state === "live" && !banner.hidden;
   pill.dataset.state = state;
-  say(pill, WORDS[state]);
+  setText(pill, WORDS[state]);
   banner.hidden = state !== "lost";
   if (state === "lost") {
-    say(banner, `The connection to the server is lost. ${lastHeard ? `Figures are those of ${clock(lastHeard)}. ` : ""}Trying again.`);
+    setText(banner, `The connection to the server is lost. ${lastAnswer ? `Figures are those of ${clock(lastAnswer)}. ` : ""}Reconnecting.`);
   }
-  if (state === "lost" || isBack) say(document.getElementById("spoken"), isBack ? "The connection is back; figures are live." : banner.textContent);
+  if (state === "lost" || isBack) setText(document.getElementById("spoken"), isBack ? "The connection is back; figures are live." : banner.textContent);
 }
 
-forget.addEventListener("click", () => { token.forget(); again(); });
+forget.addEventListener("click", () => { token.forget(); retry(); });
 document.getElementById("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the fragment is the view's
+  event.preventDefault(); // the URL's fragment belongs to the views
   main.focus();
 });
-window.addEventListener("hashchange", go);
+window.addEventListener("hashchange", navigate);
 startTheme(document.getElementById("theme"));
-go();
+navigate();

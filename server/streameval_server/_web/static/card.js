@@ -1,4 +1,4 @@
-// A card with a chart: heading, legend, plot, note, and the numbers behind it as a table.
+// A card with a chart: heading, legend, plot, note, and the chart's data as a table.
 
 import { h, redraw } from "./dom.js";
 import { Plot } from "./plot.js";
@@ -18,13 +18,13 @@ export class ChartCard {
     this.legend(keys ?? []);
   }
 
-  /** Keys are [class of the swatch, text]. */
+  /** Set the legend; keys are [class of the swatch, text]. */
   legend(keys) {
     this.keys.replaceChildren(...keys.map(([kind, text]) =>
       h("li", {}, h("span", { class: `swatch ${kind}`, "aria-hidden": true }), text)));
   }
 
-  /** `rows()` makes the table when it is opened. */
+  /** Draw the plot; `makeTable()` builds the table when it is open. */
   draw(label, build, makeTable) {
     this.makeTable = makeTable;
     this.fillTable();

@@ -1,17 +1,17 @@
-// Two streams, windows or segments: their curves over each other, and how much they differ.
+// Compares two streams, windows or segments: their curves in one chart, and their difference.
 
 import { ApiError, get, Refresher, streamPath, watch } from "./api.js";
 import { Overlay } from "./curves.js";
 import { fill, h } from "./dom.js";
-import { figure, interval, METRICS, moment, percent, pValue, reason, signed } from "./format.js";
+import { figure, interval, moment, percent, pValue, reason, signed, titleOf } from "./format.js";
 import { points, prPath, rocPath } from "./geometry.js";
+import { COMPARED, HEADLINE } from "./metrics.js";
 import { replace, segment, selection, toCompare, WINDOWS } from "./route.js";
 import { sentence } from "./states.js";
 
 const GAP_MS = 1_000;
 const MAX_POINTS = 1024;
 const SIDES = ["a", "b"];
-const COMPARED = ["auc_pr", "average_precision", "auc_roc"];
 
 export class CompareView {
   constructor(root, route, context) {
@@ -26,7 +26,7 @@ export class CompareView {
   build() {
     this.inputs = {};
     this.names = h("datalist", { id: "names" });
-    this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, METRICS[name])));
+    this.metric = h("select", { id: "metric", name: "metric" }, COMPARED.map((name) => h("option", { value: name }, titleOf(name))));
     this.form = h("form", {
       class: "sides",
       onsubmit: (event) => { event.preventDefault(); this.go(); },
@@ -69,12 +69,12 @@ export class CompareView {
       if (stream !== document.activeElement) stream.value = this.sides[side].stream;
       if (chosen !== document.activeElement) chosen.value = this.sides[side].segment;
     }
-    this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : "auc_pr";
-    this.listen();
+    this.metric.value = COMPARED.includes(parameters.get("metric")) ? parameters.get("metric") : HEADLINE;
+    this.watch();
   }
 
   go() {
-    const parameters = { metric: this.metric.value === "auc_pr" ? "" : this.metric.value };
+    const parameters = { metric: this.metric.value === HEADLINE ? "" : this.metric.value };
     for (const side of SIDES) {
       const { stream, window, segment: chosen } = this.inputs[side];
       parameters[side] = stream.value.trim();
@@ -99,10 +99,10 @@ export class CompareView {
     this.go();
   }
 
-  /** Compare again whenever one of the two streams moves. */
-  listen() {
-    this.listening?.abort();
-    this.listening = new AbortController();
+  /** Compare again whenever one of the two streams changes. */
+  watch() {
+    this.watching?.abort();
+    this.watching = new AbortController();
     const streams = SIDES.map((side) => this.sides[side].stream);
     if (!streams.every(Boolean)) {
       this.curves.hidden = true;
@@ -111,9 +111,9 @@ export class CompareView {
       return;
     }
     watch("v1/streams:watch", { streams: [...new Set(streams)], metrics: "prevalence" }, {
-      signal: AbortSignal.any([this.listening.signal, this.signal]),
-      heard: () => this.refresher.ask(),
-      state: (state, error) => {
+      signal: AbortSignal.any([this.watching.signal, this.signal]),
+      onAnswer: () => this.refresher.request(),
+      onState: (state, error) => {
         this.context.connection(state);
         if (state === "refused" || (state === "lost" && !this.isShown)) this.fail(error);
       },
@@ -126,18 +126,18 @@ export class CompareView {
   }
 
   async load() {
-    const { listening } = this;
-    const asked = SIDES.map((side) => this.sides[side]);
+    const { watching } = this;
+    const chosen = SIDES.map((side) => this.sides[side]);
     const curveOf = (side) => get(streamPath(this.sides[side].stream, "curve"),
       { ...this.fields(side, "selection."), kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS }, this.signal);
     const [answer, ...curves] = await Promise.all([
       get("v1/streams:compare", {
-        "a.stream": asked[0].stream, ...this.fields("a", "a."),
-        "b.stream": asked[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
+        "a.stream": chosen[0].stream, ...this.fields("a", "a."),
+        "b.stream": chosen[1].stream, ...this.fields("b", "b."), metric: this.metric.value,
       }, this.signal),
       ...SIDES.map(curveOf),
     ]);
-    if (listening !== this.listening) return; // another comparison was asked for meanwhile
+    if (watching !== this.watching) return; // another comparison was chosen meanwhile
     this.isShown = true;
     this.showResult(answer);
     this.showCurves(answer, curves);
@@ -145,11 +145,11 @@ export class CompareView {
 
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.isAway && this.isShown) return;
+    if (error.isUnavailable && this.isShown) return;
     this.isShown = false;
     this.curves.hidden = true;
     this.warnings.hidden = true;
-    if (error.isDenied || error.isAway) {
+    if (error.isDenied || error.isUnavailable) {
       fill(this.result, this.context.failure(error));
       return;
     }
@@ -157,7 +157,7 @@ export class CompareView {
   }
 
   showResult(answer) {
-    const name = METRICS[this.metric.value];
+    const name = titleOf(this.metric.value);
     const { a, b, difference } = answer;
     const title = h("h2", { id: "result-title" }, verdict(answer, name));
     const cell = (kind, heading, value, more) =>
@@ -178,16 +178,16 @@ export class CompareView {
     const [positives, negatives] = ["numPositiveRef", "numNegativeRef"].map((name) => curves.map((each) => Number(each[name])));
     this.curves.hidden = [...positives, ...negatives].some((each) => each === 0);
     if (this.curves.hidden) return;
-    // At the comparison's prevalence, which is that of the figures; without one each at its own.
+    // Drawn at the comparison's prevalence, that of the figures; without one, each side at its own.
     const common = answer.prevalence;
     const sides = curves.map((each, index) => ({
       curve: points(each.curve), positives: positives[index], negatives: negatives[index],
       skew: common === undefined ? 1 : ((positives[index] / negatives[index]) * (1 - common)) / common,
     }));
     const floor = common ?? positives[0] / (positives[0] + negatives[0]);
-    const within = answer.complement ? " B is drawn with A in it; its figure is without." : "";
+    const within = answer.complement ? " B's curve includes A; its figure does not." : "";
     this.pr.card.note.textContent = (common === undefined ? "Each side at its own prevalence." : `Both at a prevalence of ${percent(common)}, that of both sides pooled.`) + within;
-    this.roc.card.note.textContent = `Each side as it was counted; prevalence does not matter here.${within}`;
+    this.roc.card.note.textContent = `ROC curves do not depend on prevalence.${within}`;
     this.pr.draw(sides, {
       across: "Recall", up: "Precision", floor: [[0, floor], [1, floor]],
       path: ({ curve, positives: all, skew }) => prPath(curve, all, skew),
@@ -202,10 +202,10 @@ export class CompareView {
 function verdict({ difference }, name) {
   const limits = difference.interval;
   if (difference.value === undefined) return `${name} cannot be compared: ${reason(difference)}`;
-  if (limits?.lower === undefined) return "Too few cases to say how sure this is";
+  if (limits?.lower === undefined) return "Too few cases for an interval of the difference";
   if (limits.lower > 0) return `A is better than B by ${figure(difference.value)}`;
   if (limits.upper < 0) return `B is better than A by ${figure(-difference.value)}`;
-  return "No difference can be told apart from chance";
+  return "No significant difference";
 }
 
 function notes(answer) {
@@ -214,6 +214,6 @@ function notes(answer) {
   return [
     `A: ${when(answer.windowA)}. B: ${when(answer.windowB)}${answer.complement ? ", without A" : ""}.`,
     answer.prevalence === undefined ? "" : `Both at a prevalence of ${percent(answer.prevalence)}.`,
-    "95 % intervals; cases are taken as independent.",
+    "95 % intervals; cases are assumed to be independent.",
   ].filter(Boolean).join(" ");
 }

@@ -1,21 +1,21 @@
-// The PR and ROC charts, of one stream or of two laid over each other.
+// The PR and ROC charts of one stream, or of two in one chart.
 
 import { ChartCard } from "./card.js";
 import { table } from "./dom.js";
 import { count, figure, percent, score } from "./format.js";
-import { leastPrecision, prPath, prPoint, prVertices, rocPath } from "./geometry.js";
+import { minPrecision, prPath, prPoint, prVertices, rocPath } from "./geometry.js";
 import { line, tooltip, unitAxis } from "./plot.js";
 
 const GRID = { left: 48, right: 14, top: 12, bottom: 44 };
 
-/** PR curve: as measured, achievable, at random, and the region that no ranking reaches. */
+/** PR curve: measured, achievable, at random, and the region that no ranking can reach. */
 export class PrCard {
   constructor(signal) {
     this.card = new ChartCard(signal, {
       id: "pr", title: "Precision and recall", shape: "square",
       keys: [["line a", "measured"], ["line hull", "achievable"], ["dashed", "at random"], ["area", "unachievable"]],
-      note: "Between thresholds the curve is not straight: false positives, not precision, grow evenly. "
-        + "The achievable curve picks its thresholds on these same cases and looks better than it is.",
+      note: "Between thresholds the curve is not straight: false positives grow evenly, precision does not. "
+        + "The achievable curve chooses its thresholds on these same cases, so it is optimistic.",
     });
     this.element = this.card.element;
   }
@@ -32,9 +32,9 @@ export class PrCard {
       grid: GRID,
       xAxis: unitAxis(colours, "Recall", { nameGap: 28 }),
       yAxis: unitAxis(colours, "Precision", { nameGap: 34 }),
-      tooltip: tooltip(colours, (found) => readOut(found, "Recall", "Precision")),
+      tooltip: tooltip(colours, (found) => tooltipText(found, "Recall", "Precision")),
       series: [
-        line("unachievable", leastPrecision(prevalence), colours.region,
+        line("unachievable", minPrecision(prevalence), colours.region,
           { lineStyle: { width: 0 }, areaStyle: { color: colours.region, opacity: 1 } }),
         line("at random", [[0, prevalence], [1, prevalence]], colours.muted,
           { lineStyle: { width: 1.2, type: [5, 4] } }),
@@ -69,7 +69,7 @@ export class RocCard {
       grid: GRID,
       xAxis: unitAxis(colours, "False positive rate", { nameGap: 28 }),
       yAxis: unitAxis(colours, "True positive rate", { nameGap: 34 }),
-      tooltip: tooltip(colours, (found) => readOut(found, "False positive rate", "True positive rate")),
+      tooltip: tooltip(colours, (found) => tooltipText(found, "False positive rate", "True positive rate")),
       series: [
         line("at random", [[0, 0], [1, 1]], colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
         line("achievable", vertices, colours.hull, { lineStyle: { width: 1.6 } }),
@@ -100,7 +100,7 @@ function mark(at, colours) {
   }];
 }
 
-function readOut(found, across, up) {
+function tooltipText(found, across, up) {
   const lines = found.filter((each) => ["measured", "achievable", "A", "B"].includes(each.seriesName));
   if (!lines.length) return "";
   return [
@@ -125,7 +125,7 @@ export class Overlay {
       grid: GRID,
       xAxis: unitAxis(colours, across, { nameGap: 28 }),
       yAxis: unitAxis(colours, up, { nameGap: 34 }),
-      tooltip: tooltip(colours, (found) => readOut(found, across, up)),
+      tooltip: tooltip(colours, (found) => tooltipText(found, across, up)),
       series: [
         line("at random", floor, colours.muted, { lineStyle: { width: 1.2, type: [5, 4] } }),
         line("A", drawn[0], colours.a, { lineStyle: { width: 2.2 } }),

@@ -1,4 +1,4 @@
-// Elements without HTML strings: what users sent is always text, never markup.
+// Builds elements without HTML strings: users' values are always text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -30,42 +30,43 @@ export function fill(element, ...children) {
   return element;
 }
 
-const CLICK_MS = 400; // a finger's click comes a while after it is up, and after a drag none does
+const CLICK_MS = 400; // a touch's click comes some time after pointerup, and after a drag it never comes
 
 let pressed = null;
 let released = null;
-const waiting = new Map(); // elements, and what draws each once nothing is pressed
+const deferred = new Map(); // from an element to its last draw while a pointer is down in it
 
 function release(delayMs) {
   clearTimeout(released);
   released = setTimeout(() => {
     pressed = null;
-    for (const draw of waiting.values()) queueMicrotask(draw);
-    waiting.clear();
+    for (const draw of deferred.values()) queueMicrotask(draw);
+    deferred.clear();
   }, delayMs);
 }
 
 window.addEventListener("pointerdown", ({ target }) => { clearTimeout(released); pressed = target; }, true);
 window.addEventListener("click", () => release(0), true);
-for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a menu may swallow the others
+for (const end of ["pointerup", "pointercancel", "contextmenu"]) { // a context menu may suppress the others
   window.addEventListener(end, () => release(CLICK_MS), true);
 }
 
 /**
- * Draw now what may be pressed or, between a press and its click, after: a click needs the same element twice.
- * Only the last draw of an element counts, so all of them come by here, and look at what is so when they are called.
+ * Call `draw`, which replaces children of `element`. While a pointer is down inside the element, defer
+ * the call until after the click: a click needs the same child at press and at release. Only the last
+ * deferred draw of an element runs, so every draw must go through here and must read the current state.
  */
 export function redraw(element, draw) {
   if (pressed && element.contains(pressed)) {
-    waiting.set(element, draw);
+    deferred.set(element, draw);
   } else {
-    waiting.delete(element);
+    deferred.delete(element);
     draw();
   }
 }
 
-/** Set text only where it changed, so that selections and screen readers are left alone. */
-export function say(element, text) {
+/** Set text only if it changed, so that selections stay and screen readers do not repeat it. */
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 

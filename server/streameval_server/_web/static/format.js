@@ -1,4 +1,6 @@
-// Numbers, times and names as people read them: fixed widths, units, true minus signs.
+// Formats numbers, times and names for people: fixed widths, units, real minus signs.
+
+import { METRICS } from "./metrics.js";
 
 const COUNT = new Intl.NumberFormat("en-US");
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
@@ -13,16 +15,13 @@ export const REASONS = {
   UNDEFINED_REASON_NOT_PROBABILITIES: "scores are no probabilities",
 };
 
-export const METRICS = {
-  auc_pr: "AUC-PR",
-  auc_pr_hull: "AUC-PR, achievable",
-  auc_roc: "AUC-ROC",
-  auc_roc_hull: "AUC-ROC of the hull",
-  average_precision: "Average precision",
-  prevalence: "Prevalence",
-};
+/** What a metric is called. */
+export const titleOf = (name) => METRICS[name].title;
 
-/** 0.446; an en dash stands for what has no value. */
+/** A metric as its unit is read: shares in percent. */
+export const measured = (name, value) => (METRICS[name].unit === "share" ? percent(value) : figure(value));
+
+/** 0.446; an en dash when there is no value. */
 export function figure(value, digits = 3) {
   return value === undefined || value === null ? "–" : value.toFixed(digits).replace("-", "−");
 }
@@ -50,7 +49,7 @@ export function interval(limits, digits = 3) {
   return `${figure(limits.lower, digits)} to ${figure(limits.upper, digits)}`;
 }
 
-/** Why an interval or a figure is absent, in words. */
+/** The reason why an interval or a figure is absent, in words. */
 export function reason(message) {
   return REASONS[message?.undefinedReason] ?? "not defined";
 }
@@ -95,7 +94,7 @@ export function zone() {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
-/** The value of a segment; the empty one and the rest have names of their own. */
+/** The value of a segment; the empty one and `__other__` have names of their own. */
 export function segmentValue(value) {
   if (value === "") return "(no value)";
   return value === "__other__" ? "(other values)" : value;

@@ -1,6 +1,6 @@
-// Curves in count space, as a plot draws them. Counts are numbers here; all below 2^53 are exact.
+// Computes the points of plots from curves in counts. Counts are numbers: exact below 2^53.
 
-/** A Curve message as arrays of numbers. */
+/** Convert a Curve message to arrays of numbers. */
 export function points(curve) {
   return {
     fp: (curve?.fp ?? []).map(Number),
@@ -10,8 +10,8 @@ export function points(curve) {
 }
 
 /**
- * The upper convex hull of a curve, with as few vertices as possible. A thinned curve keeps every
- * vertex of the whole, so this is the hull of all points, at the curve's own revision.
+ * The upper convex hull of a curve, with the fewest vertices. A thinned curve keeps every vertex of
+ * the full curve's hull, so this is the hull of all points, at the curve's own revision.
  */
 export function hullOf({ fp, tp, thresholds }) {
   const isBelow = (first, middle, last) => {
@@ -39,12 +39,12 @@ export function prPoint(fp, tp, positives, skew = 1) {
   return called > 0 ? [tp / positives, tp / called] : null;
 }
 
-const STEPS = 120; // pieces of a curve from recall 0 to 1
+const STEPS = 120; // line segments of a curve from recall 0 to 1
 
 /**
- * PR points of a curve, joined as Davis and Goadrich (2006) do: between two points false positives
- * grow linearly with true positives, which is no straight line here. `skew` rescales FP to another
- * prevalence. From (0, 0) precision is that of the first point.
+ * PR points of a curve, interpolated as by Davis and Goadrich (2006): between two points false
+ * positives grow linearly with true positives, which is not a straight line in PR space. `skew`
+ * rescales FP to another prevalence. From (0, 0) on, precision is that of the first point.
  */
 export function prPath({ fp, tp }, positives, skew = 1) {
   const path = [];
@@ -68,8 +68,8 @@ export function prVertices({ fp, tp }, positives) {
     .filter((each) => each.length === 3);
 }
 
-/** The least precision at each recall, which a ranking with all negatives first has (Boyd 2012). */
-export function leastPrecision(prevalence) {
+/** The minimum precision at each recall: that of a ranking with all negatives first (Boyd 2012). */
+export function minPrecision(prevalence) {
   return Array.from({ length: 51 }, (_, index) => {
     const recall = index / 50;
     const called = prevalence * recall + 1 - prevalence;
@@ -78,8 +78,8 @@ export function leastPrecision(prevalence) {
 }
 
 /**
- * The vertex of the hull with the least costFp FP + costFn FN; of equals that with the highest
- * threshold. Slopes fall along the hull, so the steps that pay come first.
+ * The vertex of the hull with the lowest costFp FP + costFn FN; of equal ones that with the highest
+ * threshold. Slopes decrease along the hull, so the steps that lower the cost come first.
  */
 export function cheapestVertex({ fp, tp }, costFp, costFn) {
   let best = 0;
@@ -88,7 +88,7 @@ export function cheapestVertex({ fp, tp }, costFp, costFn) {
   return best;
 }
 
-/** Index of the point of a threshold: the last one that is not below it. */
+/** Index of a threshold's point: the last one whose threshold is not below it. */
 export function pointAt({ thresholds }, threshold) {
   let low = 0;
   let high = thresholds.length - 1;

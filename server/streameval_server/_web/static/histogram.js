@@ -1,4 +1,4 @@
-// Where the scores of each class lie, as shares of the class, with the threshold between them.
+// Histogram of the scores of each class, as shares of the class, with the threshold.
 
 import { ChartCard } from "./card.js";
 import { table } from "./dom.js";
@@ -36,7 +36,7 @@ export class HistogramCard {
         type: "value", min: 0, nameLocation: "middle", nameGap: 34, axisLine: { show: false }, splitNumber: 4,
         axisLabel: { color: colours.muted, fontSize: 11, formatter: (value) => `${Math.round(100 * value)}%` },
       }),
-      tooltip: tooltip(colours, (found) => told(edges, positives, negatives, found)),
+      tooltip: tooltip(colours, (found) => tooltipText(edges, positives, negatives, found)),
       series: [
         steps("negatives", edges, ofNegatives, colours.negative, 0.35),
         { ...steps("positives", edges, ofPositives, colours.positive, 0.25), ...marker(threshold, colours) },
@@ -59,7 +59,7 @@ function shares(counts) {
   return counts.map((each) => (total ? each / total : 0));
 }
 
-/** A histogram's outline: level within each bin. */
+/** A histogram's outline: constant within each bin. */
 function steps(name, edges, values, colour, opacity) {
   const outline = [[edges[0], 0]];
   values.forEach((value, index) => outline.push([edges[index], value], [edges[index + 1], value]));
@@ -77,7 +77,7 @@ function marker(threshold, colours) {
   };
 }
 
-function told(edges, positives, negatives, found) {
+function tooltipText(edges, positives, negatives, found) {
   const at = found[0]?.axisValue;
   const bin = positives.findIndex((_, index) => at <= edges[index + 1]);
   if (bin < 0) return "";

@@ -1,9 +1,9 @@
-// One ECharts instance in an element: SVG, sized with it, drawn anew when the theme changes.
+// One ECharts instance in an element: SVG, resized with it, drawn again when the theme changes.
 
 let library = null;
 let failures = 0;
 
-/** ECharts, loaded once. Browsers may remember that a module could not be loaded, by its URL. */
+/** Load ECharts once. Browsers may cache a failed import by its URL, so a retry changes the URL. */
 function echarts() {
   library ??= import(`./vendor/echarts/echarts.esm.min.js${failures ? `?${failures}` : ""}`).catch((error) => {
     library = null;
@@ -15,7 +15,7 @@ function echarts() {
 
 const NAMES = ["ink", "muted", "line", "surface", "a", "b", "hull", "positive", "negative", "region", "mark"];
 
-/** The colours of the page, as CSS has them now. */
+/** The page's colours, as CSS defines them now. */
 function palette() {
   const probe = document.createElement("i");
   document.body.append(probe);
@@ -28,13 +28,13 @@ function palette() {
 }
 
 export class Plot {
-  /** `signal` ends it. */
+  /** `signal` disposes of the chart. */
   constructor(element, signal) {
     this.element = element;
-    const again = () => this.paint();
-    const sized = new ResizeObserver(() => { this.chart?.resize(); again(); });
+    const repaint = () => this.paint();
+    const sized = new ResizeObserver(() => { this.chart?.resize(); repaint(); });
     sized.observe(element);
-    document.addEventListener("theme", again, { signal });
+    document.addEventListener("theme", repaint, { signal });
     signal.addEventListener("abort", () => {
       sized.disconnect();
       this.build = null;
@@ -42,7 +42,7 @@ export class Plot {
     });
   }
 
-  /** Draw what `build(colours, width)` returns, an ECharts option; `label` says it in words. */
+  /** Draw what `build(colours, width)` returns, an ECharts option; `label` describes it for screen readers. */
   async draw(label, build) {
     this.build = build;
     this.element.setAttribute("role", "img");
@@ -51,9 +51,9 @@ export class Plot {
     try {
       loaded = await echarts();
     } catch {
-      return; // the server is away, as the banner says; the next figures try again
+      return; // the server is unavailable, and the banner says so; the next figures load it again
     }
-    if (!this.build) return; // ended meanwhile
+    if (!this.build) return; // disposed of meanwhile
     this.chart ??= loaded.init(this.element, null, { renderer: "svg" });
     this.paint();
   }
@@ -75,7 +75,7 @@ function common(colours) {
   };
 }
 
-/** A tooltip drawn as SVG text: what it shows is never markup. */
+/** A tooltip drawn as SVG text: its content is never markup. */
 export function tooltip(colours, formatter) {
   return {
     trigger: "axis",
@@ -89,7 +89,7 @@ export function tooltip(colours, formatter) {
   };
 }
 
-/** What all axes share. */
+/** An axis with the settings that all axes share. */
 export function axis(colours, name, more = {}) {
   return {
     name,

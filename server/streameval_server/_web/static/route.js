@@ -1,4 +1,5 @@
-// What is shown is in the URL's fragment: a link shows the same, and what it names stays off logs.
+// Reads and writes the URL's fragment, which holds the view and its selection: a link shows the
+// same, and the names in it are not sent to servers' logs.
 //
 //   #/?window=24h&find=fraud&sort=auc_pr
 //   #/stream/fraud/v3?window=1h&segment=country:US&at=0.42&costs=1:10
@@ -13,7 +14,7 @@ export const WINDOWS = [
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
 
 /** The view that the URL names: {view, stream, parameters}. */
-export function current() {
+export function currentRoute() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const parameters = new URLSearchParams(query);
   const stream = path.match(/^stream\/(.+)$/)?.[1];
@@ -48,7 +49,7 @@ export function replace(href) {
   if (href !== location.hash) history.replaceState(null, "", href);
 }
 
-/** Seconds of a window such as 15m; null where it is none of these. */
+/** Seconds of a window such as 15m; null for other texts. */
 export function seconds(window) {
   const found = /^(\d+)([smhd])$/.exec(window);
   return found ? Number(found[1]) * SECONDS[found[2]] : null;
@@ -65,7 +66,7 @@ export function windowBetween(start, end) {
   return `${short(start)}..${short(end)}`;
 }
 
-/** Split key:value; keys hold no colon. */
+/** Split key:value; keys contain no colon. */
 export function segment(text) {
   const at = text ? text.indexOf(":") : -1;
   return at > 0 ? { key: text.slice(0, at), value: text.slice(at + 1) } : null;

@@ -1,13 +1,14 @@
-// Segments by how much worse each is than the rest of its window.
+// Ranks segments by how much worse each is than the rest of its window.
 
 import { fill, h, redraw, svg } from "./dom.js";
-import { count, figure, percent, pValue, reason, segmentValue, signed } from "./format.js";
+import { count, figure, percent, pValue, reason, segmentValue, signed, titleOf } from "./format.js";
+import { HEADLINE } from "./metrics.js";
 
-const SHOWN = 12;
-const SURE = 0.05; // of p-values adjusted for the number of segments
+const MAX_SHOWN_ROWS = 12;
+const MAX_SIGNIFICANT_P = 0.05; // p-values are adjusted for the number of segments
 
 export class SegmentsCard {
-  /** `toSegment(segment)` is the link that shows one. */
+  /** `toSegment(segment)` returns the link to a segment. */
   constructor(toSegment) {
     this.toSegment = toSegment;
     this.body = h("div", { class: "scroll" });
@@ -15,14 +16,14 @@ export class SegmentsCard {
     this.element = h("section", { class: "card", id: "segments", "aria-labelledby": "segments-title" },
       h("div", { class: "card-head" }, h("h2", { id: "segments-title" }, "Segments, the worst first")),
       this.body, this.more,
-      h("p", { class: "note" }, "Each against the rest of the window, at the window's prevalence. "
-        + "Each interval is for its segment alone; p is adjusted for the number of segments (Holm), and below 0.05 the difference is drawn in colour."));
+      h("p", { class: "note" }, "Each segment is compared with the rest of the window, at the window's prevalence. "
+        + "Intervals are per segment; p is adjusted for the number of segments (Holm), and below 0.05 the difference is drawn in colour."));
   }
 
-  /** Without declared keys there is nothing to rank. */
+  /** Show that the stream declares no segment keys. */
   undeclared(name) {
     this.more.hidden = true;
-    redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model is worse:`),
+    redraw(this.body, () => fill(this.body, h("p", { class: "empty" }, `${name} declares no segment keys. Declare some to see where the model performs worse:`),
       h("pre", {}, h("code", {}, `client.update_stream("${name}", segment_keys=["country"])`))));
   }
 
@@ -31,7 +32,7 @@ export class SegmentsCard {
     this.show();
   }
 
-  /** Draw again what is known; links follow the URL. */
+  /** Draw the last ranking again; the links follow the URL. */
   show() {
     redraw(this.body, () => this.draw());
   }
@@ -45,7 +46,7 @@ export class SegmentsCard {
       return;
     }
     const focused = this.body.contains(document.activeElement) ? document.activeElement.textContent : null;
-    const shown = this.isWhole ? ranked : ranked.slice(0, SHOWN);
+    const shown = this.isWhole ? ranked : ranked.slice(0, MAX_SHOWN_ROWS);
     this.more.hidden = shown.length === ranked.length;
     this.more.textContent = `Show all ${ranked.length}`;
     const reach = reachOf(ranked);
@@ -53,7 +54,7 @@ export class SegmentsCard {
       h("caption", { class: "hidden" }, "Segments by how much worse they are than the rest, the worst first"),
       h("thead", {}, h("tr", {},
         h("th", { scope: "col" }, "Segment"),
-        h("th", { scope: "col", class: "number" }, "AUC-PR"),
+        h("th", { scope: "col", class: "number" }, titleOf(HEADLINE)),
         h("th", { scope: "col", class: "number" }, "Difference"),
         h("th", { scope: "col" }, h("span", { class: "hidden" }, "Interval drawn; "), `−${figure(reach, 2)} … +${figure(reach, 2)}`),
         h("th", { scope: "col", class: "number" }, "95 % interval"),
@@ -71,7 +72,7 @@ export class SegmentsCard {
     return h("tr", { class: isSelected ? "selected" : null },
       h("th", { scope: "row" }, h("a", { href: this.toSegment(each.segment), "aria-current": isSelected ? "true" : null },
         h("span", { class: "key" }, key), " ", segmentValue(value))),
-      h("td", { class: "number", "data-title": "AUC-PR" }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
+      h("td", { class: "number", "data-title": titleOf(HEADLINE) }, each.value.value === undefined ? h("span", { class: "reason" }, reason(each.value)) : figure(each.value.value)),
       h("td", { class: "number", "data-title": "Difference" }, signed(each.difference.value)),
       h("td", { class: "drawn" }, whisker(each, reach)),
       h("td", { class: "number", "data-title": "95 % interval" }, limits?.lower === undefined ? "–" : `${signed(limits.lower)} to ${signed(limits.upper)}`),
@@ -87,12 +88,12 @@ function reachOf(ranked) {
   return Math.min(1, Math.ceil(Math.max(0.05, ...ends) * 20) / 20);
 }
 
-/** A dot with its interval on an axis from -reach to +reach; a colour says that it is no chance find among many. */
+/** A dot with its interval on an axis from -reach to +reach, coloured where the difference is significant. */
 function whisker({ difference, pValue: p }, reach) {
   const at = (value) => 60 + 58 * Math.max(-1, Math.min(1, value / reach));
   const limits = difference.interval;
-  const surely = !(p < SURE) ? "" : difference.value < 0 ? "worse" : "better";
-  return svg("svg", { class: `whisker ${surely}`, viewBox: "0 0 120 16", width: 120, height: 16, "aria-hidden": true },
+  const significance = !(p < MAX_SIGNIFICANT_P) ? "" : difference.value < 0 ? "worse" : "better";
+  return svg("svg", { class: `whisker ${significance}`, viewBox: "0 0 120 16", width: 120, height: 16, "aria-hidden": true },
     svg("line", { class: "middle", x1: 60, x2: 60, y1: 0, y2: 16 }),
     limits?.lower === undefined ? null
       : svg("line", { class: "reach", x1: at(limits.lower), x2: at(limits.upper), y1: 8, y2: 8 }),

@@ -1,11 +1,11 @@
-// What is shown instead of figures: each state says what is so, and what to do about it.
+// The states that are shown instead of figures: each says what is the case and what to do.
 
 import { token } from "./api.js";
 import { h } from "./dom.js";
 import { count, span } from "./format.js";
 import { toStream, toStreams } from "./route.js";
 
-const GRPC_PORT = 50051; // what a server listens on that was not told otherwise
+const GRPC_PORT = 50051; // the server's default
 
 function state(id, title, ...content) {
   return h("section", { class: "state card", id, "aria-labelledby": `${id}-title` },
@@ -14,14 +14,14 @@ function state(id, title, ...content) {
 
 const code = (text) => h("pre", { tabindex: 0 }, h("code", {}, text));
 
-/** No streams at all: the five lines that send a first prediction. */
+/** No streams: shows the five lines that send a first prediction. */
 export function emptyServer(grpcAddress) {
   const port = grpcAddress?.match(/:(\d+)$/)?.[1] ?? GRPC_PORT;
   const address = `${location.hostname}:${port}`;
   const secured = `${location.protocol === "https:" ? ", tls=True" : ""}${token.get() ? ', token="sv1.…"' : ""}`;
   return state("empty-server", "No predictions yet",
-    h("p", {}, "Send the first one, and its label, from Python. This page notices."),
-    h("p", { class: "step" }, "Once: ", h("code", {}, "pip install 'streameval[client]'")),
+    h("p", {}, "Send the first one, and its label, from Python. This page shows it at once."),
+    h("p", { class: "step" }, "First: ", h("code", {}, "pip install 'streameval[client]'")),
     code([
       "from streameval.client import Client",
       `with Client("${address}"${secured}) as client:`,
@@ -37,21 +37,21 @@ export function noData({ name, snapshot, windowTitle, isAllTime, newest }) {
   const all = h("a", { class: "button", href: toStream(name, { window: "all" }) }, "Show all time");
   if (coverage && Number(coverage.pending) > 0) {
     return state("no-data", "Predictions, but no label yet",
-      h("p", {}, `${count(Number(coverage.predictions))} predictions have arrived, and ${count(Number(coverage.pending))} wait for their labels. `
+      h("p", {}, `${count(Number(coverage.predictions))} predictions have arrived, and ${count(Number(coverage.pending))} have no label yet. `
         + "Figures appear with the first labels of both classes."),
       isAllTime ? null : all);
   }
   if (!isAllTime) {
     return state("no-data", `No cases in this window (${windowTitle})`,
-      h("p", {}, newest ? `The newest that is kept is ${span((Date.now() - newest) / 1000)} old.` : "Nothing has been counted in it."),
+      h("p", {}, newest ? `The newest case is ${span((Date.now() - newest) / 1000)} old.` : "It has no cases."),
       all);
   }
   return state("no-data", "No data yet",
-    h("p", {}, `${name} exists, and nothing has been counted in it. Send it predictions and labels, or cases:`),
+    h("p", {}, `${name} exists, but has no cases. Send it predictions and labels, or cases:`),
     code(`client.stream("${name}").add_case(True, 0.93)`));
 }
 
-/** One class only: what there is, what is missing, and what that rules out. */
+/** One class only: says which class is missing and which figures need it. */
 export function oneClass(snapshot) {
   const positives = Number(snapshot.numPositiveRef);
   const negatives = Number(snapshot.numNegativeRef);
@@ -61,10 +61,10 @@ export function oneClass(snapshot) {
     h("p", {}, `All ${count(positives + negatives)} labelled cases are ${there}. Precision, recall and ROC compare the two classes, `
       + `so there is nothing to draw until a ${absent} case arrives`
       + (positives ? "; with positives alone precision is 1 at every threshold." : ".")),
-    pending ? h("p", {}, `${count(pending)} predictions still wait for their labels.`) : null);
+    pending ? h("p", {}, `${count(pending)} predictions have no label yet.`) : null);
 }
 
-/** A token is needed, or another one. It stays in this tab. */
+/** Asks for a token, or for another one; it is stored in this tab only. */
 export function denied(error, retry) {
   const isMissing = error.status === 401;
   const input = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", required: true });
@@ -75,22 +75,22 @@ export function denied(error, retry) {
       retry();
     },
   }, h("label", { for: "token" }, "Token"), input, h("button", { type: "submit" }, "Continue"));
-  return state("denied", isMissing ? "This server asks for a token" : "This token does not open that",
+  return state("denied", isMissing ? "This server requires a token" : "This token does not allow that",
     h("p", {}, isMissing && !token.get()
-      ? "Ask whoever runs it for one with the scope query."
+      ? "Ask the server's operator for a token with the scope query."
       : `The server says: ${error.message}.`),
     form,
-    h("p", { class: "note" }, "The token is kept in this tab only, until it is closed."),
+    h("p", { class: "note" }, "The token is stored in this tab only, until the tab is closed."),
     token.get() ? h("button", { type: "button", class: "quiet", onclick: () => { token.forget(); retry(); } }, "Forget the token") : null);
 }
 
-/** The server did not answer, and nothing is known yet. */
-export function away(error) {
+/** The server does not answer, and there are no figures yet. */
+export function unavailable(error) {
   return state("away", "The server does not answer",
-    h("p", {}, `${sentence(error.message)} Trying again; the page goes on by itself when it is back.`));
+    h("p", {}, `${sentence(error.message)} Retrying; the page continues when the server is back.`));
 }
 
-/** Whatever the server refused otherwise: a name that is none, a segment that is not declared. */
+/** Another refusal: an invalid name, a segment key that is not declared. */
 export function refused(error) {
   return state("refused", error.status === 404 ? "There is no such stream" : "The server refused that",
     h("p", {}, sentence(error.message)),

@@ -1,19 +1,21 @@
-// One stream: figures, curves, time, scores, the threshold, segments.
+// One stream: figures, curves, timeline, histogram, threshold, segments.
 
-import { ApiError, get, metric, paced, Refresher, streamPath, watch } from "./api.js";
+import { ApiError, get, metric, Refresher, streamPath, throttle, watch } from "./api.js";
 import { PrCard, RocCard } from "./curves.js";
-import { fill, h, redraw, say } from "./dom.js";
-import { count, figure, interval, METRICS, moment, percent, reason, segmentValue, span } from "./format.js";
+import { fill, h, redraw, setText } from "./dom.js";
+import { count, figure, interval, measured, moment, percent, reason, segmentValue, span, titleOf } from "./format.js";
 import { hullOf, points } from "./geometry.js";
 import { HistogramCard } from "./histogram.js";
+import { HEADLINE, SHOWN } from "./metrics.js";
 import { between, DEFAULT_WINDOW, replace, seconds, segment, segmentText, selection, toCompare, toStream, toStreams, windowBetween, WINDOWS } from "./route.js";
 import { SegmentsCard } from "./segments.js";
 import { noData, oneClass } from "./states.js";
 import { ThresholdCard } from "./threshold.js";
 import { stepOf, TimelineCard, trimmed } from "./timeline.js";
 
-const METRIC_NAMES = ["auc_pr", "auc_roc", "average_precision", "prevalence", "auc_pr_hull", "auc_roc_hull"];
-const LEAST_GAP = "0.2s"; // five answers a second
+const HULL = `${HEADLINE}_hull`;
+const NOTES = { prevalence: `${titleOf(HEADLINE)} of a random order` }; // in place of an interval
+const MIN_INTERVAL = "0.2s"; // at most five answers a second
 const CURVE_GAP_MS = 1_000;
 const SLOW_GAP_MS = 5_000;
 const MAX_POINTS = 2048;
@@ -27,7 +29,7 @@ export class StreamView {
     this.start();
   }
 
-  /** Go to another window or segment of the same stream. */
+  /** Show another window or segment of the same stream. */
   update(route) {
     const before = JSON.stringify([this.window, this.segment]);
     this.read(route);
@@ -51,7 +53,7 @@ export class StreamView {
     this.costs = costs.length === 2 && costs.every((each) => each >= 0) && costs.some((each) => each > 0) ? costs : [1, 1];
   }
 
-  /** The link to this view with something changed. */
+  /** The link to this view with a change. */
   link(change = {}) {
     const now = { window: this.window, segment: this.segment, at: this.at, costs: this.costs, ...change };
     return toStream(this.name, {
@@ -72,7 +74,7 @@ export class StreamView {
     this.covered = h("p", { class: "summary", id: "covered" });
     this.figures = h("dl", { class: "headline", id: "figures" });
     this.warnings = h("ul", { class: "warnings", id: "warnings" });
-    this.instead = h("div");
+    this.placeholder = h("div");
     this.pr = new PrCard(this.signal);
     this.roc = new RocCard(this.signal);
     this.timeline = new TimelineCard(this.signal, (window) => this.link({ window }));
@@ -92,12 +94,12 @@ export class StreamView {
         h("nav", { "aria-label": "Breadcrumb", class: "crumbs" }, h("a", { href: toStreams() }, "Streams")),
         h("div", { class: "title-row" }, this.title, this.chip, this.compare),
         h("div", { class: "window-row" }, this.windows, this.custom(), this.covered)),
-      this.figures, this.warnings, this.instead, this.body);
+      this.figures, this.warnings, this.placeholder, this.body);
     this.body.hidden = true;
     this.head();
   }
 
-  /** A window between two times. */
+  /** The form for a window between two times. */
   custom() {
     const field = (id) => h("input", { type: "datetime-local", id, required: true });
     const [from, to] = [field("from"), field("to")];
@@ -116,7 +118,7 @@ export class StreamView {
     return this.customBox;
   }
 
-  /** What stands above the figures: it follows the URL. */
+  /** Update the part above the figures, which follows the URL. */
   head() {
     const ends = between(this.window);
     const listed = WINDOWS.some(([key]) => key === this.window) ? WINDOWS
@@ -141,15 +143,15 @@ export class StreamView {
 
   // --- Loading --------------------------------------------------------------------------------
 
-  /** Begin with a selection: what was known of another is dimmed until it is replaced. */
+  /** Start with a selection; the data of the last one is dimmed until it is replaced. */
   start() {
-    this.ending?.abort();
-    this.ending = new AbortController();
-    this.asking = AbortSignal.any([this.ending.signal, this.signal]);
+    this.aborter?.abort();
+    this.aborter = new AbortController();
+    this.requestSignal = AbortSignal.any([this.aborter.signal, this.signal]);
     const refresher = (card, load, gapMs) => new Refresher(async () => {
       await load();
       card.removeAttribute("aria-busy");
-    }, gapMs, this.asking, (error) => this.fail(error));
+    }, gapMs, this.requestSignal, (error) => this.fail(error));
     this.refreshers = {
       curve: refresher(this.threshold.element, () => this.loadCurve(), CURVE_GAP_MS),
       histogram: refresher(this.histogram.element, () => this.loadHistogram(), CURVE_GAP_MS),
@@ -161,11 +163,11 @@ export class StreamView {
     }
     this.snapshot = this.curve = this.histogramAnswer = null;
     this.chosen = selection("selection.", this.window, this.segment);
-    const hear = paced((snapshot) => this.hear(snapshot), this.asking);
-    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: METRIC_NAMES, minInterval: LEAST_GAP }, {
-      signal: this.asking,
-      heard: ({ snapshot }) => hear(snapshot),
-      state: (state, error) => {
+    const receive = throttle((snapshot) => this.receive(snapshot), this.requestSignal);
+    watch(streamPath(this.name, "watch"), { ...this.chosen, metrics: [...SHOWN, HULL], minInterval: MIN_INTERVAL }, {
+      signal: this.requestSignal,
+      onAnswer: ({ snapshot }) => receive(snapshot),
+      onState: (state, error) => {
         this.context.connection(state);
         if (state === "refused" || (state === "lost" && !this.snapshot)) this.fail(error);
       },
@@ -174,42 +176,42 @@ export class StreamView {
 
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.isAway && this.snapshot) return; // what is known stays; the banner says that it is old
+    if (error.isUnavailable && this.snapshot) return; // the last figures stay; the banner says that they are old
     this.body.hidden = true;
     fill(this.figures);
     fill(this.warnings);
     const shown = this.context.failure(error);
-    redraw(this.instead, () => fill(this.instead, shown));
+    redraw(this.placeholder, () => fill(this.placeholder, shown));
   }
 
-  hear(snapshot) {
+  receive(snapshot) {
     this.snapshot = snapshot;
     this.positives = Number(snapshot.numPositiveRef);
     this.negatives = Number(snapshot.numNegativeRef);
     this.showFigures(snapshot);
     const hasBoth = this.positives > 0 && this.negatives > 0;
     const isEmpty = this.positives + this.negatives === 0;
-    redraw(this.instead, () => this.showInstead());
+    redraw(this.placeholder, () => this.showPlaceholder());
     this.body.hidden = this.figures.hidden = isEmpty;
     this.curves.hidden = this.threshold.element.hidden = !hasBoth;
     this.decide.classList.toggle("pair", hasBoth);
-    if (hasBoth) this.refreshers.curve.ask();
-    if (!isEmpty) for (const name of ["histogram", "timeline", "segments"]) this.refreshers[name].ask();
+    if (hasBoth) this.refreshers.curve.request();
+    if (!isEmpty) for (const name of ["histogram", "timeline", "segments"]) this.refreshers[name].request();
   }
 
-  showInstead() {
+  showPlaceholder() {
     const { snapshot, positives, negatives } = this;
-    if (!snapshot) return; // another selection is on its way
+    if (!snapshot) return; // another selection is loading
     if (positives + negatives > 0) {
-      fill(this.instead, positives > 0 && negatives > 0 ? null : oneClass(snapshot));
+      fill(this.placeholder, positives > 0 && negatives > 0 ? null : oneClass(snapshot));
       return;
     }
-    const title = WINDOWS.find(([key]) => key === this.window)?.[1] ?? "the chosen one";
-    fill(this.instead, noData({ name: this.name, snapshot, windowTitle: title, isAllTime: this.window === "all" }));
+    const title = WINDOWS.find(([key]) => key === this.window)?.[1] ?? "the chosen window";
+    fill(this.placeholder, noData({ name: this.name, snapshot, windowTitle: title, isAllTime: this.window === "all" }));
   }
 
   async loadCurve() {
-    const answer = await this.ask("curve", { kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS });
+    const answer = await this.getSelected("curve", { kind: "CURVE_KIND_OPERATING_POINTS", maxPoints: MAX_POINTS });
     const curve = points(answer.curve);
     const [positives, negatives] = [Number(answer.numPositiveRef), Number(answer.numNegativeRef)];
     if (!positives || !negatives) return;
@@ -220,13 +222,13 @@ export class StreamView {
   }
 
   async loadHistogram() {
-    const answer = await this.ask("histogram", { bins: BINS });
+    const answer = await this.getSelected("histogram", { bins: BINS });
     this.histogramAnswer = answer;
     this.histogram.element.hidden = !answer.edges.length;
     this.redraw();
   }
 
-  /** Draw what depends on the threshold. */
+  /** Draw the charts that depend on the threshold. */
   redraw() {
     const { chosen } = this.threshold;
     if (this.curve) {
@@ -245,15 +247,15 @@ export class StreamView {
     const typicalS = await this.typicalDelayS();
     const ends = await this.span();
     let found = await this.loadRows(...ends, typicalS);
-    // Where cases came only lately a finer step shows more of them.
+    // When only the last rows have cases, a finer step shows more of them.
     if (found.isShort && found.rows.length) found = await this.loadRows(found.rows[0].start, ends[1], typicalS);
-    // One point is no course of time.
+    // A single point is not a timeline.
     const isDrawn = found.rows.filter((each) => each.value.value !== undefined).length > 1;
     this.timeline.element.hidden = !isDrawn;
     if (isDrawn) this.timeline.draw(found.rows);
   }
 
-  /** What is covered, by the server's clock; of all time what panes are kept for. */
+  /** The window's ends by the server's clock; of all time, the retention of panes. */
   async span() {
     const { window } = this.snapshot;
     if (window) return [new Date(window.startTime), new Date(window.endTime)];
@@ -263,19 +265,19 @@ export class StreamView {
   }
 
   async describe() {
-    return (await get(streamPath(this.name), {}, this.asking)).stream;
+    return (await get(streamPath(this.name), {}, this.requestSignal)).stream;
   }
 
   async loadRows(start, end, typicalS) {
     const fields = selection("selection.", windowBetween(start, end), this.segment);
-    const answer = await this.ask("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: "auc_pr", ...fields }, {});
+    const answer = await this.getSelected("windows", { step: `${stepOf((end - start) / 1000)}s`, metrics: HEADLINE, ...fields }, {});
     return trimmed(answer.snapshots, typicalS, Date.now());
   }
 
-  /** How long nine labels of ten take to arrive; 0 where labels are not waited for. */
+  /** The 90 % quantile of label delays in seconds; 0 for streams without predictions. */
   async typicalDelayS() {
     if (!this.snapshot.coverage) return 0;
-    const answer = await this.ask("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
+    const answer = await this.getSelected("snapshot", { metrics: "prevalence" }, selection("selection.", "all", this.segment));
     const delay = answer.snapshot.coverage?.delays.find((each) => each.quantile === 0.9)?.delay;
     return delay ? Number.parseFloat(delay) : Infinity;
   }
@@ -286,54 +288,54 @@ export class StreamView {
       this.segments.undeclared(this.name);
       return;
     }
-    const answer = await this.ask("rank", { metric: "auc_pr" }, selection("selection.", this.window, null));
+    const answer = await this.getSelected("rank", { metric: HEADLINE }, selection("selection.", this.window, null));
     this.segments.update(answer.segments, this.segment);
   }
 
-  /** Ask about the selection; choosing another ends it. */
-  ask(method, fields, chosen = this.chosen) {
-    return get(streamPath(this.name, method), { ...chosen, ...fields }, this.asking);
+  /** GET about the selection; choosing another selection aborts it. */
+  getSelected(method, fields, chosen = this.chosen) {
+    return get(streamPath(this.name, method), { ...chosen, ...fields }, this.requestSignal);
   }
 
   // --- Figures --------------------------------------------------------------------------------
 
   showFigures(snapshot) {
     if (!this.figures.childElementCount) {
-      this.cells = Object.fromEntries(["auc_pr", "auc_roc", "average_precision", "prevalence", "counts", "coverage"]
-        .map((name) => [name, {
-          title: h("dt", {}, METRICS[name] ?? { counts: "Labelled cases", coverage: "Labels" }[name]),
+      const titles = [...SHOWN.map((name) => [name, titleOf(name)]), ["counts", "Labelled cases"], ["coverage", "Labels"]];
+      this.cells = Object.fromEntries(titles
+        .map(([name, title]) => [name, {
+          title: h("dt", {}, title),
           value: h("dd", { class: "value", id: `figure-${name}` }), more: h("dd", { class: "more", id: `more-${name}` }),
         }]));
       fill(this.figures, Object.entries(this.cells).map(([name, { title, value, more }]) =>
-        h("div", { class: name === "auc_pr" ? "lead" : null }, title, value, more)));
+        h("div", { class: name === HEADLINE ? "lead" : null }, title, value, more)));
     }
-    for (const name of ["auc_pr", "auc_roc", "average_precision"]) {
+    for (const name of SHOWN) {
       const found = metric(snapshot, name);
-      this.put(name, figure(found.value), found.value === undefined ? reason(found)
-        : interval(found.interval) ?? `no interval: ${reason(found.interval)}`);
+      this.put(name, measured(name, found.value), NOTES[name] ?? (found.value === undefined ? reason(found)
+        : interval(found.interval) ?? `no interval: ${reason(found.interval)}`));
     }
-    const hull = metric(snapshot, "auc_pr_hull");
-    if (hull.value !== undefined) this.cells.auc_pr.more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);
+    const hull = metric(snapshot, HULL);
+    if (hull.value !== undefined) this.cells[HEADLINE].more.append(h("br"), `achievable ${figure(hull.value)}, optimistic`);
     const [positives, negatives] = [this.positives, this.negatives];
-    this.put("prevalence", percent(metric(snapshot, "prevalence").value), "AUC-PR of a random order");
     this.put("counts", count(positives + negatives), `${count(positives)} positive, ${count(negatives)} negative${missesOf(snapshot)}`);
     const { coverage } = snapshot;
-    this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "came with their cases");
-    say(this.covered, `${snapshot.window ? `${moment(new Date(snapshot.window.startTime))} to ${moment(new Date(snapshot.window.endTime))}` : "Since the stream was made"}`
+    this.put("coverage", coverage ? percent(coverage.labelledShare) : "–", coverage ? waiting(coverage) : "arrived with their cases");
+    setText(this.covered, `${snapshot.window ? `${moment(new Date(snapshot.window.startTime))} to ${moment(new Date(snapshot.window.endTime))}` : "Since the stream was made"}`
       + ` · revision ${count(Number(snapshot.revision))}${snapshot.resolution ? ` · scores to ${snapshot.resolution} bits` : ""}`);
     fill(this.warnings, snapshot.warnings.map((each) => h("li", {}, each)));
     this.warnings.hidden = !snapshot.warnings.length;
   }
 
   put(name, value, more) {
-    say(this.cells[name].value, value);
-    say(this.cells[name].more, more);
+    setText(this.cells[name].value, value);
+    setText(this.cells[name].more, more);
   }
 }
 
 function missesOf(snapshot) {
   const misses = Number(snapshot.numMisses) + Number(snapshot.numNegativeMisses);
-  return misses ? `; ${count(misses)} of them never scored` : "";
+  return misses ? `; ${count(misses)} of them were never scored` : "";
 }
 
 function waiting(coverage) {

@@ -1,27 +1,27 @@
-// All streams, the worst first.
+// The list of all streams, worst first.
 
-import { ApiError, get, metric, paced, Refresher, watch } from "./api.js";
-import { fill, h, redraw, say, svg } from "./dom.js";
-import { count, figure, interval, percent, reason, span } from "./format.js";
+import { ApiError, get, metric, Refresher, throttle, watch } from "./api.js";
+import { fill, h, redraw, setText, svg } from "./dom.js";
+import { count, figure, interval, percent, reason, span, titleOf } from "./format.js";
+import { HEADLINE, MONITORED } from "./metrics.js";
 import { DEFAULT_WINDOW, replace, seconds, toStream, toStreams, WINDOWS } from "./route.js";
 import { emptyServer } from "./states.js";
 
-const PAGE = 50;
-const BATCH = 50;
+const PAGE_ROWS = 50;
+const STREAMS_PER_CALL = 50;
 const STEPS = 24;
-const MANY = 1_000; // names that take more than a page
+const NAMES_PER_PAGE = 1_000;
 const NAMES_GAP_MS = 3_000;
 const FIGURES_GAP_MS = 1_000;
-const FIGURES_MS = 30_000; // streams that are not shown move only so often
+const HIDDEN_FIGURES_GAP_MS = 30_000; // for the figures of streams that are not shown
 const FRESHNESS_MS = 1_000;
 
 const value = (name) => (entry) => metric(entry.snapshot, name)?.value;
 const coverage = (entry) => entry.snapshot.coverage?.labelledShare;
 
-// What each order puts first; streams without a value come last.
+// Each order: title, sort key, direction. Streams without a value come last.
 const ORDERS = {
-  auc_pr: ["AUC-PR, the worst first", value("auc_pr"), 1],
-  auc_roc: ["AUC-ROC, the worst first", value("auc_roc"), 1],
+  ...Object.fromEntries(MONITORED.map((name) => [name, [`${titleOf(name)}, the worst first`, value(name), 1]])),
   coverage: ["Coverage, the lowest first", coverage, 1],
   fresh: ["Freshness, the stalest first", (entry) => entry.newest, 1],
   name: ["Name", (entry) => entry.snapshot.stream, 1],
@@ -32,15 +32,15 @@ export class StreamsView {
     Object.assign(this, { root, context, signal: context.signal });
     this.entries = new Map();
     this.rows = new Map();
-    this.shown = PAGE;
+    this.shown = PAGE_ROWS;
     this.build();
     this.update(route);
     this.names = new Refresher(() => this.loadNames(), NAMES_GAP_MS, this.signal, (error) => this.fail(error));
     this.figures = new Refresher(() => this.loadFigures(), FIGURES_GAP_MS, this.signal, (error) => this.fail(error));
-    this.names.ask();
+    this.names.request();
     const timers = [
       setInterval(() => this.tick(), FRESHNESS_MS),
-      setInterval(() => this.figures.ask(), FIGURES_MS),
+      setInterval(() => this.figures.request(), HIDDEN_FIGURES_GAP_MS),
     ];
     this.signal.addEventListener("abort", () => timers.forEach(clearInterval));
   }
@@ -56,7 +56,7 @@ export class StreamsView {
       WINDOWS.map(([key, title]) => h("option", { value: key }, title === "All time" ? title : `Last ${title}`)));
     this.summary = h("p", { class: "summary", id: "summary", role: "status" });
     this.list = h("div", { id: "streams" });
-    this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE; this.show(); this.listen(); } });
+    this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { this.shown += PAGE_ROWS; this.show(); this.watch(); } });
     fill(this.root,
       h("div", { class: "view-head" }, h("h1", { tabindex: -1 }, "Streams"), this.summary),
       this.filters = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
@@ -70,28 +70,28 @@ export class StreamsView {
     const given = (name) => route.parameters.get(name);
     const window = WINDOWS.some(([key]) => key === given("window")) ? given("window") : DEFAULT_WINDOW;
     const isOther = this.state && this.state.window !== window;
-    this.state = { window, sort: ORDERS[given("sort")] ? given("sort") : "auc_pr", find: given("find") ?? "" };
+    this.state = { window, sort: ORDERS[given("sort")] ? given("sort") : HEADLINE, find: given("find") ?? "" };
     if (this.search.value.trim() !== this.state.find) this.search.value = this.state.find;
     this.order.value = this.state.sort;
     this.window.value = window;
     if (isOther) {
       this.entries.clear();
-      this.figures.ask();
+      this.figures.request();
     }
     this.show();
-    this.listen();
+    this.watch();
   }
 
   go(change) {
     const { window, sort, find } = { ...this.state, ...change };
-    replace(toStreams({ window: window === DEFAULT_WINDOW ? "" : window, sort: sort === "auc_pr" ? "" : sort, find }));
+    replace(toStreams({ window: window === DEFAULT_WINDOW ? "" : window, sort: sort === HEADLINE ? "" : sort, find }));
     this.update(this.context.route());
   }
 
   fields() {
     const last = seconds(this.state.window);
     return {
-      metrics: ["auc_pr", "auc_roc", "prevalence"],
+      metrics: [...MONITORED, "prevalence"],
       ...(last ? { last: `${last}s`, steps: STEPS } : {}),
     };
   }
@@ -100,7 +100,7 @@ export class StreamsView {
     const names = [];
     let pageToken = "";
     do {
-      const page = await get("v1/streams", { pageSize: MANY, pageToken }, this.signal);
+      const page = await get("v1/streams", { pageSize: NAMES_PER_PAGE, pageToken }, this.signal);
       names.push(...page.streams.map((each) => each.name));
       pageToken = page.nextPageToken;
     } while (pageToken);
@@ -108,18 +108,18 @@ export class StreamsView {
     this.all = names;
     this.isBroken = false;
     if (isOther) {
-      const there = new Set(names);
-      for (const name of this.entries.keys()) if (!there.has(name)) this.entries.delete(name);
+      const present = new Set(names);
+      for (const name of this.entries.keys()) if (!present.has(name)) this.entries.delete(name);
       if (!names.length) this.server = await this.describe();
-      this.figures.ask();
+      this.figures.request();
       this.show();
     }
-    if (!this.visible().length) this.context.connection("live"); // nothing to listen to
-    this.names.gapMs = names.length > MANY ? FIGURES_MS : NAMES_GAP_MS;
-    this.names.ask(); // streams come and go
+    if (!this.visible().length) this.context.connection("live"); // there is nothing to watch
+    this.names.gapMs = names.length > NAMES_PER_PAGE ? HIDDEN_FIGURES_GAP_MS : NAMES_GAP_MS;
+    this.names.request(); // streams are created and deleted
   }
 
-  /** What the server tells of itself, to those who may know. */
+  /** The server's status; empty when the token does not cover it. */
   async describe() {
     try {
       return await get("v1/server", {}, this.signal);
@@ -131,40 +131,40 @@ export class StreamsView {
 
   async loadFigures() {
     const [fields, { window }] = [this.fields(), this.state];
-    for (let start = 0; start < (this.all ?? []).length; start += BATCH) {
-      const answer = await get("v1/streams:snapshots", { streams: this.all.slice(start, start + BATCH), ...fields }, this.signal);
-      if (this.state.window !== window) return; // another one was asked for meanwhile
-      this.take(answer);
+    for (let start = 0; start < (this.all ?? []).length; start += STREAMS_PER_CALL) {
+      const answer = await get("v1/streams:snapshots", { streams: this.all.slice(start, start + STREAMS_PER_CALL), ...fields }, this.signal);
+      if (this.state.window !== window) return; // another window was chosen meanwhile
+      this.store(answer);
       this.show();
     }
-    this.listen();
+    this.watch();
   }
 
-  take(answer) {
+  store(answer) {
     for (const found of answer.snapshots) {
       const newest = found.newestPane ? Math.min(Date.now(), new Date(found.newestPane.endTime).getTime()) : undefined;
       this.entries.set(found.snapshot.stream, { ...found, newest });
     }
   }
 
-  /** Listen to the streams that are shown, and to no others. */
-  listen() {
+  /** Watch the streams that are shown, and no others. */
+  watch() {
     const names = this.visible().map((entry) => entry.snapshot.stream);
     const key = JSON.stringify([names.toSorted(), this.fields()]);
-    if (!names.length || key === this.heardKey) return;
-    this.heardKey = key;
-    this.listening?.abort();
-    this.listening = new AbortController();
-    const signal = AbortSignal.any([this.listening.signal, this.signal]);
-    const show = paced(() => this.show(), signal);
+    if (!names.length || key === this.watchedKey) return;
+    this.watchedKey = key;
+    this.watching?.abort();
+    this.watching = new AbortController();
+    const signal = AbortSignal.any([this.watching.signal, this.signal]);
+    const show = throttle(() => this.show(), signal);
     watch("v1/streams:watch", { streams: names.toSorted().slice(0, 100), ...this.fields() }, {
       signal,
-      heard: (answer) => {
-        this.take(answer);
+      onAnswer: (answer) => {
+        this.store(answer);
         for (const name of answer.gone) this.entries.delete(name);
         show();
       },
-      state: (state, error) => {
+      onState: (state, error) => {
         this.context.connection(state);
         if (state === "refused") this.fail(error);
       },
@@ -188,7 +188,7 @@ export class StreamsView {
     if (this.isBroken) return;
     this.filters.hidden = this.all?.length === 0;
     if (this.all && !this.all.length) {
-      say(this.summary, "");
+      setText(this.summary, "");
       this.more.hidden = true;
       this.table = null;
       if (!this.list.querySelector("#empty-server")) {
@@ -197,7 +197,7 @@ export class StreamsView {
       return;
     }
     const entries = this.visible();
-    say(this.summary, this.summed());
+    setText(this.summary, this.summaryText());
     this.more.hidden = this.found.length <= entries.length;
     this.more.textContent = `Show more of ${count(this.found.length)}`;
     if (!entries.length) {
@@ -210,7 +210,7 @@ export class StreamsView {
     this.place(entries);
   }
 
-  summed() {
+  summaryText() {
     if (!this.all) return "";
     if (this.entries.size < this.all.length) return `${count(this.entries.size)} of ${count(this.all.length)} streams read`;
     return `${count(this.found.length)} ${this.found.length === 1 ? "stream" : "streams"}`;
@@ -222,13 +222,13 @@ export class StreamsView {
     this.rows.clear();
     return h("table", { class: "streams" },
       h("caption", { class: "hidden" }, "Streams with their current figures"),
-      h("thead", {}, h("tr", {}, cell("Stream"), cell("AUC-PR", "number"), cell("95 % interval", "number"),
+      h("thead", {}, h("tr", {}, cell("Stream"), cell(titleOf(HEADLINE), "number"), cell("95 % interval", "number"),
         h("th", { scope: "col" }, h("span", { class: "scale" }, h("span", {}, "0"), h("span", {}, "1"))),
         cell("Over the window"), cell("Prevalence", "number"), cell("Labelled", "number"), cell("Newest", "number"))),
       this.table);
   }
 
-  /** A row that is there already is changed in place, so that focus stays. */
+  /** Update existing rows in place, so that the focus stays. */
   place(entries) {
     this.placed = entries.map((entry) => {
       const name = entry.snapshot.stream;
@@ -242,13 +242,13 @@ export class StreamsView {
     this.tick();
   }
 
-  /** Put the rows in order, and move only what is elsewhere; what has the focus keeps it. */
+  /** Sort the rows, moving only those out of place; keep the focus. */
   arrange() {
     const { table, placed } = this;
     const focused = document.activeElement;
     this.rows = new Map(placed.map((row) => [row.name, row]));
-    const there = new Set(placed.map(({ element }) => element));
-    for (const row of [...table.children]) if (!there.has(row)) row.remove();
+    const present = new Set(placed.map(({ element }) => element));
+    for (const row of [...table.children]) if (!present.has(row)) row.remove();
     placed.forEach(({ element }, index) => {
       if (table.children[index] !== element) table.insertBefore(element, table.children[index] ?? null);
     });
@@ -261,16 +261,16 @@ export class StreamsView {
 
   fail(error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.isAway) this.context.connection("lost");
-    if (this.entries.size && error.isAway) {
-      this.names.ask();
-      return; // what is known stays, and the banner says that it is old
+    if (error.isUnavailable) this.context.connection("lost");
+    if (this.entries.size && error.isUnavailable) {
+      this.names.request();
+      return; // the last figures stay, and the banner says that they are old
     }
     this.isBroken = this.filters.hidden = true;
     this.table = null;
-    this.heardKey = null;
+    this.watchedKey = null;
     fill(this.list, this.context.failure(error));
-    if (error.isAway) this.names.ask();
+    if (error.isUnavailable) this.names.request();
   }
 }
 
@@ -279,7 +279,7 @@ class Row {
   constructor(name) {
     const number = (title) => h("td", { class: "number", "data-title": title });
     this.link = h("a", {}, name);
-    this.value = number("AUC-PR");
+    this.value = number(titleOf(HEADLINE));
     this.limits = number("95 % interval");
     this.drawn = h("td", { class: "drawn" });
     this.spark = h("td", { class: "spark" });
@@ -294,23 +294,23 @@ class Row {
   update(entry, window) {
     this.newest = entry.newest;
     this.link.href = toStream(this.name, { window: window === DEFAULT_WINDOW ? "" : window });
-    const found = metric(entry.snapshot, "auc_pr");
+    const found = metric(entry.snapshot, HEADLINE);
     const isDefined = found.value !== undefined;
     this.value.classList.toggle("reason", !isDefined);
-    say(this.value, isDefined ? figure(found.value) : why(entry, found));
-    say(this.limits, interval(found.interval) ?? "–");
+    setText(this.value, isDefined ? figure(found.value) : undefinedReason(entry, found));
+    setText(this.limits, interval(found.interval) ?? "–");
     fill(this.drawn, isDefined ? drawnInterval(found) : null);
     fill(this.spark, sparkline(entry.series));
-    say(this.prevalence, percent(metric(entry.snapshot, "prevalence")?.value));
-    say(this.coverage, entry.snapshot.coverage ? percent(entry.snapshot.coverage.labelledShare) : "–");
+    setText(this.prevalence, percent(metric(entry.snapshot, "prevalence")?.value));
+    setText(this.coverage, entry.snapshot.coverage ? percent(entry.snapshot.coverage.labelledShare) : "–");
   }
 
   tick() {
-    say(this.fresh, this.newest === undefined ? "–" : age(this.newest));
+    setText(this.fresh, this.newest === undefined ? "–" : age(this.newest));
   }
 }
 
-function why(entry, found) {
+function undefinedReason(entry, found) {
   return Number(entry.snapshot.coverage?.pending ?? 0) ? "no label yet" : reason(found);
 }
 
@@ -328,14 +328,14 @@ function drawnInterval(found) {
     svg("circle", { cx: at(found.value), cy: 8, r: 3.5 }));
 }
 
-const LEAST_RANGE = 0.1; // so that noise does not look like a change
+const MIN_RANGE = 0.1; // so that noise does not look like a change
 
 function sparkline(series) {
   const values = series.map((each) => each.value);
   const known = values.filter((each) => each !== undefined);
   if (known.length < 2) return null;
   const middle = (Math.max(...known) + Math.min(...known)) / 2;
-  const range = Math.max(LEAST_RANGE, Math.max(...known) - Math.min(...known));
+  const range = Math.max(MIN_RANGE, Math.max(...known) - Math.min(...known));
   const x = (index) => 3 + (index * 114) / (values.length - 1);
   const y = (each) => 12 - (20 * (each - middle)) / range;
   const runs = [];
@@ -347,7 +347,7 @@ function sparkline(series) {
   const last = values.findLastIndex((each) => each !== undefined);
   const from = values.find((each) => each !== undefined);
   return svg("svg", { class: "sparkline", viewBox: "0 0 120 24", width: 120, height: 24, role: "img",
-    "aria-label": `AUC-PR from ${figure(from)} to ${figure(values[last])}` },
+    "aria-label": `${titleOf(HEADLINE)} from ${figure(from)} to ${figure(values[last])}` },
     runs.map((run) => (run.length > 1
       ? svg("polyline", { points: run.map((each) => each.map((end) => end.toFixed(1)).join(",")).join(" ") })
       : svg("circle", { class: "lone", cx: run[0][0], cy: run[0][1], r: 1.2 }))),

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it. Loaded before anything is drawn.
+// The theme: light, dark, or the system's. Applied before anything is drawn.
 
 const KEY = "streameval.theme";
 const system = window.matchMedia("(prefers-color-scheme: dark)");
@@ -10,7 +10,7 @@ function apply(chosen) {
   return isDark;
 }
 
-/** Let a button switch between light and dark; the choice is kept for this browser. */
+/** Make a button switch between light and dark; the choice is stored in this browser. */
 export function startTheme(button) {
   const show = () => {
     const isDark = apply(localStorage.getItem(KEY));
@@ -18,7 +18,7 @@ export function startTheme(button) {
   };
   button.addEventListener("click", () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    // What the system has needs no choice of its own.
+    // The system's own theme needs no stored choice.
     if ((next === "dark") === system.matches) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, next);
     show();

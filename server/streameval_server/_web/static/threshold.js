@@ -1,13 +1,13 @@
-// The threshold: a slider over operating points, what it does, what it costs, what the hull would run.
+// The threshold: a slider over operating points, its figures and cost, and the hull's best threshold.
 
-import { h, say } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { count, figure, percent, score } from "./format.js";
 import { cheapestVertex, pointAt } from "./geometry.js";
 
 const COST = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 
 export class ThresholdCard {
-  /** `changed({at, costs})` is told what the user chose; `start` is what the URL says. */
+  /** `changed({at, costs})` gets the user's choice; `at` and `costs` are those of the URL. */
   constructor({ at, costs }, changed) {
     this.changed = changed;
     this.at = at;
@@ -26,7 +26,7 @@ export class ThresholdCard {
     this.cells = Object.fromEntries(["tp", "fp", "fn", "tn"].map((name) => [name, h("td", { id: name, class: "number" })]));
     this.facts = Object.fromEntries([
       ["precision", "Precision"], ["recall", "Recall"], ["fpr", "False positive rate"],
-      ["cost", "Cost of errors"], ["each", "Cost a case"],
+      ["cost", "Cost of errors"], ["each", "Cost per case"],
     ].map(([name, title]) => [name, { title, value: h("dd", { id: `fact-${name}` }) }]));
     this.advice = h("p", { class: "advice", id: "advice" });
     this.adopt = h("button", { type: "button", class: "quiet", onclick: () => this.choose(this.best.threshold) },
@@ -34,7 +34,7 @@ export class ThresholdCard {
     this.element = h("section", { class: "card", id: "threshold", "aria-labelledby": "threshold-title" },
       h("div", { class: "card-head" }, h("h2", { id: "threshold-title" }, "Threshold")),
       h("div", { class: "slider" },
-        h("label", { for: "threshold-slider" }, "Call a case positive from a score of ", this.shown),
+        h("label", { for: "threshold-slider" }, "Call cases positive at scores from ", this.shown),
         this.slider,
         h("div", { class: "slider-ends", "aria-hidden": true }, h("span", {}, "all positive"), h("span", {}, "none positive"))),
       h("div", { class: "decision" }, this.confusion(),
@@ -70,7 +70,7 @@ export class ThresholdCard {
     });
   }
 
-  /** Take newer counts; the threshold stays, as near as operating points allow. */
+  /** Use newer counts; keep the threshold as closely as the operating points allow. */
   update(curve, hull, positives, negatives) {
     Object.assign(this, { curve, hull, positives, negatives });
     this.slider.max = curve.thresholds.length - 1;
@@ -93,15 +93,15 @@ export class ThresholdCard {
     this.chosen = { threshold, fp, tp };
     this.slider.value = this.slider.max - index; // higher scores to the right
     this.slider.setAttribute("aria-valuetext", `${score(threshold)}: precision ${percent(share(tp, tp + fp))}, recall ${percent(share(tp, this.positives))}`);
-    say(this.shown, score(threshold));
+    setText(this.shown, score(threshold));
     this.shown.dataset.value = threshold;
     const shown = { tp, fp, fn: this.positives - tp, tn: this.negatives - fp };
-    for (const [name, value] of Object.entries(shown)) say(this.cells[name], count(value));
-    say(this.facts.precision.value, percent(share(tp, tp + fp)));
-    say(this.facts.recall.value, percent(share(tp, this.positives)));
-    say(this.facts.fpr.value, percent(share(fp, this.negatives)));
-    say(this.facts.cost.value, COST.format(this.cost(fp, tp)));
-    say(this.facts.each.value, figure(this.cost(fp, tp) / (this.positives + this.negatives)));
+    for (const [name, value] of Object.entries(shown)) setText(this.cells[name], count(value));
+    setText(this.facts.precision.value, percent(share(tp, tp + fp)));
+    setText(this.facts.recall.value, percent(share(tp, this.positives)));
+    setText(this.facts.fpr.value, percent(share(fp, this.negatives)));
+    setText(this.facts.cost.value, COST.format(this.cost(fp, tp)));
+    setText(this.facts.each.value, figure(this.cost(fp, tp) / (this.positives + this.negatives)));
     this.advise();
   }
 
@@ -114,7 +114,7 @@ export class ThresholdCard {
     const what = threshold === Infinity ? "call nothing positive"
       : threshold === -Infinity ? "call everything positive" : `run at ${score(threshold)}`;
     const ratio = this.costs[0] > 0 ? `${Number((this.costs[1] / this.costs[0]).toPrecision(3))} : 1` : "∞ : 1";
-    say(this.advice, `For missed to false positives at ${ratio} the hull says: ${what}. `
+    setText(this.advice, `At a cost ratio of ${ratio} (missed to false positives) the best threshold: ${what}. `
       + `Cost ${COST.format(this.cost(fp, tp))}, recall ${percent(share(tp, this.positives))}, precision ${percent(share(tp, tp + fp))}.`);
     this.advice.dataset.threshold = threshold;
     this.adopt.disabled = this.chosen.fp === fp && this.chosen.tp === tp;

@@ -1,30 +1,32 @@
-// AUC-PR over time with its interval, and beneath it how much of the truth has been seen.
+// The headline metric over time with its interval, and below it the share of predictions that are labelled.
 
 import { metric } from "./api.js";
 import { ChartCard } from "./card.js";
 import { h, table } from "./dom.js";
-import { count, day, figure, hour, interval, moment, percent, reason, zone } from "./format.js";
+import { count, day, figure, hour, interval, moment, percent, reason, titleOf, zone } from "./format.js";
+import { HEADLINE } from "./metrics.js";
 import { axis, line, tooltip } from "./plot.js";
 import { windowBetween } from "./route.js";
 
 const STEPS_S = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800];
-const ROWS = 60;
-const FEW_ROWS = 12;
+const TARGET_ROWS = 60;
+const MIN_ROWS = 12; // with fewer rows a finer step is tried
+const TITLE = titleOf(HEADLINE);
 
 /** The narrowest step that cuts a span into about 60 rows. */
 export function stepOf(seconds) {
-  return STEPS_S.find((step) => step >= seconds / ROWS) ?? STEPS_S.at(-1);
+  return STEPS_S.find((step) => step >= seconds / TARGET_ROWS) ?? STEPS_S.at(-1);
 }
 
-/** Rows from the first that counts anything, and whether a finer step would show more. */
+/** The rows from the first one that is not empty, and whether a finer step would show more. */
 export function trimmed(snapshots, delayS, now) {
   const rows = snapshots.map((each) => row(each, delayS, now));
   const first = rows.findIndex((each) => !each.isEmpty);
   const kept = first < 0 ? [] : rows.slice(first);
-  return { rows: kept, isShort: first > 0 && kept.length < FEW_ROWS };
+  return { rows: kept, isShort: first > 0 && kept.length < MIN_ROWS };
 }
 
-// Immature: a tenth of its predictions still waits, and it is younger than nine labels of ten take.
+// Immature: more than a tenth of its predictions are unlabelled, and it is younger than the 90 % label delay.
 function row(snapshot, delayS, now) {
   const start = new Date(snapshot.window.startTime);
   const end = new Date(snapshot.window.endTime);
@@ -33,7 +35,7 @@ function row(snapshot, delayS, now) {
   const ageS = (now - (start.getTime() + end.getTime()) / 2) / 1000;
   return {
     start, end, middle: (start.getTime() + end.getTime()) / 2,
-    value: metric(snapshot, "auc_pr"),
+    value: metric(snapshot, HEADLINE),
     positives: Number(snapshot.numPositiveRef),
     negatives: Number(snapshot.numNegativeRef),
     coverage: expected > 0 ? coverage.labelledShare ?? 0 : null,
@@ -43,10 +45,10 @@ function row(snapshot, delayS, now) {
 }
 
 export class TimelineCard {
-  /** `toWindow(window)` is the link that shows one row. */
+  /** `toWindow(window)` returns the link to a row's window. */
   constructor(signal, toWindow) {
     this.toWindow = toWindow;
-    this.card = new ChartCard(signal, { id: "timeline", title: "AUC-PR over time", shape: "wide" });
+    this.card = new ChartCard(signal, { id: "timeline", title: `${TITLE} over time`, shape: "wide" });
     this.element = this.card.element;
   }
 
@@ -54,14 +56,14 @@ export class TimelineCard {
     const hasCoverage = rows.some((each) => each.coverage !== null);
     const immature = rows.filter((each) => each.isImmature).length;
     this.card.legend([
-      ["line a", "AUC-PR"], ["band", "95 % interval"],
-      ...(immature ? [["young", "immature: labels still on their way"]] : []),
+      ["line a", TITLE], ["band", "95 % interval"],
+      ...(immature ? [["young", "immature: labels still arriving"]] : []),
       ...(hasCoverage ? [["bar", "labelled share"]] : []),
     ]);
     this.card.note.textContent = `Times are ${zone()}. ` + (hasCoverage ? ""
-      : "These cases came with their labels, so there is nothing to wait for.");
+      : "These cases arrived with their labels: there is no delay to show.");
     const ends = [rows[0]?.start.getTime(), rows.at(-1)?.end.getTime()];
-    const label = `AUC-PR in ${rows.length} steps of time`
+    const label = `${TITLE} in ${rows.length} steps of time`
       + (immature ? `, ${immature} of them immature` : "") + ". The table has the figures.";
     this.card.plotted.classList.toggle("tall", hasCoverage);
     return this.card.draw(label, (colours) => option(colours, rows, ends, hasCoverage),
@@ -69,8 +71,8 @@ export class TimelineCard {
   }
 
   table(rows) {
-    return table("AUC-PR over time, the newest first",
-      [{ title: "From" }, { title: "AUC-PR", numeric: true }, { title: "95 % interval", numeric: true },
+    return table(`${TITLE} over time, the newest first`,
+      [{ title: "From" }, { title: TITLE, numeric: true }, { title: "95 % interval", numeric: true },
         { title: "Positives", numeric: true }, { title: "Negatives", numeric: true },
         { title: "Labelled", numeric: true }, { title: "" }],
       rows.toReversed().map((each) => [
@@ -92,15 +94,15 @@ function option(colours, rows, ends, hasCoverage) {
   const hours = { color: colours.muted, fontSize: 11, hideOverlap: true, formatter: tickOf };
   const grids = [main];
   const xAxes = [axis(colours, "", { ...time, splitLine: { show: false }, axisLabel: { ...hours, show: !hasCoverage } })];
-  const yAxes = [axis(colours, "AUC-PR", {
+  const yAxes = [axis(colours, TITLE, {
     type: "value", nameLocation: "middle", nameGap: 34, interval: tick,
     min: tick * Math.floor(lowest / tick), max: Math.min(1, tick * Math.ceil(highest / tick)),
     axisLine: { show: false },
   })];
   const series = [
-    { ...shapes("immature", rows.filter((each) => each.isImmature), youngArea(colours)), z: 0 },
+    { ...shapes("immature", rows.filter((each) => each.isImmature), immatureArea(colours)), z: 0 },
     { ...shapes("interval", runs(rows), band(colours, rows)), z: 1 },
-    line("AUC-PR", rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
+    line(TITLE, rows.map((each) => [each.middle, each.value.value ?? null]), colours.a,
       { showSymbol: true, symbol: "circle", symbolSize: rows.length > 80 ? 3 : 5, silent: false, z: 3 }),
     {
       name: "immature points", type: "scatter", symbol: "circle", symbolSize: 7, silent: true, z: 4,
@@ -125,29 +127,29 @@ function option(colours, rows, ends, hasCoverage) {
   return {
     grid: grids, xAxis: xAxes, yAxis: yAxes, series,
     axisPointer: { link: [{ xAxisIndex: "all" }] },
-    tooltip: tooltip(colours, (found) => told(rows, found)),
+    tooltip: tooltip(colours, (found) => tooltipText(rows, found)),
   };
 }
 
-/** The hour, and the day where one begins. */
+/** The hour; at midnight, the day. */
 function tickOf(time) {
   const date = new Date(time);
   const isMidnight = date.getHours() === 0 && date.getMinutes() === 0;
   return isMidnight ? day(date) : hour(date);
 }
 
-function told(rows, found) {
+function tooltipText(rows, found) {
   const at = found[0]?.axisValue;
   const each = rows.find((row) => row.start <= at && at < row.end);
   if (!each) return "";
   const limits = interval(each.value.interval);
   return [
     `${moment(each.start)} to ${moment(each.end)}`,
-    each.value.value === undefined ? `AUC-PR: ${reason(each.value)}`
-      : `AUC-PR ${figure(each.value.value)}${limits ? `, ${limits}` : ""}`,
+    each.value.value === undefined ? `${TITLE}: ${reason(each.value)}`
+      : `${TITLE} ${figure(each.value.value)}${limits ? `, ${limits}` : ""}`,
     `${count(each.positives)} positives, ${count(each.negatives)} negatives`,
     ...(each.coverage === null ? [] : [`${percent(each.coverage)} labelled`]),
-    ...(each.isImmature ? ["immature: labels still on their way"] : []),
+    ...(each.isImmature ? ["immature: labels still arriving"] : []),
   ].join("\n");
 }
 
@@ -161,7 +163,7 @@ function shapes(name, items, draw) {
   };
 }
 
-/** Stretches of rows that have intervals, one after the other. */
+/** Runs of consecutive rows that have intervals. */
 function runs(rows) {
   const found = [];
   let run = [];
@@ -184,7 +186,7 @@ function band(colours) {
   };
 }
 
-function youngArea(colours) {
+function immatureArea(colours) {
   return (each, api, box) => {
     const [left] = api.coord([each.start.getTime(), 0]);
     const [right] = api.coord([each.end.getTime(), 0]);

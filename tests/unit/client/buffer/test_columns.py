@@ -1,4 +1,4 @@
-"""Rows become batches that fit the server's limits, and read back as they were."""
+"""Rows become batches within the server's limits, and decode to equal rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.client._buffer.buffer import Buffer
-from streameval.client._buffer.coalesce import coalesce_cases
-from streameval.client._buffer.columns import CaseRows, MissRows, Rows
+from streameval.client._buffer.columns import CaseRows, MissRows, Rows, coalesce_cases
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 
@@ -17,7 +16,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def all_batches(rows: Rows, max_rows: int, max_bytes: int) -> list[Rows]:
-    """Split rows until nothing is left."""
+    """Split rows into pieces within the limits."""
     pieces = []
     rest: Rows | None = rows
     while rest is not None:
@@ -35,7 +34,7 @@ def all_batches(rows: Rows, max_rows: int, max_bytes: int) -> list[Rows]:
 def test_cases_arrive_as_they_were(
     cases: list[tuple[bool, float, int]], counted: bool, max_rows: int, max_bytes: int
 ) -> None:
-    """The server reads from the batches the same labels, scores and counts, within its limits."""
+    """The server decodes equal labels, scores and counts from batches within its limits."""
     labels, scores, counts = (np.array(column) for column in zip(*cases))
     rows = CaseRows("s", labels, scores, counts if counted else None)
     limits = Limits(max_batch_rows=max_rows, max_batch_bytes=max_bytes)
@@ -53,7 +52,7 @@ def test_cases_arrive_as_they_were(
 
 
 def test_misses_arrive_as_they_were() -> None:
-    """Misses are one row, which cannot be split."""
+    """Misses are one row and cannot be split."""
     rows = MissRows("s", 3, 4)
     assert rows.split(1, 1) == (rows, None)
     decoded = decode(rows.batch(1), 10, 0, Limits())
@@ -61,7 +60,7 @@ def test_misses_arrive_as_they_were() -> None:
 
 
 def test_rows_join_where_that_changes_nothing() -> None:
-    """Plain cases become one piece, misses too; counts stay apart; huge misses stay apart."""
+    """Plain cases are joined, and so are misses; counted cases and huge misses are not."""
     plain = CaseRows("s", np.array([True]), np.array([1.0]))
     counted = CaseRows("s", np.array([True]), np.array([1.0]), np.array([2**61]))
     huge = MissRows("s", 2**61, 0)
@@ -83,7 +82,7 @@ def test_rows_join_where_that_changes_nothing() -> None:
 
 
 def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
-    """Return a buffer that drops, and notes when it wants a sender."""
+    """Return a buffer that drops rows when full, and records when it starts a sender."""
     started = [] if starts is None else starts
 
     def start() -> bool:
@@ -93,17 +92,19 @@ def buffer(capacity: int = 100, starts: list[int] | None = None) -> Buffer:
     return Buffer(capacity=capacity, batch_rows=10, when_full="drop", start=start)
 
 
-def test_a_buffer_is_taken_whole() -> None:
-    """What comes out is what went in, for each stream, once."""
+def test_a_buffer_is_drained_at_once() -> None:
+    """Each added row is drained once."""
     starts: list[int] = []
     box = buffer(starts=starts)
-    lane = box.lane("a")
-    assert box.lane("a") is lane
+    stream = box.stream_buffer("a")
+    assert box.stream_buffer("a") is stream
     assert box.take() == []
     assert not starts
-    box.add_case(lane, True, 1.0)
-    box.add_case(lane, False, 2.0)
-    box.add_rows(lane, CaseRows("a", np.array([True]), np.array([3.0]), None, lane.stamps.now()))
+    box.add_case(stream, True, 1.0)
+    box.add_case(stream, False, 2.0)
+    box.add_rows(
+        stream, CaseRows("a", np.array([True]), np.array([3.0]), None, stream.stamps.now())
+    )
     assert starts == [1]
     (cases,) = box.take()
     assert isinstance(cases, CaseRows)
@@ -112,7 +113,7 @@ def test_a_buffer_is_taken_whole() -> None:
 
 
 def test_a_sender_that_cannot_start_yet_is_asked_again() -> None:
-    """Each row asks, until it has started."""
+    """Each row calls `start` until it returns True."""
     asked: list[int] = []
 
     def start() -> bool:
@@ -121,15 +122,15 @@ def test_a_sender_that_cannot_start_yet_is_asked_again() -> None:
 
     box = Buffer(capacity=9, batch_rows=10, when_full="drop", start=start, wake=lambda: None)
     for score in range(4):
-        box.add_case(box.lane("a"), True, float(score))
+        box.add_case(box.stream_buffer("a"), True, float(score))
     assert len(asked) == 2
 
 
 def test_kinds_of_rows_come_out_together() -> None:
-    """Misses beside cases, of several streams."""
+    """Misses and cases of several streams are drained at once."""
     box = buffer()
-    lane, other = box.lane("a"), box.lane("b")
-    box.add_case(lane, True, 1.0)
+    stream, other = box.stream_buffer("a"), box.stream_buffer("b")
+    box.add_case(stream, True, 1.0)
     box.add_rows(other, MissRows("b", 1, 0))
     _, misses = box.take()
     assert misses == MissRows("b", 1, 0)
@@ -137,53 +138,53 @@ def test_kinds_of_rows_come_out_together() -> None:
 
 
 def test_room_comes_back_when_rows_are_settled() -> None:
-    """Rows taken but not settled still fill the buffer; settled ones do not."""
+    """Drained rows occupy the buffer until they are settled."""
     box = buffer(capacity=3)
-    lane = box.lane("a")
-    box.add_rows(lane, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
+    stream = box.stream_buffer("a")
+    box.add_rows(stream, CaseRows("a", np.ones(5, bool), np.arange(5.0)))
     assert (box.accepted, box.dropped) == (3, 2)
     (taken,) = box.take()
     assert taken.size == 3
-    box.add_case(lane, True, 9.0)
+    box.add_case(stream, True, 9.0)
     assert (box.accepted, box.dropped) == (3, 3)
     box.settled(2)
     for _ in range(3):
-        box.add_case(lane, True, 9.0)
+        box.add_case(stream, True, 9.0)
     assert (box.accepted, box.dropped) == (5, 4)
 
 
 def test_a_discarding_buffer_counts_what_it_drops() -> None:
-    """After discard nothing is accepted, and room does not come back."""
+    """After `discard` no row is accepted, even when rows are settled."""
     box = buffer()
     box.discard()
     box.settled(0)
-    box.add_case(box.lane("a"), True, 1.0)
+    box.add_case(box.stream_buffer("a"), True, 1.0)
     assert (box.accepted, box.dropped) == (0, 1)
 
 
 def test_a_waiting_sender_is_woken() -> None:
-    """`wait` returns when a batch is here, when rows lingered, or when there is other news."""
+    """`wait` returns for a full batch, after the linger time, or when `ready` returns True."""
     box = buffer()
-    lane = box.lane("a")
+    stream = box.stream_buffer("a")
     box.wait(lambda: True, linger_s=60)
     for score in range(10):
-        box.add_case(lane, True, float(score))
+        box.add_case(stream, True, float(score))
     box.wait(lambda: False, linger_s=60)
     box.take()
-    box.add_case(lane, True, 1.0)
+    box.add_case(stream, True, 1.0)
     box.wait(lambda: False, linger_s=0.001)
     assert box.has_rows()
 
 
 @pytest.mark.parametrize("rows", [MissRows("a", 1, 1), CaseRows("a", np.ones(1, bool), np.ones(1))])
 def test_a_reset_buffer_is_empty(rows: Rows) -> None:
-    """A forked child starts with nothing, in lanes that streams already hold."""
+    """A forked child starts empty, with the stream buffers that its streams refer to."""
     box = buffer()
-    lane = box.lane("a")
-    box.add_rows(lane, rows)
-    box.add_case(lane, True, 1.0)
+    stream = box.stream_buffer("a")
+    box.add_rows(stream, rows)
+    box.add_case(stream, True, 1.0)
     box.reset()
     assert box.take() == []
-    box.add_case(lane, True, 2.0)
+    box.add_case(stream, True, 2.0)
     (taken,) = box.take()
     assert taken.size == 1

@@ -1,4 +1,4 @@
-"""Rows by id, times and segments become batches that the server reads as they were."""
+"""Rows by id, times and segments become batches that decode to equal rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import Evaluator, InvalidInputError
+from streameval._row_codec.rows import decode_cases
+from streameval._row_codec.segments import SegmentCodes, encode_segment, segment_bytes
 from streameval.client._buffer.checks import check_ids, check_segment_columns, check_segments
-from streameval.client._buffer.clock import Stamps, dated, joined, shared
-from streameval.client._buffer.coalesce import coalesce_id_rows, phases, rank_of
-from streameval.client._buffer.columns import Rows
-from streameval.client._buffer.id_columns import LabelRows, PredictionRows, RetractionRows
-from streameval.client._buffer.segments import SegmentCodes
-from streameval.client._buffer.segments import joined as joined_segments
+from streameval.client._buffer.columns import Rows, join_times, stamps_to_times
+from streameval.client._buffer.id_columns import (
+    LabelRows,
+    PredictionRows,
+    RetractionRows,
+    coalesce_id_rows,
+    phases,
+    rank_of,
+)
+from streameval.client._buffer.runs import Stamps, _compact_times
+from streameval.client._buffer.segments import join_segments
 from streameval.client._delivery.merge_upload import PIECE_BYTES, MergeState, Upload
 from streameval.client._errors import error_for
 from streameval.v1 import ingest_pb2
-from streameval_server._batch.columns import case_rows
 from streameval_server._batch.decode import decode
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
@@ -39,7 +45,7 @@ rows = st.tuples(
 
 
 def batches(piece: Rows, max_rows: int, max_bytes: int) -> list[ingest_pb2.Batch]:
-    """Cut rows into batches, each within its limits."""
+    """Split rows into batches within the limits."""
     found, rest = [], piece
     while rest is not None:
         head, rest = rest.split(max_rows, max_bytes)
@@ -61,7 +67,7 @@ def batches(piece: Rows, max_rows: int, max_bytes: int) -> list[ingest_pb2.Batch
 def test_rows_by_id_arrive_as_they_were(
     table: list[tuple], max_rows: int, max_bytes: int, one_time: bool
 ) -> None:
-    """The server reads the same ids, scores, times and segments, within its limits."""
+    """The server decodes equal ids, scores, times and segments."""
     names, labels, scores, when, countries, plans = (list(column) for column in zip(*table))
     times = when[0] if one_time else np.array(when)
     slices = check_segment_columns({"country": countries, "plan": plans}, len(names), like="ids")
@@ -107,7 +113,7 @@ def test_rows_by_id_arrive_as_they_were(
 
 
 def test_pieces_join_with_their_segments() -> None:
-    """Keys that a piece lacks have no value; values are numbered anew; times stay one if equal."""
+    """Missing keys become no value, codes are renumbered, and equal times stay one time."""
     parts = [
         (SegmentCodes("country", ("US", "DE"), np.array([0, 1, 0], np.uint32)),),
         (),
@@ -116,33 +122,34 @@ def test_pieces_join_with_their_segments() -> None:
             SegmentCodes("plan", ("pro",), np.array([0], np.uint32)),
         ),
     ]
-    country, plan = joined_segments(parts, [3, 2, 1])
+    country, plan = join_segments(parts, [3, 2, 1])
     assert [country.values[code] for code in country.codes] == ["US", "DE", "US", "", "", "DE"]
     assert [plan.values[code] for code in plan.codes] == [""] * 5 + ["pro"]
-    assert joined([5, 5], [2, 1]) == 5
-    assert joined([5, np.array([6, 7])], [1, 2]).tolist() == [5, 6, 7]
-    assert shared(np.array([4, 4])) == 4
-    assert shared(np.array([4, 5])).tolist() == [4, 5]
+    assert join_times([5, 5], [2, 1]) == 5
+    assert join_times([5, np.array([6, 7])], [1, 2]).tolist() == [5, 6, 7]
+    assert _compact_times(np.array([4, 4])) == 4
+    assert _compact_times(np.array([4, 5])).tolist() == [4, 5]
 
 
 @pytest.mark.parametrize("values", [1, 2, 300, (1 << 16) + 1])
 def test_codes_travel_as_the_server_reads_them(values: int) -> None:
-    """One for all rows where there is one value, as bytes while they fit, and as numbers beyond."""
+    """One code for a single value, a bytes column up to 65,536 values, a repeated field beyond."""
     codes = np.arange(2 * values, dtype=np.uint32) % values
     column = SegmentCodes("country", tuple(map(str, range(values))), codes)
-    message = column.column()
-    assert message.ByteSize() <= column.wire_bytes
+    message = encode_segment(column)
+    assert message.ByteSize() <= segment_bytes(column)
     cases = ingest_pb2.Cases(
         scores=[0.5] * codes.size, positives=[True] * codes.size, segments=[message]
     )
-    rows = case_rows(cases)
-    assert rows is not None
-    assert rows.segments[0].codes.tolist() == codes.tolist()
-    assert rows.segments[0].values == column.values
+    decoded = decode_cases(cases)
+    assert decoded is not None
+    (segment,) = decoded[-1]
+    assert segment.codes.tolist() == codes.tolist()
+    assert segment.values == column.values
 
 
 def test_ids_change_places_only_where_that_means_the_same() -> None:
-    """Alternating kinds make few pieces; an id never overtakes itself."""
+    """Alternating kinds make few pieces, and the rows of each id keep their order."""
     alternating = [
         piece
         for i in range(50)
@@ -159,22 +166,22 @@ def test_ids_change_places_only_where_that_means_the_same() -> None:
 
 
 def test_stamps_are_shared_for_a_moment() -> None:
-    """Rows within 25 ms have one stamp; a stamp becomes a time by the server's clock."""
+    """Rows within 25 ms share a stamp; stamps are converted by the server's clock."""
     stamps = Stamps()
     first = stamps.at(7_000_000_000)
     assert first < 0
     assert stamps.at(7_024_999_999) == first
     assert stamps.at(7_025_000_000) == first - 25_000
-    assert dated(first, NOW - 7_000_000) == NOW
-    assert dated(first, -(10**12)) == 1  # before 1970 there is nothing
-    mixed = dated(np.array([first, 17, -1]), 100)
+    assert stamps_to_times(first, NOW - 7_000_000) == NOW
+    assert stamps_to_times(first, -(10**12)) == 1  # the earliest possible time
+    mixed = stamps_to_times(np.array([first, 17, -1]), 100)
     assert mixed.tolist() == [7_000_100, 17, 100]
     untouched = np.array([1, 2])
-    assert dated(untouched, 100) is untouched
+    assert stamps_to_times(untouched, 100) is untouched
 
 
 def test_columns_of_text_are_read_from_any_library(require) -> None:
-    """Lists, tuples, arrays and what pandas and pyarrow call a column."""
+    """Lists, tuples, arrays, and columns of pandas and pyarrow are accepted."""
     assert check_ids(("a", b"b", np.str_("c"))) == ["a", "b", "c"]
     assert check_ids(np.array(["a", "é"])) == ["a", "é"]
     assert check_ids([]) == []
@@ -197,7 +204,7 @@ def test_columns_of_text_are_read_from_any_library(require) -> None:
 
 
 def test_an_upload_comes_in_pieces_and_is_repeated_with_patience() -> None:
-    """A header, then pieces of a mebibyte; what cannot help is not repeated."""
+    """A header is followed by chunks of 1 MiB; only transient errors are retried, with backoff."""
     ev = Evaluator()
     rng = np.random.default_rng(0)
     ev.add_cases(labels=rng.random(300_000) < 0.5, scores=rng.random(300_000))

@@ -1,4 +1,4 @@
-"""Rows that come between two steps of somebody who takes: forced, step by step."""
+"""Rows that are appended between two steps of a thread that revokes a grant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streameval.client import ClosedError
 from streameval.client._buffer.buffer import Buffer
 from streameval.client._buffer.stream_buffer import UnlockedList
 
-from .unlocked_rows import Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import Verbs, add_burst, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     pass
@@ -19,52 +19,55 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass, and nobody look of himself."""
+    """Stop the clock, and let no ticker revoke grants."""
     stop_time(monkeypatch)
 
 
-class Sly(UnlockedList):
-    """Something happens in another thread right before a row is appended."""
+class RacingList(UnlockedList):
+    """Runs `before`, as another thread would, right before a row is appended."""
 
     __slots__ = ("before",)
 
     def append(self, value: float) -> None:
-        """Let it happen, once."""
+        """Run `before` once, then append."""
         happens, self.before = self.before, lambda: None
         happens()
         super().append(value)
 
     def __iadd__(self, values: object) -> Self:
-        """As of `append`."""
+        """Run `before` once, then extend."""
         happens, self.before = self.before, lambda: None
         happens()
         return super().__iadd__(values)
 
 
-def sly(box: Buffer) -> tuple[Verbs, Sly, Sly, Sly]:
-    """Return a stream that is brisk, and what it appends positives, negatives and ids to."""
-    lane = box.lane("s")
-    positives, negatives, triples = Sly(), Sly(), Sly()
+def racing_stream(box: Buffer) -> tuple[Verbs, RacingList, RacingList, RacingList]:
+    """Return a stream with grants, and its lists of positives, negatives and rows by id."""
+    stream_buffer = box.stream_buffer("s")
+    positives, negatives, triples = RacingList(), RacingList(), RacingList()
     positives.before = negatives.before = triples.before = lambda: None
-    lane.open_cases.positives, lane.open_cases.negatives = positives, negatives
-    lane.open_ids.triples = triples
+    stream_buffer.unlocked_cases.positives, stream_buffer.unlocked_cases.negatives = (
+        positives,
+        negatives,
+    )
+    stream_buffer.unlocked_ids.triples = triples
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     return stream, positives, negatives, triples
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
-    """Who adds it had looked before, and looks again."""
+def test_a_row_appended_after_the_buffer_was_drained_is_kept() -> None:
+    """The caller checks `allowed` again after appending and reports its row."""
     box = buffer()
-    stream, positives, negatives, triples = sly(box)
+    stream, positives, negatives, triples = racing_stream(box)
     for scores, positive in ((positives, True), (negatives, False)):
         scores.before = lambda: taken(box)
         stream.add_case(positive, 7.0)
         assert taken(box) == ([(7.0, positive)], [])
-        brisk(stream)
+        add_burst(stream)
         taken(box)
-    brisk(stream)
+    add_burst(stream)
     triples.before = lambda: taken(box)
     stream.log("late", 7.0)
     assert taken(box) == ([], ["late"])
@@ -72,12 +75,12 @@ def test_a_row_is_seen_though_it_comes_after_all_were_taken() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> None:
-    """Who has added it is told, as anybody after it; or it counts as dropped."""
+def test_a_row_appended_while_its_client_closes_is_refused(closed: bool) -> None:
+    """Its caller gets ClosedError, as every later caller does; or the row counts as dropped."""
     end = (lambda box: box.close("the client is closed")) if closed else Buffer.discard
     for late in (0, 1, 2):
         box = buffer()
-        stream, *lists = sly(box)
+        stream, *lists = racing_stream(box)
         lists[late].before = lambda box=box: end(box)
         calls = [
             lambda stream=stream: stream.add_case(True, 7.0),
@@ -95,8 +98,8 @@ def test_a_row_that_comes_while_its_client_closes_is_refused(closed: bool) -> No
         assert not any(lists)
 
 
-class Watched(UnlockedList):
-    """Looks at what is allowed when it is looked at, and gets a value while it is taken."""
+class WatchedList(UnlockedList):
+    """Records `allowed` when its length is read; a value is appended while it is sliced."""
 
     __slots__ = ("allowed_then", "late")
 
@@ -110,9 +113,9 @@ class Watched(UnlockedList):
         return values
 
 
-def test_a_list_is_closed_before_it_is_looked_at_and_keeps_what_comes_late() -> None:
-    """So that who adds either was seen or sees that it is closed."""
-    rows = Watched()
+def test_a_list_is_revoked_before_it_is_read_and_keeps_late_values() -> None:
+    """A caller's row is either taken, or its caller finds the grant revoked."""
+    rows = WatchedList()
     rows += [1.0, 2.0]
     rows.allow(4)
     rows.late = 3.0
@@ -122,32 +125,32 @@ def test_a_list_is_closed_before_it_is_looked_at_and_keeps_what_comes_late() -> 
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_what_comes_late_has_no_room_of_its_own() -> None:
-    """It is among what is allowed next."""
+def test_late_rows_count_in_the_next_grant() -> None:
+    """A late row left in the list uses room of the next grant."""
     box = buffer(capacity=600)
     stream = Verbs(box, "s")
-    brisk(stream)
-    box.look()
-    late = stream._lane.open_cases.negatives
+    add_burst(stream)
+    box.collect_unlocked()
+    late = stream._stream_buffer.unlocked_cases.negatives
     late.append(5.0)
     for i in range(1000):
         stream.add_case(False, float(i))
-    box.look()
+    box.collect_unlocked()
     assert box.accepted == 600
     assert not late
 
 
 @pytest.mark.usefixtures("no_ticks")
 def test_late_rows_have_a_time_of_their_own() -> None:
-    """Not that of a dated row which came in between."""
+    """A late row keeps its stamp although a dated row was added in between."""
     box = buffer()
-    stream, positives, _, triples = sly(box)
+    stream, positives, _, triples = racing_stream(box)
     box.take()
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    brisk(stream)
+    add_burst(stream)
     triples.before = lambda: stream.log("dated", 0.5, at=noon, segments={"k": "v"})
     stream.log("late", 0.5)
-    positives.before = lambda: (box.look(), stream.add_case(True, 8.0, at=noon))
+    positives.before = lambda: (box.collect_unlocked(), stream.add_case(True, 8.0, at=noon))
     stream.add_case(True, 9.0)
     stream.add_case(True, 10.0)
     cases, predictions = box.take()

@@ -1,4 +1,4 @@
-"""The thread that looks at what was added without a lock."""
+"""The thread that revokes grants when their stamp is too old."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     pass
 
 
-def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
+def test_a_ticker_stops_when_idle_and_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One thread at a time."""
-    monkeypatch.setattr(_ticker, "_IDLE_TICKS", 3)
+    """At most one thread runs; it ends after the configured number of idle ticks."""
+    monkeypatch.setattr(_ticker, "_MAX_IDLE_TICKS", 3)
     lock = threading.Lock()
     ticks: list[int] = []
     ended = threading.Event()
@@ -32,7 +32,7 @@ def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
         ticks.append(threading.get_ident())
         if len(ticks) % 7 == 0:
             ended.set()
-        return len(ticks) % 7 in {1, 2, 4}  # 3 is one without need; 5, 6 and 7 are three
+        return len(ticks) % 7 in {1, 2, 4}  # tick 3 is idle; ticks 5 to 7 are three idle ones
 
     ticker = Ticker(lock, tick, 0.001)
     for count in (7, 14):
@@ -42,13 +42,13 @@ def test_a_ticker_stops_when_there_is_long_no_need_and_starts_again(
         assert ended.wait(10)
         ended.clear()
         with lock:
-            assert not ticker._runs
+            assert not ticker._is_running
             assert len(ticks) == count
             assert len(set(ticks[-7:])) == 1
 
 
 def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why, where threads do, and is not taken for one that runs."""
+    """Its error goes to `sys.unraisablehook`, and it no longer counts as running."""
     failed = threading.Event()
     monkeypatch.setattr(sys, "unraisablehook", lambda _: failed.set())
     lock = threading.Lock()
@@ -61,14 +61,14 @@ def test_a_ticker_that_fails_may_start_again(monkeypatch: pytest.MonkeyPatch) ->
         assert ticker.start()
     assert failed.wait(10)
     with lock:
-        assert not ticker._runs
-        assert ticker._may_run
+        assert not ticker._is_running
+        assert ticker._can_run
 
 
 def test_without_a_thread_everything_is_added_under_the_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A process that is ending starts none."""
+    """At interpreter shutdown no thread can be started."""
     asked: list[int] = []
 
     def refuse(*_: object) -> None:

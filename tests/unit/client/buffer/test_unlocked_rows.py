@@ -1,4 +1,4 @@
-"""Rows that are added without a lock: each one arrives once, whoever looks when."""
+"""Rows that are added without the lock: each is drained once, under any interleaving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streameval.client._buffer.ticker import Ticker
 from streameval.client._delivery.sender import Sender
 from streameval.client._delivery.statistics import read_statistics
 
-from .unlocked_rows import BRISK, Verbs, brisk, buffer, stop_time, taken
+from .unlocked_rows import MIN_BURST_ROWS, Verbs, add_burst, buffer, stop_time, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +27,13 @@ THREADS = 4
 
 @pytest.fixture
 def no_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass, and nobody look of himself."""
+    """Stop the clock, and let no ticker revoke grants."""
     stop_time(monkeypatch)
 
 
 @contextmanager
-def hasty_switches() -> Iterator[None]:
-    """Let threads take the interpreter from one another all the time."""
+def frequent_switches() -> Iterator[None]:
+    """Make the interpreter switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -43,29 +43,29 @@ def hasty_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_brisk_rows_need_no_lock() -> None:
-    """Who holds the lock hinders nobody; what was added meanwhile is there afterwards."""
+def test_rows_of_a_burst_need_no_lock() -> None:
+    """Rows are added while another thread holds the lock, and are collected afterwards."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     with box.lock:
         for i in range(100):
             stream.add_case(i % 2 == 0, float(i))
             stream.log(f"id {i}", float(i))
             stream.label(f"other {i}", True)
             stream.retract("another")
-    assert box.accepted == 2 * BRISK
-    box.look()
-    assert box.accepted == 2 * BRISK + 400
+    assert box.accepted == 2 * MIN_BURST_ROWS
+    box.collect_unlocked()
+    assert box.accepted == 2 * MIN_BURST_ROWS + 400
     cases, ids = taken(box)
-    assert sorted(cases)[BRISK:] == [(float(i), i % 2 == 0) for i in range(100)]
-    assert ids[BRISK:] == [f"id {i}" for i in range(100)]
+    assert sorted(cases)[MIN_BURST_ROWS:] == [(float(i), i % 2 == 0) for i in range(100)]
+    assert ids[MIN_BURST_ROWS:] == [f"id {i}" for i in range(100)]
     assert taken(box) == ([], [])
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_rows_that_come_seldom_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So there is no thread that wakes up for each of them, however many wait."""
+def test_infrequent_rows_are_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infrequent rows get no grant, so no ticker thread has to wake up for them."""
     now = [1_000_000_000]
     monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
     box = buffer()
@@ -75,28 +75,28 @@ def test_rows_that_come_seldom_are_seen_at_once(monkeypatch: pytest.MonkeyPatch)
         stream.add_case(True, float(i))
         stream.log(str(i), float(i))
         assert box.accepted == 2 * (i + 1)
-    assert not box._open
+    assert not box._grants
     now[0] += 1_000_000
     stream.add_case(True, 0.0)
-    for _ in range(BRISK):
+    for _ in range(MIN_BURST_ROWS):
         stream.add_case(True, 0.0)
-    assert box._open
+    assert box._grants
 
 
 @pytest.mark.usefixtures("no_ticks")
 @pytest.mark.parametrize("capacity", [17, 40, 41, 600, 5000])
 def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
-    """Rows that nobody has seen have their room; what is beyond it is dropped and counted."""
+    """A grant reserves its room; rows beyond the capacity are dropped and counted."""
     box = buffer(capacity)
     stream, other = Verbs(box, "s"), Verbs(box, "t")
-    brisk(other)
-    brisk(stream)
+    add_burst(other)
+    add_burst(stream)
     before = box.accepted + box.dropped
     for i in range(6000):
         stream.add_case(i % 3 == 0, float(i))
         if i % 2:
             other.log(str(i), float(i))
-    box.look()
+    box.collect_unlocked()
     assert box.accepted == capacity
     assert box.accepted + box.dropped == before + 9000
     cases, ids = taken(box)
@@ -109,11 +109,11 @@ def test_one_thread_adds_exactly_what_there_is_room_for(capacity: int) -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_columns_find_room_that_is_allowed_to_others_but_not_used() -> None:
-    """Permission is taken back before rows are dropped."""
+def test_columns_use_room_that_was_granted_but_not_used() -> None:
+    """Grants are revoked before rows are dropped."""
     box = buffer(capacity=1000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     free = 1000 - box.accepted
     stream.add_cases(labels=np.ones(free, bool), scores=np.ones(free))
     assert (box.accepted, box.dropped) == (1000, 0)
@@ -121,10 +121,10 @@ def test_columns_find_room_that_is_allowed_to_others_but_not_used() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
-    """Rows that nobody has seen are fewer than it waits for."""
+    """A grant is smaller than the number of rows that wakes the sender."""
     box = buffer(batch_rows=1000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     box.take()
     added: list[int] = []
     waits = threading.Event()
@@ -135,10 +135,10 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
 
     sender = threading.Thread(target=box.wait, args=(ready,), kwargs={"linger_s": 600.0})
     sender.start()
-    stream.add_case(True, 0.0)  # it waits for ever for the first
+    stream.add_case(True, 0.0)  # the sender waits for the first row without a timeout
     waits.wait()
-    while box.wake_at != box._taken + 1000:
-        pass  # it has seen the first, and waits for the rest
+    while box.wake_at != box._drained + 1000:
+        pass  # until the sender has received the first row and waits for a batch
     while sender.is_alive() and len(added) < 5000:
         stream.add_case(len(added) % 7 == 0, float(len(added)))
         added.append(box.accepted)
@@ -147,39 +147,39 @@ def test_a_sender_is_woken_by_the_row_that_makes_a_batch() -> None:
     assert len(added) == 999
 
 
-def test_stamps_are_those_of_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick ends it; from then on rows have a later one."""
+def test_rows_have_the_stamp_of_their_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick revokes the grant; later rows have a later stamp."""
     ticks: list = []
     monkeypatch.setattr(Ticker, "start", lambda self: ticks.append(self._tick) is None)
     now = [1_000_000_000]
     monkeypatch.setattr(_buffer, "clock_ns", lambda: now[0])
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     now[0] += 30_000_000
     stream.add_case(True, 1.0)
     stream.log("unseen", 1.0)
     assert ticks[-1]()
-    assert not ticks[-1](), "nothing is allowed any more"
+    assert not ticks[-1](), "no grant is left"
     stream.add_case(True, 1.0)
     stream.log("seen", 1.0)
-    assert not ticks[-1](), "nor after one row"
+    assert not ticks[-1](), "one row is no burst"
     stream.add_case(True, 1.0)
     stream.log("last", 1.0)
     cases, predictions = box.take()
-    assert cases.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
-    assert predictions.times.tolist() == [-1_000_001] * (BRISK + 1) + [-1_030_001] * 2
+    assert cases.times.tolist() == [-1_000_001] * (MIN_BURST_ROWS + 1) + [-1_030_001] * 2
+    assert predictions.times.tolist() == [-1_000_001] * (MIN_BURST_ROWS + 1) + [-1_030_001] * 2
 
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
-    """Whatever is done to ids first takes what was logged."""
+    """Adding a row by id under the lock first moves the rows of the grant."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.log("a", 0.5)
     stream.label("a", True)
-    brisk(stream)
+    add_burst(stream)
     stream.log("b", 0.5)
     stream.label_cases(ids=["b"], labels=[1])
     seen: list[tuple[type, str]] = [
@@ -191,14 +191,14 @@ def test_a_label_comes_after_the_prediction_that_was_logged_before_it() -> None:
 
 @pytest.mark.usefixtures("no_ticks")
 def test_a_forked_child_starts_with_nothing() -> None:
-    """What its parent has added is its parent's."""
+    """Rows of the parent process stay with the parent."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.add_case(True, 1.0)
     stream.log("a", 1.0)
     box.reset()
-    assert (box._allowed, box._open) == (0, {})
+    assert (box._granted, box._grants) == (0, {})
     assert taken(box) == ([], [])
     stream.add_case(True, 2.0)
     stream.log("b", 1.0)
@@ -209,14 +209,14 @@ def test_a_forked_child_starts_with_nothing() -> None:
     ("when_full", "capacity"), [("drop", 10**6), ("drop", 3_000), ("block", 3_000)]
 )
 def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
-    """Many add, one takes and settles, all at once: each row arrives once or was dropped."""
+    """With many adding threads and one sender each row is drained once or dropped."""
     each = 20_000
     box = buffer(capacity, batch_rows=100, when_full=when_full)
     stream = Verbs(box, "s")
     done = threading.Event()
     cases: list[tuple[float, bool]] = []
     ids: list[str] = []
-    most = [0]
+    highest = [0]
 
     def add(number: int) -> None:
         for i in range(number * each, (number + 1) * each):
@@ -231,19 +231,19 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
             some, names = taken(box)
             cases.extend(some)
             ids.extend(names)
-            most[0] = max(most[0], box.accepted - settled)
+            highest[0] = max(highest[0], box.accepted - settled)
             settled += len(some) + len(names)
             box.settled(settled)
 
     threads = [threading.Thread(target=add, args=(n,)) for n in range(THREADS)]
     sender = threading.Thread(target=send)
-    with hasty_switches():
+    with frequent_switches():
         sender.start()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        box.look()
+        box.collect_unlocked()
         done.set()
         box.wake()
         sender.join()
@@ -255,7 +255,7 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
     assert len(set(cases)) == len(cases)
     assert len(set(ids)) == len(ids)
     assert all(positive == (score % 3 == 0) for score, positive in cases)
-    assert most[0] <= capacity + THREADS
+    assert highest[0] <= capacity + THREADS
     for number in range(THREADS):
         mine = [int(id_) for id_ in ids if int(id_) // each == number]
         assert mine == sorted(mine), "a thread's predictions stay in their order"
@@ -264,30 +264,30 @@ def test_threads_lose_nothing(when_full: str, capacity: int) -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_rows_with_times_and_columns_leave_room_for_what_is_allowed() -> None:
-    """Whatever is added in between."""
+def test_rows_with_times_and_columns_leave_room_for_grants() -> None:
+    """Rows that are added in between do not use the room of a grant."""
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     for capacity in (1000, 2000):
         box = buffer(capacity)
         stream = Verbs(box, "s")
-        brisk(stream)
-        for i in range(capacity - 100 - box.accepted - box._allowed):
+        add_burst(stream)
+        for i in range(capacity - 100 - box.accepted - box._granted):
             stream.add_case(True, float(i), at=noon)
         stream.add_cases(labels=np.ones(700, bool), scores=np.ones(700))
         for i in range(600):
             stream.log(str(i), 0.5)
             stream.add_case(True, 0.5)
-        box.look()
+        box.collect_unlocked()
         assert box.accepted == capacity
-        assert (box._allowed, box._open) == (0, {})
+        assert (box._granted, box._grants) == (0, {})
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
-    """They are added under the lock, what was done before maybe without it."""
+def test_dated_rows_come_after_earlier_rows_of_the_id() -> None:
+    """Dated rows are added under the lock, after the rows of the grant were moved."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     stream.retract("a")
     stream.log("a", 0.5, at=datetime(2026, 1, 1, tzinfo=UTC))
     kinds = [type(rows) for rows in box.take() if "a" in getattr(rows, "ids", ())]
@@ -295,11 +295,11 @@ def test_dated_rows_come_after_what_was_done_to_the_id_before() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_a_waiting_sender_sees_what_nobody_has_seen() -> None:
-    """A batch is a batch, however its rows were added."""
+def test_a_waiting_sender_sees_the_rows_of_grants() -> None:
+    """Rows added without the lock count towards a full batch."""
     box = buffer(batch_rows=1_000_000)
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     box._batch_rows = 100
     for i in range(300):
         stream.log(str(i), 0.5)
@@ -307,12 +307,12 @@ def test_a_waiting_sender_sees_what_nobody_has_seen() -> None:
 
 
 @pytest.mark.usefixtures("no_ticks")
-def test_statistics_count_what_nobody_has_seen() -> None:
-    """All that was accepted."""
+def test_statistics_count_the_rows_of_grants() -> None:
+    """The statistics include rows that were added without the lock."""
     box = buffer()
     stream = Verbs(box, "s")
-    brisk(stream)
+    add_burst(stream)
     for _ in range(100):
         stream.add_case(True, 0.5)
     seen = read_statistics(Sender("p", 1, random=lambda: 0.5), box)
-    assert seen.added == seen.pending == 2 * BRISK + 100
+    assert seen.added == seen.pending == 2 * MIN_BURST_ROWS + 100

@@ -1,4 +1,4 @@
-"""A buffer to which rows may be added without a lock, and nobody who sends."""
+"""A buffer with lock-free appends, and without a sender."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from streameval.client._buffer.ticker import Ticker
 if TYPE_CHECKING:
     import pytest
 
-BRISK = stream_buffer._BRISK
+MIN_BURST_ROWS = stream_buffer._MIN_BURST_ROWS
 
 
 def stop_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no time pass, and nobody look of himself."""
+    """Stop the clock, and let no ticker revoke grants."""
     monkeypatch.setattr(Ticker, "start", lambda _: True)
     monkeypatch.setattr(_buffer, "clock_ns", lambda: 1_000_000_000)
 
 
 class Verbs(CaseVerbs, IdVerbs):
-    """What is added to one stream."""
+    """All verbs of one stream."""
 
 
 def buffer(capacity: int = 10**6, batch_rows: int = 10**6, when_full: str = "drop") -> Buffer:
-    """Return a buffer with a sender that takes when it is told to."""
+    """Return a buffer whose rows the test drains itself."""
     return Buffer(capacity=capacity, batch_rows=batch_rows, when_full=when_full, start=lambda: True)
 
 
-def brisk(stream: Verbs) -> None:
-    """Add until more may be added without the lock."""
-    for _ in range(BRISK):
+def add_burst(stream: Verbs) -> None:
+    """Add rows until further ones are granted without the lock."""
+    for _ in range(MIN_BURST_ROWS):
         stream.add_case(True, -1.0)
-    for i in range(BRISK):
+    for i in range(MIN_BURST_ROWS):
         stream.log(f"first {i}", -1.0)
 
 
 def taken(box: Buffer) -> tuple[list[tuple[float, bool]], list[str]]:
-    """Take everything; return the cases and the ids of predictions, in order."""
+    """Drain the buffer; return the cases and the ids of predictions, in order."""
     cases, ids = [], []
     for rows in box.take():
         if isinstance(rows, PredictionRows):

@@ -1,4 +1,4 @@
-"""Which server has a stream: balanced, stable, and the same for everybody."""
+"""Which server has a stream: balanced, stable, and the same for all clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_streams_are_balanced() -> None:
 
 
 def test_order_of_addresses_makes_no_difference() -> None:
-    """Whoever knows the same servers finds the same one."""
+    """Clients with the same addresses in any order choose the same server."""
     shuffled = random.Random(1).sample(SERVERS, len(SERVERS))
     assert all(owner(s, SERVERS) == owner(s, shuffled) for s in STREAMS[:1000])
 
@@ -63,12 +63,12 @@ def test_hash_is_part_of_the_interface() -> None:
     ],
 )
 def test_refused_addresses(given: list[object], text: str) -> None:
-    """Addresses that cannot be told apart, or are none."""
+    """Duplicates, empty lists and other types are refused."""
     with pytest.raises(InvalidInputError, match=text) as caught:
         Client(given)  # type: ignore[arg-type]
     assert caught.value.field == "address"
 
 
 def test_one_address_stays_one() -> None:
-    """Text is an address, not a sequence of letters."""
+    """A string is one address, not a sequence of characters."""
     assert check_addresses("localhost:1") == ("localhost:1",)

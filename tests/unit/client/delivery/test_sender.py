@@ -1,4 +1,4 @@
-"""The sender step by step, where a random walk would seldom go."""
+"""The sender step by step, in states that random tests rarely reach."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from streameval.client._buffer.columns import CaseRows
-from streameval.client._delivery.sender import KEPT_REFUSALS, Phase, ProtocolError, Sender
+from streameval.client._delivery.sender import MAX_REFUSALS, Phase, ProtocolError, Sender
 from streameval.client._errors import ClientError, FencedError, error_for
 from streameval.v1 import ingest_pb2, status_pb2
 
 
 def rows(size: int, first: float = 0.0) -> CaseRows:
-    """Return so many cases."""
+    """Return cases."""
     return CaseRows("s", np.ones(size, bool), np.arange(size) + first)
 
 
@@ -55,7 +55,7 @@ def connected(*pieces: CaseRows, **limits: int) -> Sender:
 
 
 def sent(from_: Sender) -> list[int]:
-    """Take all that may be sent now; return the sequences."""
+    """Take all batches that may be sent now; return their sequences."""
     sequences = []
     while (message := from_.next_message()) is not None:
         sequences.append(message.batch.sequence)
@@ -73,7 +73,7 @@ def test_nothing_is_sent_before_resume() -> None:
 
 
 def test_the_window_is_bounded_in_bytes() -> None:
-    """No more is on its way than the server reads; an ack makes room."""
+    """Unacknowledged batches stay within the server's limit; an ack makes room."""
     made = connected(rows(10), max_batch_rows=1, max_inflight_bytes=1500)
     assert sent(made) == [1, 2, 3]
     assert not made.starved
@@ -86,7 +86,7 @@ def test_the_window_is_bounded_in_bytes() -> None:
 
 
 def test_a_large_piece_is_cut_at_once() -> None:
-    """Rows far beyond a batch go out in order, whole."""
+    """Rows of many batches are sent in order and completely."""
     made = connected(rows(1003), max_batch_rows=10, max_inflight_bytes=1 << 30)
     scores: list[float] = []
     while (message := made.next_message()) is not None:
@@ -96,7 +96,7 @@ def test_a_large_piece_is_cut_at_once() -> None:
 
 
 def test_a_batch_larger_than_the_window_goes_alone() -> None:
-    """A window smaller than a batch does not stop everything."""
+    """A window smaller than a batch does not stop the sender."""
     made = connected(rows(100), rows(100), max_inflight_bytes=10)
     assert sent(made) == [1]
     made.receive(ack(1))
@@ -104,13 +104,13 @@ def test_a_batch_larger_than_the_window_goes_alone() -> None:
 
 
 def test_a_refusal_whose_answer_was_lost_is_learnt_from_resume() -> None:
-    """What became durable on a broken connection is not all acknowledged."""
+    """A refusal that became durable before the connection broke arrives with Resume."""
     sender = connected(rows(2), rows(3), rows(4))
     assert sent(sender) == [1, 2, 3]
     sender.disconnected(error_for("UNAVAILABLE", "broken"), 0.0)
     sender.open()
     response = resume(2)
-    for sequence in (1, 2, 3, 99):  # neither the third nor what was never sent is durable
+    for sequence in (1, 2, 3, 99):  # neither the third batch nor the unsent ones are durable
         response.resume.refused.append(refused(sequence).refused)
     del response.resume.refused[1]
     sender.receive(response)
@@ -118,7 +118,7 @@ def test_a_refusal_whose_answer_was_lost_is_learnt_from_resume() -> None:
     assert [(each.stream, each.rows) for each in sender.refusals] == [("s", 2)]
     sender.disconnected(error_for("UNAVAILABLE", "broken"), 0.0)
     sender.open()
-    sender.receive(response)  # heard before
+    sender.receive(response)  # a repetition
     assert (sender.refused_rows, sender.refused_batches) == (2, 1)
     assert sent(sender) == [3]
     sender.receive(ack(3))
@@ -126,8 +126,8 @@ def test_a_refusal_whose_answer_was_lost_is_learnt_from_resume() -> None:
 
 
 def test_refusals_stay_readable_up_to_a_number() -> None:
-    """The last refusals are kept; all are counted; each settles what went before it."""
-    made = connected(*(rows(2) for _ in range(KEPT_REFUSALS + 20)))
+    """The last refusals are kept, all are counted, and each settles the batches before it."""
+    made = connected(*(rows(2) for _ in range(MAX_REFUSALS + 20)))
     last = len(sent(made))
     for sequence in range(2, last + 1):
         made.receive(refused(sequence, code=5 if sequence % 2 else 99, revision=sequence))
@@ -135,7 +135,7 @@ def test_refusals_stay_readable_up_to_a_number() -> None:
     assert made.acked_rows == 2
     assert made.refused_rows == 2 * (last - 1)
     assert made.refused_batches == last - 1
-    assert len(made.refusals) == KEPT_REFUSALS
+    assert len(made.refusals) == MAX_REFUSALS
     assert {refusal.code for refusal in made.refusals} == {"NOT_FOUND", "UNKNOWN"}
     assert made.refusals[-1].violations[0].field == "f"
     assert made.revision == last
@@ -143,7 +143,7 @@ def test_refusals_stay_readable_up_to_a_number() -> None:
 
 @pytest.mark.parametrize("message", [ack(2), refused(2), resume(), ingest_pb2.IngestResponse()])
 def test_what_makes_no_sense_is_an_error(message: ingest_pb2.IngestResponse) -> None:
-    """A server cannot acknowledge or refuse what was not sent, nor resume twice."""
+    """A server cannot acknowledge or refuse an unsent batch, nor resume twice."""
     made = connected(rows(1))
     assert sent(made) == [1]
     with pytest.raises(ProtocolError):
@@ -151,7 +151,7 @@ def test_what_makes_no_sense_is_an_error(message: ingest_pb2.IngestResponse) -> 
 
 
 def test_smaller_limits_after_a_restart_cut_again() -> None:
-    """Batches that a restarted server would not take are cut again, under a new epoch."""
+    """Batches too large for a restarted server are cut again, under a new epoch."""
     made = connected(rows(10), rows(10, 10.0), max_batch_rows=10)
     assert sent(made) == [1, 2]
     made.disconnected(error_for("UNAVAILABLE", "gone"), 0.0)
@@ -169,13 +169,13 @@ def test_smaller_limits_after_a_restart_cut_again() -> None:
 
 
 def test_a_batch_keeps_the_time_that_it_was_numbered_with() -> None:
-    """What is sent again is dated as before, whatever the server's clock says by then."""
+    """A batch that is sent again keeps its times, although the server's clock has moved."""
     made = sender()
     stamp = -1 - 5_000_000
     stamped = CaseRows("s", np.ones(1, bool), np.ones(1), None, stamp)
     made.put([stamped, stamped])
     made.open()
-    # The server's clock shows 1,000 s when ours, of the stamps, shows 7 s.
+    # The server's clock shows 1,000 s when the clock of the stamps shows 7 s.
     resumed = resume(max_inflight_bytes=1, time_us=1_000_000_000)
     made.receive(resumed, 7_000_000)
     first = made.next_message()
@@ -190,7 +190,7 @@ def test_a_batch_keeps_the_time_that_it_was_numbered_with() -> None:
 
 
 def test_another_user_of_the_same_epoch_fences() -> None:
-    """A server that has more than was ever sent has it from somebody else."""
+    """A server with more batches than this sender numbered got them from another process."""
     made = sender()
     made.put([rows(3)])
     made.open()
@@ -204,7 +204,7 @@ def test_another_user_of_the_same_epoch_fences() -> None:
 
 
 def test_a_fenced_sender_counts_what_it_drops() -> None:
-    """Sent or not, what is not acknowledged is dropped."""
+    """Rows that are not acknowledged are dropped, whether they were sent or not."""
     made = connected(rows(4), max_batch_rows=2)
     assert sent(made) == [1, 2]
     made.put([rows(3)])
@@ -215,7 +215,7 @@ def test_a_fenced_sender_counts_what_it_drops() -> None:
 
 
 def test_a_batch_that_breaks_every_connection_is_given_up() -> None:
-    """After three failures the guilty batch is refused; the ones around it arrive."""
+    """After three failures the batch is refused; the batches around it arrive."""
     made = connected(rows(1), rows(1, 1.0), rows(1, 2.0))
     arrived: list[float] = []
     mark = {7: 0}
@@ -243,7 +243,7 @@ def test_a_batch_that_breaks_every_connection_is_given_up() -> None:
 
 
 def test_an_overloaded_server_is_given_time() -> None:
-    """The delay grows with failures to a limit, and is never shorter than asked for."""
+    """The delay grows with failures up to a limit and is never below the server's own."""
     made = connected(rows(1))
     assert sent(made) == [1]
     delays = []

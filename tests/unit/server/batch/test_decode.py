@@ -1,4 +1,4 @@
-"""What a batch may hold: every way to say it, and every way to get it wrong."""
+"""Decoding of batches: every valid form, and every kind of error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEGMENT = types_pb2.Segment(key="country", value="US")
 
 
 def test_plain_and_packed_columns_say_the_same():
-    """The bytes columns are another spelling of the repeated ones."""
+    """Bytes columns and repeated fields decode to equal rows."""
     plain = decoded(case_batch())
     packed = decoded(
         pb.Batch(
@@ -62,7 +62,7 @@ def test_bits_are_least_significant_first(size):
 
 
 def test_counts_weigh_rows():
-    """A row stands for as many cases as its count says; 0 is none."""
+    """A row stands for `count` cases; a count of 0 is no case."""
     rows = decoded(case_batch(counts=[2, 0, 5]))
     assert rows.counts.tolist() == [2, 0, 5]
     assert rows.counts.dtype == np.int64
@@ -79,19 +79,19 @@ def test_counts_weigh_rows():
     ],
 )
 def test_batches_without_rows_do_nothing(batch):
-    """An empty batch is fine."""
+    """An empty batch is accepted."""
     assert decoded(batch) is None
 
 
 def test_misses():
-    """Misses carry both classes."""
+    """Misses have positives and negatives."""
     rows = decoded(pb.Batch(stream="s", misses=pb.Misses(positives=3, negatives=4)))
     assert rows == MissRows(3, 4, size=1, total=7)
 
 
 @pytest.mark.parametrize("times", [[], [NOW], [NOW - 5, NOW, NOW + LIMITS.max_future_us]])
 def test_event_times_are_taken(times):
-    """None, one, or one a row, up to the allowed lead over the server's clock."""
+    """No time, one time or one for each row, up to the allowed lead over the server's clock."""
     assert decoded(case_batch(event_times_us=times)).size == 3
 
 
@@ -251,12 +251,12 @@ BAD = {
 
 @pytest.mark.parametrize(("batch", "message", "field"), BAD.values(), ids=BAD)
 def test_bad_columns_are_refused_with_field_and_index(batch, message, field):
-    """INVALID_ARGUMENT says what, where and which value."""
+    """The INVALID_ARGUMENT message names the rule, the row and the value."""
     assert refusal(batch) == Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
 
 
 def test_every_kind_of_rows_is_read():
-    """Ids as bytes, columns as arrays, one event time or one a row."""
+    """Ids are decoded as bytes, columns as arrays, times as one or one for each row."""
     country = pb.SegmentColumn(key="country", values=["US", ""], codes=[0, 1])
     predictions = decoded(
         pb.Batch(
@@ -296,7 +296,7 @@ def test_every_kind_of_rows_is_read():
 
 @pytest.mark.parametrize("kind", ["predictions", "labels", "retractions"])
 def test_no_ids_are_no_rows(kind):
-    """An empty batch of ids is fine."""
+    """A batch without ids is accepted."""
     assert decoded(pb.Batch(stream="s", **{kind: {}})) is None
 
 
@@ -355,7 +355,7 @@ BAD_BY_SETTINGS = {
     ("rows", "message", "field"), BAD_BY_SETTINGS.values(), ids=BAD_BY_SETTINGS
 )
 def test_what_settings_and_limits_do_not_allow(rows, message, field):
-    """Refused with the field and the row at fault."""
+    """The refusal names the field and the row."""
     batch = pb.Batch(stream="s", **rows)
     expected = Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
     assert refusal(batch, settings=SETTINGS) == expected
@@ -379,14 +379,14 @@ def test_probabilities_must_be_such(rows):
 
 
 def test_a_bad_stream_name_is_cut():
-    """Each of its characters may take ten."""
+    """A refusal stays short although a character may take ten when it is quoted."""
     refused = refusal(pb.Batch(stream="\U000e0001" * 128))
     assert refused.violations == (("stream", refused.message),)
     assert len(refused.message) <= 512
 
 
 def test_limits_on_size():
-    """RESOURCE_EXHAUSTED says the limit and what to do."""
+    """The RESOURCE_EXHAUSTED message names the limit and the remedy."""
     assert decoded(case_batch([0.5] * 8, [True] * 8)).size == 8
     many = refusal(case_batch([0.5] * 9, [True] * 9))
     assert many.code == Code.RESOURCE_EXHAUSTED
@@ -399,14 +399,14 @@ def test_limits_on_size():
 
 
 def test_the_text_is_the_librarys():
-    """The same bad column reads the same over Python and over gRPC."""
+    """An invalid column has the same message in Python and over gRPC."""
     with pytest.raises(InvalidInputError) as caught:
         columns.check_columns(labels=[True, False], scores=[0.5, math.nan])
     assert refusal(case_batch([0.5, math.nan], [True, False])).message == str(caught.value)
 
 
 def test_stored_batches_are_read_without_todays_limits():
-    """What was accepted counts, also after limits were lowered."""
+    """An accepted batch counts, even if the limits were lowered afterwards."""
     batch = case_batch([0.5] * 9, [True] * 9, event_times_us=[2**63 - 1])
     frame = pb.IngestRequest(batch=batch).SerializeToString()
     assert stored(Format.INGEST_REQUEST, frame).total == 9
@@ -433,12 +433,12 @@ def test_stored_batches_are_read_without_todays_limits():
     ],
 )
 def test_stored_batches_that_cannot_be_are_corrupt(payload):
-    """A payload that was never accepted is not counted."""
+    """A payload that could not have been accepted is CorruptLogError."""
     with pytest.raises(CorruptLogError, match="not a batch that this version accepts"):
         stored(Format.INGEST_REQUEST, payload)
 
 
 def test_refusals_survive_the_wire():
-    """A refusal read back from its message is the same."""
+    """A refusal decoded from its message is equal."""
     refused = Refused(Code.UNIMPLEMENTED, "no", (("a", "b"), ("c", "d")))
     assert Refused.from_message(refused.to_message()) == refused

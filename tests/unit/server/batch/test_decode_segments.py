@@ -1,10 +1,11 @@
-"""The segments of a batch: every way to say them, and every way to get them wrong."""
+"""Segments of batches: every valid form, and every kind of error."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from streameval._common import OTHER_VALUE
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import types_pb2
 from streameval_server._batch.decode import decode
@@ -12,7 +13,6 @@ from streameval_server._log import producer_marks as marks
 from streameval_server._model.errors import Code, Refused
 from streameval_server._model.limits import Limits
 from streameval_server._model.stream_settings import StreamSettings
-from streameval_server._state.views import OTHER
 
 from ..batches import NOW, SETTINGS, case_batch, column, decoded, refusal
 
@@ -37,7 +37,7 @@ def one_case(*segments):
     ],
 )
 def test_codes_are_one_for_each_row_or_one_for_all(given, codes):
-    """As numbers or as bytes."""
+    """Codes are a repeated field or a bytes column."""
     cases = pb.Cases(scores=[1, 2, 3], positives=[True] * 3, segments=[given])
     rows = decode(pb.Batch(stream="s", cases=cases), 100, NOW, Limits(), SETTINGS)
     assert rows.segments[0].codes.tolist() == codes
@@ -122,10 +122,10 @@ BAD = {
     "reserved value": (
         {
             "misses": pb.Misses(
-                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER)]
+                positives=1, segments=[types_pb2.Segment(key="country", value=OTHER_VALUE)]
             )
         },
-        "segment value __other__ is reserved for values beyond the most that a key may have",
+        "segment value __other__ is reserved for values beyond the maximum of a key",
         "misses.segments[0].value",
     ),
 }
@@ -133,20 +133,20 @@ BAD = {
 
 @pytest.mark.parametrize(("rows", "message", "field"), BAD.values(), ids=BAD)
 def test_bad_segments_are_refused_with_field_and_index(rows, message, field):
-    """INVALID_ARGUMENT says what, where and which value."""
+    """The INVALID_ARGUMENT message names the rule, the row and the value."""
     expected = Refused(Code.INVALID_ARGUMENT, message, ((field, message),))
     assert refusal(pb.Batch(stream="s", **rows), settings=SETTINGS) == expected
 
 
 WORST = "\U000e0001"
-"""A character that takes ten in quotes."""
-MANY_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
+"""A character that takes ten when it is quoted."""
+EIGHT_LONG_KEYS = StreamSettings(segment_keys=tuple(f"{i}" * 64 for i in range(8)))
 
 
 @pytest.mark.parametrize("key", [WORST * 40_000, "\"'" * 40_000, "k" * 40_000])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_refusal_is_short_whatever_it_quotes(key, times):
-    """It is logged, sent and kept: its size must not be the batch's."""
+    """A refusal is logged, sent and kept, so its size must not depend on the batch."""
     kinds = [
         one_case(*[column(key)] * times),
         {"misses": pb.Misses(positives=1, segments=[types_pb2.Segment(key=key)] * times)},
@@ -154,17 +154,17 @@ def test_a_refusal_is_short_whatever_it_quotes(key, times):
         {"cases": pb.Cases(segments=[pb.SegmentColumn(key=key)] * 2)},
     ]
     for kind in kinds:
-        refused = refusal(pb.Batch(stream="s", **kind), settings=MANY_KEYS)
+        refused = refusal(pb.Batch(stream="s", **kind), settings=EIGHT_LONG_KEYS)
         ((field, text),) = refused.violations
         assert field.endswith("].key")
         assert text == refused.message
         assert repr(key)[:100] in text
         assert len(text) <= 512
-        # Nothing of it is cut where it is kept for those who ask later.
-        assert marks.advanced(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
+        # The kept refusal is complete.
+        assert marks.advance(None, 1, 1, NOW, refused=refused).refusals[0].refused == refused
 
 
 def test_a_column_has_as_many_values_as_a_batch_has_rows():
-    """So that each row of the largest batch may have its own; values may be of no row."""
+    """Each row of the largest batch may have its own value; unused values are allowed."""
     batch = case_batch([0.5], [True], segments=[column(values=list("abcdefgh"), codes=[7])])
     assert decoded(batch, settings=SETTINGS).segments[0].values == tuple("abcdefgh")

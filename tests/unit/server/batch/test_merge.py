@@ -1,4 +1,4 @@
-"""Merges: all or nothing, once for each epoch, in the panes and slices that they name."""
+"""Merges: atomic, counted once for each epoch, in the panes and slices that they name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from streameval import Evaluator
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2, types_pb2
-from streameval_server._batch import chunks as pieces
+from streameval_server._batch import chunks
 from streameval_server._batch.merge import MergeInbox
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
@@ -40,8 +40,8 @@ def header_of(data: bytes, **fields) -> pb.MergeHeader:
     return pb.MergeHeader(**{"total_bytes": len(data), "crc32": zlib.crc32(data)} | named)
 
 
-def merged(core: Core, data: bytes, *, size: int = 64, **fields) -> pb.MergeResponse:
-    """Merge as the service does, and wait until it is counted."""
+def merged(core: ServerCore, data: bytes, *, size: int = 64, **fields) -> pb.MergeResponse:
+    """Merge as the service does, and wait until it is applied."""
     inbox = MergeInbox(core.limits)
     inbox.feed(pb.MergeRequest(header=header_of(data, **fields)))
     for start in range(0, len(data), size):
@@ -55,7 +55,7 @@ def merged(core: Core, data: bytes, *, size: int = 64, **fields) -> pb.MergeResp
     return response
 
 
-def created(core: Core, **settings) -> None:
+def created(core: ServerCore, **settings) -> None:
     call = UnaryCall(core.committer, core.limits)
     stream = stream_pb2.Stream(name="s", settings=stream_pb2.StreamSettings(**settings))
     call.create_stream(stream_pb2.CreateStreamRequest(stream=stream).SerializeToString())
@@ -64,7 +64,7 @@ def created(core: Core, **settings) -> None:
 
 
 def test_a_merge_counts_in_its_panes_and_slices():
-    """All time has everything; a state without a time has no pane; the whole counts once."""
+    """All time counts each state once; a state without a time is in no pane."""
     core = open_core(MemoryStorage(), Limits())
     created(core, segment_keys=["country"])
     other = counted(labels=[1], scores=[0.7])
@@ -85,7 +85,7 @@ def test_a_merge_counts_in_its_panes_and_slices():
 
 
 def test_an_epoch_counts_once():
-    """One that is not above the source's last changes nothing, also in the same transaction."""
+    """An epoch not above the source's last changes nothing, even in the same transaction."""
     core = open_core(MemoryStorage(), Limits())
     data = encoded(pb.PaneState(evaluator=SMALL.to_bytes()))
     assert not merged(core, data, epoch=5).duplicate
@@ -111,7 +111,7 @@ def test_an_epoch_counts_once():
 
 
 def test_a_restart_knows_what_was_merged():
-    """From the log and from a checkpoint, to the bit."""
+    """A restart from the log and from a checkpoint restores identical state."""
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     rng = np.random.default_rng(1)
@@ -146,7 +146,7 @@ def test_coarser_states_lower_the_resolution():
     assert view.evaluator.num_cases == 2
 
 
-def refused(core: Core, data: bytes, **fields) -> RequestError:
+def refused(core: ServerCore, data: bytes, **fields) -> RequestError:
     with pytest.raises(RequestError) as caught:
         merged(core, data, **fields)
     assert core.committer.revision == 0
@@ -158,7 +158,7 @@ BAD = {
     "stream": ({"stream": "a//b"}, "header.stream", "stream name must be"),
     "source": ({"source": ""}, "header.source", "source must not be empty"),
     "epoch": ({"epoch": 0}, "header.epoch", "epoch must be from 1 to 2**63 - 1, got 0"),
-    "checksum": ({"crc32": 1}, "header.crc32", "the pieces are not what was sent"),
+    "checksum": ({"crc32": 1}, "header.crc32", "the data is not what was sent"),
     "too few": ({"total_bytes": 1000}, "data", "1000 bytes are announced, got"),
     "too many": ({"total_bytes": 3}, "data", "more than the 3 bytes announced"),
 }
@@ -166,7 +166,7 @@ BAD = {
 
 @pytest.mark.parametrize(("fields", "field", "text"), BAD.values(), ids=BAD)
 def test_bad_headers(fields, field, text):
-    """INVALID_ARGUMENT with the field; nothing was changed."""
+    """The INVALID_ARGUMENT error names the field; nothing was changed."""
     core = open_core(MemoryStorage(), Limits())
     error = refused(core, encoded(pb.PaneState(evaluator=SMALL.to_bytes())), **fields)
     assert error.code == Code.INVALID_ARGUMENT
@@ -201,7 +201,7 @@ BAD_STATES = {
 
 @pytest.mark.parametrize(("fields", "field", "text"), BAD_STATES.values(), ids=BAD_STATES)
 def test_bad_states(fields, field, text):
-    """One bad state refuses the merge, with its place."""
+    """One invalid state refuses the whole merge and is named by its index."""
     core = open_core(MemoryStorage(), Limits())
     data = encoded(pb.PaneState(evaluator=SMALL.to_bytes()), pb.PaneState(**fields))
     error = refused(core, data)
@@ -210,8 +210,8 @@ def test_bad_states(fields, field, text):
 
 
 def test_pieces_must_be_in_order(monkeypatch):
-    """A header first, and only then data, in pieces that are not too long."""
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 8)
+    """The header must come first, then data in chunks below the limit."""
+    monkeypatch.setattr(chunks, "MAX_CHUNK_BYTES", 8)
     inbox = MergeInbox(Limits())
     with pytest.raises(RequestError, match="the first message must be header"):
         inbox.feed(pb.MergeRequest(data=b"x"))
@@ -227,7 +227,7 @@ def test_pieces_must_be_in_order(monkeypatch):
 
 
 def test_limits_of_merges():
-    """Too large, too many sources, or a stream that nobody made."""
+    """A merge is refused when too large, from too many sources, or for an unknown stream."""
     data = encoded(pb.PaneState(evaluator=SMALL.to_bytes()))
     core = open_core(MemoryStorage(), Limits(max_merge_bytes=10))
     assert refused(core, data).code == Code.RESOURCE_EXHAUSTED
@@ -239,7 +239,7 @@ def test_limits_of_merges():
     assert many.message.startswith("a merge must have at most 2 states, got 3: merge in parts")
     core = open_core(MemoryStorage(), Limits(max_merge_sources=1))
     merged(core, data)
-    with pytest.raises(RequestError, match="1 sources merged into stream s, and no more may"):
+    with pytest.raises(RequestError, match="stream s has 1 merge sources, the most allowed"):
         merged(core, data, source="edge-2")
     core = open_core(MemoryStorage(), Limits(), auto_create=False)
     with pytest.raises(RequestError, match="there is no stream s: create it"):
@@ -247,7 +247,7 @@ def test_limits_of_merges():
 
 
 def test_settings_that_change_in_between_end_a_merge():
-    """What was checked under other settings is not counted: ABORTED, merge again."""
+    """A merge that was checked under older settings is ABORTED, to be repeated."""
     core = open_core(MemoryStorage(), Limits())
     data = encoded(pb.PaneState(event_time_us=NOW, evaluator=SMALL.to_bytes()))
     inbox = MergeInbox(core.limits)

@@ -1,4 +1,4 @@
-"""What there is no room for: refused with a delay, and nothing of it counts."""
+"""Requests above the server's capacity are refused with a delay and change nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..sessions import NOW, commit, counted, frame, opened
 
 
 def test_a_full_queue_asks_to_come_back_later():
-    """RESOURCE_EXHAUSTED with a delay; what was queued before counts, once."""
+    """RESOURCE_EXHAUSTED with a delay; the batches that were queued before count once."""
     size = len(frame(1))
     core = open_core(MemoryStorage(), Limits(max_queue_bytes=2 * size))
     session, _ = opened(core)
@@ -36,11 +36,11 @@ def test_a_full_queue_asks_to_come_back_later():
 
 
 def test_one_producer_too_many_asks_to_come_back_later():
-    """Those that are known go on; where none of them does, a tick lets them be forgotten."""
+    """Known producers can still send. When they are all idle, a tick makes them be forgotten."""
     day = 24 * 3600 * 1_000_000
     core = open_core(MemoryStorage(), Limits(max_producers=1, marks_ttl_us=2 * day))
     session, _ = opened(core)
-    session.feed(frame(1, scores=(math.nan, 0.1)), NOW)  # refused: there will be no stream
+    session.feed(frame(1, scores=(math.nan, 0.1)), NOW)  # refused, so no stream is created
     commit(core)
     other, _ = opened(core, producer="other")
     with pytest.raises(RequestError, match="been idle for 2 days") as caught:
@@ -64,7 +64,7 @@ def test_one_producer_too_many_asks_to_come_back_later():
 
 
 def test_full_memory_asks_to_come_back_later():
-    """Above the limit on state nothing more is taken in."""
+    """Above the limit on state every batch is refused."""
     core = open_core(MemoryStorage(), Limits(max_state_bytes=1))
     session, _ = opened(core)
     session.feed(frame(1), NOW)

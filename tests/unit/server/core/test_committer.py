@@ -7,7 +7,7 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import status_pb2
 from streameval_server._core.committer import State
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage
@@ -20,7 +20,7 @@ NOW = 1_800_000_000_000_000
 
 
 class FlakyStorage(MemoryStorage):
-    """Fails when told to, with the rows kept or lost; and stays closed until told otherwise."""
+    """Fails as `fail` says: with the rows kept or lost, in a checkpoint, or when it is opened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,14 +57,14 @@ def frame(sequence, rows=1, stream="s") -> bytes:
     return pb.IngestRequest(batch=batch).SerializeToString()
 
 
-def counted(core: Core, stream="s") -> int:
+def counted(core: ServerCore, stream="s") -> int:
     core.applier.finish()
     view = core.engine.view(stream)
     return 0 if view is None else view.evaluator.num_cases
 
 
 def test_one_step_is_one_transaction():
-    """However many batches wait, the disk is asked once."""
+    """All queued batches are written by one append."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
     sessions = [opened(core, producer)[0] for producer in "abc"]
@@ -79,7 +79,7 @@ def test_one_step_is_one_transaction():
 
 
 def test_a_transaction_has_a_size():
-    """A long queue is committed in several, each acked at once."""
+    """A long queue is committed in several transactions, each with its own acks."""
     core = open_core(MemoryStorage(), Limits(max_commit_bytes=2 * len(frame(1))))
     session, _ = opened(core)
     for sequence in range(1, 6):
@@ -92,7 +92,7 @@ def test_a_transaction_has_a_size():
 
 
 def test_time_never_goes_back():
-    """The log's time is the clock's, but not when that is set back."""
+    """The log's time follows the clock, except when the clock is set back."""
     core = open_core(MemoryStorage(), Limits())
     session, _ = opened(core)
     for sequence, now in enumerate([NOW, NOW - 10, NOW + 5], 1):
@@ -107,8 +107,8 @@ def test_time_never_goes_back():
     assert core.storage.rows[-1].received_us == NOW + 5
 
 
-def test_a_lagging_engine_stops_the_draining():
-    """Above the limit nothing is committed, until the engine has caught up."""
+def test_a_lagging_engine_blocks_the_queue():
+    """Above the limit nothing is committed until the engine has caught up."""
     core = open_core(MemoryStorage(), Limits(max_lag_rows=4))
     session, _ = opened(core)
     session.feed(frame(1, rows=4), NOW)
@@ -125,7 +125,7 @@ def test_a_lagging_engine_stops_the_draining():
 
 @pytest.mark.parametrize("fate", ["keep", "lose"])
 def test_after_a_failed_commit_the_log_says_what_is_true(fate):
-    """Nothing is acked; what proved durable counts; the producer goes on from there."""
+    """Nothing is acked; rows that proved durable count; the producer resumes after them."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
     session, _ = opened(core)
@@ -167,8 +167,8 @@ def test_after_a_failed_commit_the_log_says_what_is_true(fate):
 
 
 @pytest.mark.parametrize("fate", ["keep", "lose"])
-def test_rows_are_told_by_kind_once_they_are_durable(fate):
-    """Each row and each refusal once, whatever is repeated; not those that were there before."""
+def test_rows_are_counted_by_kind_once_they_are_durable(fate):
+    """Repeated batches count once; batches from before the start are not included."""
     batches = [
         pb.Batch(cases=pb.Cases(scores=[1, 2, 3], positives=[True] * 3, counts=[7, 8, 9])),
         pb.Batch(predictions=pb.Predictions(ids=["a", "b"], scores=[1, 2])),
@@ -176,8 +176,8 @@ def test_rows_are_told_by_kind_once_they_are_durable(fate):
         pb.Batch(retractions=pb.Retractions(ids=["a"])),
         pb.Batch(misses=pb.Misses(positives=5, negatives=6)),
         pb.Batch(cases=pb.Cases()),
-        pb.Batch(cases=pb.Cases(scores=[float("nan")], positives=[True])),  # refused when it comes
-        pb.Batch(stream="t", misses=pb.Misses(positives=1)),  # refused at commit: a stream too many
+        pb.Batch(cases=pb.Cases(scores=[float("nan")], positives=[True])),  # refused by the session
+        pb.Batch(stream="t", misses=pb.Misses(positives=1)),  # refused at commit: stream too many
     ]
     storage = FlakyStorage()
     core = open_core(storage, Limits(max_streams=1))
@@ -200,7 +200,7 @@ def test_rows_are_told_by_kind_once_they_are_durable(fate):
         if sequence > last:
             session.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
     committer.step(NOW)
-    again, _ = opened(core)  # sends all of it once more
+    again, _ = opened(core)  # sends all batches again
     for sequence, batch in enumerate(batches * 2, 1):
         batch.sequence = sequence
         again.feed(pb.IngestRequest(batch=batch).SerializeToString(), NOW)
@@ -211,8 +211,8 @@ def test_rows_are_told_by_kind_once_they_are_durable(fate):
     assert set(started_again.batch_rows.values()) == {started_again.refused_batches} == {0}
 
 
-def test_what_waits_behind_a_failed_commit_fails_too():
-    """The queue is emptied: its producers connect again and go on from the marks."""
+def test_the_queue_behind_a_failed_commit_fails_too():
+    """The queue is emptied: its producers reconnect and resume from the marks."""
     storage = FlakyStorage()
     core = open_core(storage, Limits(max_commit_bytes=1))
     sessions = [opened(core, producer)[0] for producer in "ab"]
@@ -227,7 +227,7 @@ def test_what_waits_behind_a_failed_commit_fails_too():
 
 
 def test_a_log_that_lost_acked_entries_stops_the_server():
-    """Going on would answer wrongly: BROKEN."""
+    """To continue would give wrong answers: BROKEN."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
     session, _ = opened(core)
@@ -244,7 +244,7 @@ def test_a_log_that_lost_acked_entries_stops_the_server():
 
 
 def test_a_failed_checkpoint_is_a_failed_write():
-    """Acks stop until the storage was read again; the checkpoint before stays current."""
+    """Acks stop until the storage was read back; the previous checkpoint stays current."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
     session, _ = opened(core)
@@ -273,8 +273,8 @@ def test_a_failed_checkpoint_is_a_failed_write():
 
 @pytest.mark.parametrize("failing", ["lose", "parts"])
 @pytest.mark.parametrize("damaged", ["part", "manifest"])
-def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged, failing):
-    """The log took its place at the start; the next checkpoint has everything anew."""
+def test_a_damaged_checkpoint_is_not_used_after_a_failed_write(damaged, failing):
+    """The start used the whole log instead; the next checkpoint writes every part."""
     storage = FlakyStorage()
     core = open_core(storage, Limits())
     session, _ = opened(core)
@@ -288,7 +288,7 @@ def test_a_damaged_checkpoint_is_not_believed_after_a_failed_write(damaged, fail
     assert core.recovery.checkpoint_error is not None
     session, _ = opened(core)
     if failing == "parts":
-        # Those of the same checkpoint, made anew: its manifest is the damaged one's.
+        # A checkpoint at the same revision, so its manifest equals the damaged one.
         core.applier.request_checkpoint()
         core.applier.finish()
     else:
@@ -330,7 +330,7 @@ def test_unknown_streams_without_auto_create():
 
 
 def test_one_stream_too_many():
-    """The limit is kept at commit, within one transaction too."""
+    """The commit enforces the limit, also between items of one transaction."""
     core = open_core(MemoryStorage(), Limits(max_streams=2))
     session, _ = opened(core)
     for sequence, stream in enumerate("abca", 1):
@@ -339,7 +339,7 @@ def test_one_stream_too_many():
     refused, _ = session.replies()
     assert refused.refused.sequence == 3
     assert refused.refused.refusal.code == Code.RESOURCE_EXHAUSTED
-    assert refused.refused.refusal.message == "there are 2 streams, and no more may be: delete one"
+    assert refused.refused.refusal.message == "there are 2 streams, the most allowed: delete one"
     assert [counted(core, stream) for stream in "abc"] == [2, 1, 0]
     call = UnaryCall(core.committer, core.limits)
     call.create_stream(b"\n\x03\n\x01d")

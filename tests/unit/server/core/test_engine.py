@@ -1,4 +1,4 @@
-"""The engine: the same log gives the same state, however it is cut, kept or restored."""
+"""The engine: the same log gives the same state, however it is grouped or restored."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._core.engine import Engine
 from streameval_server._log.entries import Entry, Kind
 from streameval_server._model.errors import CorruptLogError
@@ -21,12 +22,12 @@ from streameval_server._model.rows import (
     LabelRows,
     MissRows,
     PredictionRows,
-    SegmentCodes,
 )
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import counts
 from streameval_server._state.accumulator import OVERHEAD_BYTES
+from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 LIMITS = Limits(max_cells=64)
@@ -68,7 +69,10 @@ def random_log(seed: int, length: int = 60) -> list[Entry]:
         elif rows is not None or kind is Kind.CREATE_STREAM:
             there.add(stream)
         producer = rng.choice(["", "p", "q"])
-        entries.append(Entry(revision, revision * 1000, kind, stream, producer, 1, revision, rows))
+        change = StreamSettings() if kind is Kind.CREATE_STREAM else None
+        entries.append(
+            Entry(revision, revision * 1000, kind, stream, producer, 1, revision, rows, change)
+        )
     return entries
 
 
@@ -96,7 +100,7 @@ def expected(entries: list[Entry]) -> dict[str, Evaluator]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_grouping_does_not_matter(seed):
-    """One entry at a time, all at once, or anything between: the same bytes, the right counts."""
+    """One entry at a time, all at once, or anything between: the same bytes, correct counts."""
     entries = random_log(seed)
     rng = random.Random(seed)
     hashes = set()
@@ -105,7 +109,7 @@ def test_grouping_does_not_matter(seed):
         cuts = sorted(rng.sample(range(1, len(entries)), pieces - 1))
         for start, end in zip([0, *cuts], [*cuts, len(entries)], strict=True):
             engine.apply(entries[start:end])
-            engine.view("a")  # looking must not matter either
+            engine.view("a")  # a view must not change the state
         hashes.add(engine.state_hash())
     assert len(hashes) == 1
     wanted = expected(entries)
@@ -120,8 +124,8 @@ def test_grouping_does_not_matter(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_counting_early_changes_nothing(seed, monkeypatch):
-    """Where there is time, what was collected is counted; in the end it is the same."""
-    monkeypatch.setattr(counts, "_MUCH", 1)
+    """Rows that are counted early in idle time give the same state."""
+    monkeypatch.setattr(counts, "MIN_IDLE_COUNT_ROWS", 1)
     entries = random_log(seed)
     engine, early = Engine(LIMITS), Engine(LIMITS)
     engine.apply(entries)
@@ -137,7 +141,7 @@ def test_counting_early_changes_nothing(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_restored_engine_is_the_same(seed):
-    """A checkpoint, in parts taken at different revisions, restores the very state."""
+    """A checkpoint whose parts are of different revisions restores the same state."""
     entries = random_log(seed)
     engine = Engine(LIMITS)
     parts: dict[str, bytes] = {}
@@ -161,7 +165,7 @@ def test_a_restored_engine_is_the_same(seed):
 
 
 def test_only_what_changed_is_checkpointed():
-    """A stream that rests is named, not copied."""
+    """An unchanged stream is listed, not copied."""
     rows = case_rows(random.Random(1))
     engine = Engine(LIMITS)
     engine.apply(
@@ -182,7 +186,7 @@ def test_only_what_changed_is_checkpointed():
 
 
 def test_views_are_whole_and_shared():
-    """A view never changes; while its stream rests it is the same object."""
+    """A view never changes; while its stream is unchanged, the same object is returned."""
     rows = case_rows(random.Random(1))
     engine = Engine(LIMITS)
     engine.apply([Entry(1, 5, Kind.BATCH, "a", "", 0, 0, rows)])
@@ -199,8 +203,8 @@ def test_views_are_whole_and_shared():
     assert engine.stream("z") is None
 
 
-def test_an_unchanged_stream_is_seen_without_the_lock():
-    """From the first look to the next change, whatever happens to others; never as of before."""
+def test_an_unchanged_stream_is_viewed_without_the_lock():
+    """From the first view to the next change, whatever other streams do; never a stale view."""
     rng = random.Random(7)
     engine = Engine(LIMITS)
 
@@ -224,11 +228,13 @@ def test_an_unchanged_stream_is_seen_without_the_lock():
     state = engine._streams["a"]
     apply("a", Kind.DELETE_STREAM)
     assert engine.unchanged_view("a") is None
-    assert state.seen is None, "whoever has found it would see it after its end"
+    assert state.last_view is None, (
+        "a thread that has just looked it up would see it after deletion"
+    )
 
 
 def test_views_without_the_lock_are_whole_while_another_thread_applies():
-    """Whoever finds one finds what the log says of its revision, and of no other."""
+    """A view that is found has exactly the state at its revision."""
     rng = random.Random(8)
     engine, lock = Engine(LIMITS), threading.Lock()
     totals = {"a": [0], "b": [0]}
@@ -264,10 +270,10 @@ def test_views_without_the_lock_are_whole_while_another_thread_applies():
 
 
 def test_revisions_must_follow():
-    """A gap in what is applied is a bug, and stops."""
+    """A gap between revisions is a bug and raises."""
     engine = Engine(LIMITS)
     with pytest.raises(ValueError, match="revision 2 cannot follow 0"):
-        engine.apply([Entry(2, 5, Kind.CREATE_STREAM, "a", "", 0, 0, None)])
+        engine.apply([Entry(2, 5, Kind.CREATE_STREAM, "a", "", 0, 0, None, StreamSettings())])
 
 
 def test_streams_are_listed_in_pages():
@@ -276,7 +282,7 @@ def test_streams_are_listed_in_pages():
     names = ["a", "a/1", "a/2", "a-b", "b", "c"]
     engine.apply(
         [
-            Entry(revision, 0, Kind.CREATE_STREAM, name, "", 0, 0, None)
+            Entry(revision, 0, Kind.CREATE_STREAM, name, "", 0, 0, None, StreamSettings())
             for revision, name in enumerate(names, 1)
         ]
     )
@@ -294,7 +300,7 @@ def test_streams_are_listed_in_pages():
 
 
 def test_memory_is_estimated_from_above():
-    """Of counts that wait, panes and ids; and nothing after deletion."""
+    """The estimate covers pending counts, panes and ids, and is 0 after deletion."""
     engine = Engine(LIMITS)
     rng = np.random.default_rng(1)
     rows = CaseRows(rng.random(1000) < 0.5, rng.random(1000), None, 1000, 1000)
@@ -317,13 +323,13 @@ def test_memory_is_estimated_from_above():
     [{}, {"marks": b"x"}, {"marks": b"", "stream/a": b"x"}, {"marks": b"", "stream/a": bytes(60)}],
 )
 def test_damaged_parts_are_refused(parts):
-    """A checkpoint that cannot be read is no empty state."""
+    """A checkpoint that cannot be read must not become an empty state."""
     with pytest.raises(CorruptLogError):
         Engine.restore(LIMITS, 1, 1, parts)
 
 
 def test_a_deleted_stream_leaves_memory_at_once():
-    """Counts, panes and ids: nothing waits for Python to look for cycles."""
+    """Counts, panes and ids are freed by reference counting, without the cycle collector."""
     rng = random.Random(4)
     ids = [b"%d" % i for i in range(300)]
     predictions = PredictionRows(ids, np.linspace(0, 1, 300), 300, 300)
@@ -353,7 +359,7 @@ def test_a_deleted_stream_leaves_memory_at_once():
 
 
 def test_a_stream_may_be_deleted_and_made_again_at_once():
-    """In one call: what the first one had planned is not done to the second."""
+    """Within one call: what was scheduled for the first stream does not affect the second."""
     rng = random.Random(5)
     kinds = [Kind.BATCH, Kind.DELETE_STREAM, Kind.BATCH, Kind.DELETE_STREAM]
     rows = [case_rows(rng) if kind is Kind.BATCH else None for kind in kinds]
@@ -370,8 +376,8 @@ def test_a_stream_may_be_deleted_and_made_again_at_once():
 
 
 @pytest.mark.parametrize("looks", [(3,), (2, 3), (1,)])
-def test_whoever_looks_changes_nothing(looks):
-    """Rows that come into no pane, of before a longer retention, seem to need time until then."""
+def test_views_change_nothing(looks):
+    """Rows from before a longer retention are in no pane; a view does not change that."""
 
     def lived(looks) -> dict[str, bytes]:
         short = StreamSettings(retention_us=3 * HOUR)
@@ -382,20 +388,20 @@ def test_whoever_looks_changes_nothing(looks):
             rows = CaseRows(scores > 0.5, scores, None, 5, 5, NOW - 24 * HOUR)
             state.take(rows, revision, NOW + revision)
             if revision - 2 in looks:
-                state.look()
+                state.view(revision, NOW)
         for hours in (6, 12):
             if state.due_us <= NOW + hours * HOUR:
                 state.pass_time(NOW + hours * HOUR, 5, 1 << 40)
             if 3 in looks:
-                state.look()
+                state.view(revision, NOW)
         assert state.counts.beyond_retention == 10
-        return dict(state.content())
+        return dict(content_parts(state))
 
     assert lived(looks) == lived(())
 
 
 def test_memory_is_known_when_panes_close():
-    """Slices whose first pane is closed are new in all time."""
+    """Slices whose first pane is closed are new in the all-time counts."""
     values = tuple(map(str, range(30)))
     state = StreamState(StreamInfo("s", NOW, 1, StreamSettings(segment_keys=("c",))), LIMITS)
     scores = np.linspace(0, 1, 30)
@@ -405,5 +411,5 @@ def test_memory_is_known_when_panes_close():
         state.take(CaseRows(scores > 0.5, scores, None, 30, 30, at_us, codes), 2 + minute, at_us)
         state.counts.flush()
         known = state.memory_bytes
-        state.counts.store.measure()
+        state.counts.store.recount_memory()
         assert state.memory_bytes == known

@@ -1,4 +1,4 @@
-"""The conversation: resume, acks, repeats, gaps, fences, refusals."""
+"""The Ingest protocol: resume, acks, repeats, gaps, fencing, refusals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
@@ -23,12 +23,12 @@ def acks(session: IngestSession) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def core() -> Core:
+def core() -> ServerCore:
     return open_core(MemoryStorage(), Limits())
 
 
 def test_resume_tells_the_limits():
-    """The first message says where to go on from, how much at a time, and what time it is."""
+    """Resume has the last durable sequence, the limits and the server's time."""
     limits = Limits(max_batch_rows=7, max_batch_bytes=8, max_inflight_bytes=9)
     session = IngestSession(open_core(MemoryStorage(), limits).committer, limits)
     session.feed(pb.IngestRequest(open=pb.Open(producer="p", epoch=1)).SerializeToString(), NOW)
@@ -39,7 +39,7 @@ def test_resume_tells_the_limits():
 
 
 def test_acks_are_cumulative_and_carry_the_revision(core):
-    """One ack for all that one commit made durable."""
+    """One ack covers all batches of a commit."""
     woken = []
     session, _ = opened(core, wake=lambda: woken.append(1))
     for sequence in (1, 2, 3):
@@ -56,7 +56,7 @@ def test_acks_are_cumulative_and_carry_the_revision(core):
 
 
 def test_an_ack_means_durable_and_not_visible(core):
-    """The commit acks; the engine follows."""
+    """The ack follows the commit; the engine applies the rows afterwards."""
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     core.committer.step(NOW).deliver()
@@ -67,10 +67,10 @@ def test_an_ack_means_durable_and_not_visible(core):
 
 
 def test_repeats_are_acked_and_change_nothing(core):
-    """In the same stream and in a new one."""
+    """A repeat is acked in the same stream and in a new one."""
     session, _ = opened(core)
     session.feed(frame(1), NOW)
-    session.feed(frame(1), NOW)  # on its way: the first one's ack covers it
+    session.feed(frame(1), NOW)  # in flight: the first copy's ack covers it
     commit(core)
     assert acks(session) == [(1, 1)]
     session.feed(frame(1), NOW)
@@ -85,7 +85,7 @@ def test_repeats_are_acked_and_change_nothing(core):
 
 
 def test_an_older_streams_batches_still_in_the_queue_count_once(core):
-    """The committer knows, at commit, what the new stream could not."""
+    """The committer detects the repeat at commit, when the new stream could not."""
     older, _ = opened(core)
     older.feed(frame(1), NOW)
     older.feed(frame(2), NOW)
@@ -101,7 +101,7 @@ def test_an_older_streams_batches_still_in_the_queue_count_once(core):
 
 @pytest.mark.parametrize("sequence", [0, 3, 2**63, 2**64 - 1])
 def test_a_gap_ends_the_stream_and_names_what_was_expected(core, sequence):
-    """OUT_OF_RANGE; what came before still counts."""
+    """A gap is OUT_OF_RANGE; earlier batches still count."""
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     with pytest.raises(RequestError) as caught:
@@ -116,7 +116,7 @@ def test_a_gap_ends_the_stream_and_names_what_was_expected(core, sequence):
 
 
 def test_a_lower_epoch_is_fenced_when_it_opens(core):
-    """The process that was started later owns the name."""
+    """The process with the higher epoch owns the producer's name."""
     session, _ = opened(core, epoch=5)
     session.feed(frame(1), NOW)
     commit(core)
@@ -124,12 +124,12 @@ def test_a_lower_epoch_is_fenced_when_it_opens(core):
         opened(core, epoch=4)
     assert caught.value.code == Code.FAILED_PRECONDITION
     assert caught.value.reason == "EPOCH_FENCED"
-    assert caught.value.message == "producer p has epoch 5 by now, and 4 may send no more"
+    assert caught.value.message == "producer p has epoch 5 by now: epoch 4 cannot send any more"
     assert caught.value.metadata == {"current_epoch": "5"}
 
 
 def test_a_lower_epoch_is_fenced_while_it_sends(core):
-    """A stream that was open when its successor started ends, and counts nothing more."""
+    """An open stream ends, and counts nothing more, once its successor has started."""
     older, _ = opened(core, epoch=5)
     newer, last = opened(core, epoch=6)
     assert last == 0
@@ -145,7 +145,7 @@ def test_a_lower_epoch_is_fenced_while_it_sends(core):
 
 
 def test_a_higher_epoch_starts_at_one(core):
-    """A restarted producer needs no memory of what it sent."""
+    """A restarted producer does not need to know what it sent before."""
     session, _ = opened(core, epoch=5)
     session.feed(frame(1), NOW)
     commit(core)
@@ -157,7 +157,7 @@ def test_a_higher_epoch_starts_at_one(core):
 
 
 def test_producers_do_not_share_sequences(core):
-    """Each counts for itself, across streams."""
+    """Each producer has its own sequences, across streams."""
     a, _ = opened(core, "a")
     b, _ = opened(core, "b")
     a.feed(frame(1, stream="x"), NOW)
@@ -168,7 +168,7 @@ def test_producers_do_not_share_sequences(core):
 
 
 def test_a_refused_batch_consumes_its_sequence_durably(core):
-    """The stream lives on; a restarted server says again what it refused."""
+    """The stream continues; a restarted server repeats its refusals in Resume."""
     session, _ = opened(core)
     session.feed(frame(1), NOW)
     session.feed(frame(2, scores=[0.5, math.nan]), NOW)
@@ -198,7 +198,7 @@ def test_a_refused_batch_consumes_its_sequence_durably(core):
 
 
 def test_a_repeat_of_what_is_refused_in_the_same_commit_is_refused(core):
-    """An older connection's batch is still in the queue when a newer one repeats it."""
+    """A newer connection repeats a batch that an older one still has in the queue."""
     older, _ = opened(core)
     older.feed(frame(1, scores=[0.5, math.nan]), NOW)
     newer, last = opened(core)
@@ -214,7 +214,7 @@ def test_a_repeat_of_what_is_refused_in_the_same_commit_is_refused(core):
 
 
 def test_a_repeat_is_not_acked_before_the_refusals_ahead_of_it(core):
-    """Durable already, but the stream has yet to hear what became of those before it."""
+    """The repeat is durable, but refusals of earlier batches are not delivered yet."""
     session, _ = opened(core)
     session.feed(frame(1, scores=[0.5, math.nan]), NOW)
     session.feed(frame(2), NOW)
@@ -239,7 +239,7 @@ def test_a_repeat_is_not_acked_before_the_refusals_ahead_of_it(core):
     ],
 )
 def test_nonsense_ends_the_stream(core, request_, reason):
-    """Whatever is not a batch has no sequence to refuse."""
+    """A message that is not a batch has no sequence, so it ends the stream."""
     session, _ = opened(core)
     with pytest.raises(RequestError) as caught:
         session.feed(request_, NOW)
@@ -256,7 +256,7 @@ def test_nonsense_ends_the_stream(core, request_, reason):
     ],
 )
 def test_a_stream_must_open_properly(core, open_, reason, field):
-    """INVALID_ARGUMENT says which field."""
+    """The INVALID_ARGUMENT error names the field."""
     session = IngestSession(core.committer, core.limits)
     first = frame(1) if open_ is None else pb.IngestRequest(open=open_).SerializeToString()
     with pytest.raises(RequestError) as caught:
@@ -266,7 +266,7 @@ def test_a_stream_must_open_properly(core, open_, reason, field):
 
 
 def test_too_much_in_flight_stops_the_reading():
-    """Bytes count until they are acked."""
+    """Bytes count as in flight until they are acked."""
     size = len(frame(1))
     core = open_core(MemoryStorage(), Limits(max_inflight_bytes=2 * size))
     session, _ = opened(core)
@@ -278,10 +278,10 @@ def test_too_much_in_flight_stops_the_reading():
     assert not session.full
 
 
-# -- single calls
+# -- unary calls
 
 
-def unary(core: Core, **fields) -> UnaryCall:
+def unary(core: ServerCore, **fields) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     call.ingest_batch(pb.IngestBatchRequest(**fields).SerializeToString(), NOW)
     assert not call.done
@@ -291,14 +291,14 @@ def unary(core: Core, **fields) -> UnaryCall:
 
 
 def test_a_single_batch_without_producer_is_counted_each_time(core):
-    """No name, no protection."""
+    """Without a producer, repeats are not detected."""
     assert unary(core, batch=batch()).response() == pb.IngestBatchResponse(revision=1)
     assert unary(core, batch=batch()).response() == pb.IngestBatchResponse(revision=2)
     assert counted(core) == 4
 
 
 def test_a_single_batch_with_producer_is_counted_once(core):
-    """A repeat is answered with success, and says so."""
+    """A repeat succeeds, and the response marks it as a duplicate."""
     for duplicate in (False, True):
         response = unary(core, producer="p", epoch=1, batch=batch(1)).response()
         assert response == pb.IngestBatchResponse(revision=1, duplicate=duplicate)
@@ -309,7 +309,7 @@ def test_a_single_batch_with_producer_is_counted_once(core):
 
 
 def test_a_single_refused_batch_consumes_its_sequence(core):
-    """The error of the call carries the refusal's fields, and so does that of a repeat."""
+    """The error has the refusal's fields, for the call and for its repeat."""
     for _ in range(2):
         call = unary(core, producer="p", epoch=1, batch=batch(1, scores=[math.inf, 0]))
         with pytest.raises(RequestError) as caught:
@@ -322,7 +322,7 @@ def test_a_single_refused_batch_consumes_its_sequence(core):
 
 
 def test_a_single_refused_batch_without_producer_leaves_no_trace(core):
-    """Nothing to consume, nothing to log."""
+    """No sequence is consumed, and nothing is logged."""
     call = UnaryCall(core.committer, core.limits)
     request = pb.IngestBatchRequest(batch=batch(scores=[math.inf, 0]))
     with pytest.raises(RequestError) as caught:
@@ -343,7 +343,7 @@ def test_a_single_refused_batch_without_producer_leaves_no_trace(core):
     ],
 )
 def test_single_batches_say_which_field_is_wrong(core, fields, field):
-    """INVALID_ARGUMENT before anything is queued."""
+    """The INVALID_ARGUMENT error is raised before anything is queued."""
     call = UnaryCall(core.committer, core.limits)
     with pytest.raises(RequestError) as caught:
         call.ingest_batch(pb.IngestBatchRequest(**fields).SerializeToString(), NOW)
@@ -351,7 +351,7 @@ def test_single_batches_say_which_field_is_wrong(core, fields, field):
     assert [violation[0] for violation in caught.value.violations] == [field]
 
 
-def create(core: Core, name: str) -> UnaryCall:
+def create(core: ServerCore, name: str) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
     call.create_stream(request.SerializeToString())
@@ -359,7 +359,7 @@ def create(core: Core, name: str) -> UnaryCall:
     return call
 
 
-def delete(core: Core, name: str) -> UnaryCall:
+def delete(core: ServerCore, name: str) -> UnaryCall:
     call = UnaryCall(core.committer, core.limits)
     call.delete_stream(stream_pb2.DeleteStreamRequest(name=name).SerializeToString())
     commit(core)
@@ -367,7 +367,7 @@ def delete(core: Core, name: str) -> UnaryCall:
 
 
 def test_streams_are_made_and_deleted(core):
-    """Durably, with a revision; a second time is an error."""
+    """Creating and deleting is durable and has a revision; a repetition is an error."""
     response = create(core, "a/b").response()
     assert response.revision == response.stream.create_revision == 1
     assert response.stream.create_time.ToMicroseconds() == NOW
@@ -383,7 +383,7 @@ def test_streams_are_made_and_deleted(core):
 
 
 def test_a_deleted_streams_counts_are_gone(core):
-    """A batch afterwards makes a new stream of that name."""
+    """A later batch creates a new stream of that name."""
     unary(core, batch=batch())
     delete(core, "s")
     assert counted(core) == 0
@@ -394,7 +394,7 @@ def test_a_deleted_streams_counts_are_gone(core):
 
 @pytest.mark.parametrize("name", ["", "a b", "a//b", "/a", "a/", "é", "a" * 129, "a\n"])
 def test_names_of_streams_are_checked(core, name):
-    """Before anything is queued."""
+    """An invalid name is refused before anything is queued."""
     call = UnaryCall(core.committer, core.limits)
     request = stream_pb2.CreateStreamRequest(stream=stream_pb2.Stream(name=name))
     with pytest.raises(RequestError) as caught:

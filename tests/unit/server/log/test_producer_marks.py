@@ -6,14 +6,13 @@ import struct
 
 import pytest
 
-from streameval_server._log import producer_marks as module
 from streameval_server._log.producer_marks import (
-    KEPT_REFUSALS,
+    MAX_PRODUCER_REFUSALS,
     Mark,
     Marks,
     Refusal,
-    Verdict,
-    judge,
+    SequenceStatus,
+    sequence_status,
 )
 from streameval_server._model.errors import Code, CorruptLogError, Refused
 
@@ -21,27 +20,27 @@ REFUSED = Refused(Code.INVALID_ARGUMENT, "no ü", (("cases.scores[0]", "no ü"),
 
 
 @pytest.mark.parametrize(
-    ("mark", "epoch", "sequence", "verdict"),
+    ("mark", "epoch", "sequence", "status"),
     [
-        (None, 9, 1, Verdict.NEXT),
-        (None, 9, 2, Verdict.GAP),
-        (None, 9, 0, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 3, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 1, Verdict.DUPLICATE),
-        (Mark(5, 3, 0), 5, 4, Verdict.NEXT),
-        (Mark(5, 3, 0), 5, 5, Verdict.GAP),
-        (Mark(5, 3, 0), 4, 4, Verdict.FENCED),
-        (Mark(5, 3, 0), 6, 1, Verdict.NEXT),
-        (Mark(5, 3, 0), 6, 4, Verdict.GAP),
+        (None, 9, 1, SequenceStatus.NEXT),
+        (None, 9, 2, SequenceStatus.GAP),
+        (None, 9, 0, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 3, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 1, SequenceStatus.DUPLICATE),
+        (Mark(5, 3, 0), 5, 4, SequenceStatus.NEXT),
+        (Mark(5, 3, 0), 5, 5, SequenceStatus.GAP),
+        (Mark(5, 3, 0), 4, 4, SequenceStatus.FENCED),
+        (Mark(5, 3, 0), 6, 1, SequenceStatus.NEXT),
+        (Mark(5, 3, 0), 6, 4, SequenceStatus.GAP),
     ],
 )
-def test_judge(mark, epoch, sequence, verdict):
+def test_sequence_status(mark, epoch, sequence, status):
     """Sequences count from 1 for each epoch; lower epochs are fenced."""
-    assert judge(mark, epoch, sequence) is verdict
+    assert sequence_status(mark, epoch, sequence) is status
 
 
 def test_idle_producers_are_forgotten_in_the_logs_time():
-    """Only a later entry forgets, and being seen again starts the time anew."""
+    """Only a later entry makes a producer be forgotten; each of its own restarts the time."""
     marks = Marks(ttl_us=100)
     marks.record("a", 1, 1, at_us=0)
     marks.record("b", 1, 1, at_us=50)
@@ -55,8 +54,8 @@ def test_idle_producers_are_forgotten_in_the_logs_time():
     assert len(marks) == 2
 
 
-def test_copies_go_their_own_way():
-    """The engine's marks do not follow the committer's."""
+def test_copies_are_independent():
+    """The engine's marks do not change with the committer's."""
     marks = Marks(ttl_us=100)
     marks.record("a", 1, 1, at_us=0)
     other = marks.copy()
@@ -65,7 +64,7 @@ def test_copies_go_their_own_way():
 
 
 def test_bytes_keep_marks_and_their_order():
-    """What was restored forgets in the same order."""
+    """Restored marks forget producers in the same order."""
     marks = Marks(ttl_us=100)
     for at, name in enumerate(["x", "ü" * 64, "x", "y\0z"]):
         marks.record(name, 2**63 - 1, at + 1, at_us=at)
@@ -77,13 +76,15 @@ def test_bytes_keep_marks_and_their_order():
 
 
 def test_the_newest_refusals_of_an_epoch_are_remembered():
-    """Up to a number; what follows keeps them, another epoch does not."""
+    """Up to a limit. Later sequences of the epoch keep them, another epoch does not."""
     marks = Marks(ttl_us=100)
     for sequence in range(1, 101):
         marks.record("a", 1, sequence, at_us=0, revision=sequence + 7, refused=REFUSED)
     marks.record("a", 1, 101, at_us=0)
     mark = marks.get("a")
-    assert [each.sequence for each in mark.refusals] == list(range(101 - KEPT_REFUSALS, 101))
+    assert [each.sequence for each in mark.refusals] == list(
+        range(101 - MAX_PRODUCER_REFUSALS, 101)
+    )
     assert mark.refusal(100) == Refusal(100, 107, REFUSED)
     assert (mark.refusal(1), mark.refusal(101)) == (None, None)
     marks.record("a", 2, 1, at_us=0)
@@ -91,19 +92,18 @@ def test_the_newest_refusals_of_an_epoch_are_remembered():
 
 
 def test_a_remembered_refusal_is_bounded():
-    """All that are remembered of a producer fit in one message."""
+    """All refusals that are kept of a producer fit in one message."""
     text = "ü" * 100_000
     marks = Marks(ttl_us=100)
     marks.record("a", 1, 1, at_us=0, refused=Refused(Code.NOT_FOUND, text, ((text, text),) * 9))
     (refusal,) = marks.get("a").refusals
     assert refusal.refused.message == "ü" * 512
-    assert refusal.to_message().ByteSize() * KEPT_REFUSALS < 1 << 20
+    assert refusal.to_message().ByteSize() * MAX_PRODUCER_REFUSALS < 1 << 20
 
 
-def test_of_all_producers_refusals_the_newest_are_remembered(monkeypatch):
-    """Whoever they are of; those of an older epoch, or of who was forgotten, make room."""
-    monkeypatch.setattr(module, "KEPT_IN_ALL", 4)
-    marks = Marks(ttl_us=100)
+def test_of_all_producers_refusals_the_newest_are_remembered():
+    """Of any producers; those of an older epoch or of a forgotten producer make room."""
+    marks = Marks(ttl_us=100, max_refusals=4)
 
     def refuse(producer, epoch, sequence, revision, at_us=0):
         marks.record(producer, epoch, sequence, at_us, revision=revision, refused=REFUSED)
@@ -121,33 +121,32 @@ def test_of_all_producers_refusals_the_newest_are_remembered(monkeypatch):
         refuse(producer, 1, revision, revision)
     assert kept() == {"a": [2, 5], "b": [3, 4]}
     assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
-    refuse("a", 2, 1, 6, at_us=90)  # the epoch before is over: two of it go
+    refuse("a", 2, 1, 6, at_us=90)  # a new epoch: the two of the old one are dropped
     refuse("c", 1, 1, 7, at_us=90)
     assert kept() == {"a": [6], "b": [3, 4], "c": [7]}
     refuse("c", 1, 2, 8, at_us=90)
     assert kept() == {"a": [6], "b": [4], "c": [7, 8]}
     other = marks.copy()
-    marks.record("c", 1, 3, at_us=101)  # b was idle: one of it goes
+    marks.record("c", 1, 3, at_us=101)  # b was idle: its one is dropped
     refuse("c", 1, 4, 9, at_us=101)
     assert kept() == {"a": [6], "c": [7, 8, 9]}
     assert len(other.get("b").refusals) == 1
     assert Marks.from_bytes(marks.to_bytes(), 100).to_bytes() == marks.to_bytes()
 
 
-def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest(monkeypatch):
-    """As an older version may have written them."""
+def test_bytes_with_more_refusals_than_are_remembered_keep_the_newest():
+    """An older version may have written them."""
     marks = Marks(ttl_us=100)
     for revision, producer in enumerate("abab", start=1):
         marks.record(producer, 1, revision, at_us=0, revision=revision, refused=REFUSED)
     data = marks.to_bytes()
-    monkeypatch.setattr(module, "KEPT_IN_ALL", 1)
-    again = Marks.from_bytes(data, 100)
+    again = Marks.from_bytes(data, 100, max_refusals=1)
     assert again.get("a").refusals == ()
     assert [each.revision for each in again.get("b").refusals] == [4]
 
 
 def test_bytes_keep_refusals():
-    """Sequence, revision, code and texts, beside producers that have none."""
+    """Sequence, revision, code and texts, beside producers without refusals."""
     marks = Marks(ttl_us=100)
     marks.record("a", 1, 1, at_us=0, revision=1, refused=REFUSED)
     marks.record("b", 1, 1, at_us=1, revision=2)
@@ -157,7 +156,7 @@ def test_bytes_keep_refusals():
     assert again.to_bytes() == marks.to_bytes()
 
 
-def test_bytes_of_before_refusals_are_read():
+def test_bytes_of_the_format_without_refusals_are_read():
     """A mark was an epoch, a sequence, a time and a name."""
     data = b"".join(
         struct.pack("<qqqI", epoch, 3, 5, len(name)) + name
@@ -171,14 +170,14 @@ def test_bytes_of_before_refusals_are_read():
 
 
 def test_bytes_of_another_format_are_refused():
-    """They are not guessed at."""
+    """An unknown format is an error."""
     with pytest.raises(CorruptLogError, match="unknown format"):
         Marks.from_bytes(struct.pack("<q", -3), 100)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 9, 39, 40, 41, 42, 61, 62, -1])
 def test_truncated_bytes_are_refused(cut):
-    """Bytes that end too soon are not fewer marks."""
+    """Truncated bytes must not be read as fewer marks."""
     marks = Marks(ttl_us=100)
     marks.record("ab", 1, 1, at_us=0, refused=REFUSED)
     with pytest.raises(CorruptLogError):

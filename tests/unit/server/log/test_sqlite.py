@@ -1,4 +1,4 @@
-"""The log in SQLite: what is written comes back, and what is damaged is refused."""
+"""The log in SQLite: rows are read as they were written, and damage is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streameval.v1 import ingest_pb2 as pb
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.session import IngestSession
 from streameval_server._log import checkpoint
 from streameval_server._log.entries import LogRow, checksum
@@ -53,7 +53,7 @@ def altered(path, statement, *values) -> None:
     connection.close()
 
 
-def produce(core: Core, batches: int, stream="s", rows=50) -> None:
+def produce(core: ServerCore, batches: int, stream="s", rows=50) -> None:
     """Send batches as a producer would, each in a commit of its own."""
     session = IngestSession(core.committer, core.limits)
     request = pb.IngestRequest(open=pb.Open(producer=f"to {stream}", epoch=1))
@@ -70,7 +70,7 @@ def produce(core: Core, batches: int, stream="s", rows=50) -> None:
     core.applier.finish()
 
 
-def take_checkpoint(core: Core) -> None:
+def take_checkpoint(core: ServerCore) -> None:
     core.applier.request_checkpoint()
     core.applier.finish()
     while core.committer.step(NOW).more:
@@ -79,7 +79,7 @@ def take_checkpoint(core: Core) -> None:
 
 
 def test_rows_come_back_as_they_were(path):
-    """Through a close, with every odd value that a column may hold."""
+    """After a close, with every unusual value that a column may hold."""
     rows = [row(1), row(2, b"", producer="", epoch=0, sequence=0), row(3, bytes(range(256)) * 999)]
     storage = opened(path)
     assert storage.last_revision() == 0
@@ -95,7 +95,7 @@ def test_rows_come_back_as_they_were(path):
     storage.close()
 
 
-def test_durability_is_asked_for(path):
+def test_commits_are_durable(path):
     """WAL with full syncs."""
     storage = opened(path)
     connection = storage._opened()
@@ -106,7 +106,7 @@ def test_durability_is_asked_for(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
 def test_only_the_owner_may_read_the_log(path):
-    """Whatever the umask is; the files that SQLite puts beside it are as private."""
+    """Whatever the umask; SQLite's files beside it have the same mode."""
     before = os.umask(0o022)
     try:
         storage = opened(path)
@@ -118,8 +118,8 @@ def test_only_the_owner_may_read_the_log(path):
     assert modes == {f"{path.name}{end}": 0o600 for end in ("", "-wal", "-shm")}
 
 
-def test_a_log_that_is_there_keeps_its_mode(path):
-    """Who opened it to a group did so on purpose."""
+def test_an_existing_log_keeps_its_mode(path):
+    """A mode that an operator has set stays."""
     opened(path).close()
     path.chmod(0o640)
     opened(path).close()
@@ -127,7 +127,7 @@ def test_a_log_that_is_there_keeps_its_mode(path):
 
 
 def test_a_transaction_is_all_or_nothing(path):
-    """One row that cannot be written takes the others with it."""
+    """If one row cannot be written, none is."""
     storage = opened(path)
     with pytest.raises(StorageError):
         storage.append([row(1), row(1)])
@@ -138,7 +138,7 @@ def test_a_transaction_is_all_or_nothing(path):
 
 
 def test_a_closed_log_says_so(path):
-    """Not an exception of sqlite3's."""
+    """With a StorageError, not an exception of sqlite3."""
     storage = SqliteStorage(path)
     with pytest.raises(StorageError, match="is closed"):
         storage.last_revision()
@@ -159,7 +159,7 @@ def test_a_closed_log_says_so(path):
     ],
 )
 def test_every_column_is_covered_by_the_checksum(path, column):
-    """Any change to any column of any row is seen."""
+    """A change of any column of a row is detected."""
     storage = opened(path)
     storage.append([row(1), row(2), row(3)])
     storage.close()
@@ -177,10 +177,10 @@ def test_every_column_is_covered_by_the_checksum(path, column):
     [
         ("DELETE FROM log WHERE revision = 1", "row 1 is missing"),
         ("DELETE FROM log WHERE revision = 2", "row 2 is missing"),
-        ("UPDATE log SET revision = 9 WHERE revision = 3", "row 3 is missing: row 9 comes"),
+        ("UPDATE log SET revision = 9 WHERE revision = 3", "row 3 is missing: row 9 follows"),
     ],
 )
-def test_missing_rows_are_seen(path, statement, missing):
+def test_missing_rows_are_detected(path, statement, missing):
     """Revisions have no gaps."""
     storage = opened(path)
     storage.append([row(1), row(2), row(3)])
@@ -193,7 +193,7 @@ def test_missing_rows_are_seen(path, statement, missing):
 
 
 def test_files_of_others_are_refused(path, tmp_path):
-    """Neither a text file, nor another program's database, nor a newer format."""
+    """A text file, another program's database, a newer format."""
     text = tmp_path / "notes.txt"
     text.write_text("These are my notes. " * 100)
     with pytest.raises(StorageError, match=r"cannot open .*notes\.txt"):
@@ -213,7 +213,7 @@ def test_files_of_others_are_refused(path, tmp_path):
 
 @pytest.mark.parametrize(("kind", "format_"), [(99, 1), (1, 99), (1, 3)])
 def test_rows_of_a_newer_version_refuse_to_start(path, kind, format_):
-    """What cannot be understood is not skipped."""
+    """Unknown rows are not skipped."""
     storage = opened(path)
     storage.append([row(1, kind=kind, format=format_)])
     storage.close()
@@ -221,8 +221,8 @@ def test_rows_of_a_newer_version_refuse_to_start(path, kind, format_):
         open_core(storage, Limits())
 
 
-def test_payloads_that_are_not_what_they_say_refuse_to_start(path):
-    """Also when their checksum is right."""
+def test_payloads_of_another_format_refuse_to_start(path):
+    """Even with a correct checksum."""
     storage = opened(path)
     storage.append([row(1, b"\xff\xff")])
     storage.close()
@@ -232,7 +232,7 @@ def test_payloads_that_are_not_what_they_say_refuse_to_start(path):
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_restart_restores_everything(path, kind):
-    """From the log alone, from a checkpoint, from a checkpoint and the log after it."""
+    """From the log alone, from a checkpoint, and from a checkpoint and the log after it."""
     storage = MemoryStorage() if kind == "memory" else SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 5, "a")
@@ -254,7 +254,7 @@ def test_a_restart_restores_everything(path, kind):
 
 
 def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path, monkeypatch):
-    """Between the pieces commits go on; the old parts go when the manifest is written."""
+    """Commits continue between the pieces; the manifest's write deletes the old parts."""
     monkeypatch.setattr(checkpoint, "PIECE_BYTES", 256)
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
@@ -282,7 +282,7 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
     core.applier.request_checkpoint()
     core.applier.finish()
     assert core.committer.step(NOW).more
-    produce(core, 1, "a")  # a commit after the checkpoint was taken is not in it
+    produce(core, 1, "a")  # committed after the checkpoint was taken, so not in it
     while core.committer.step(NOW).more:
         pass
     assert core.committer.checkpoint_revision == 3
@@ -301,7 +301,7 @@ def test_checkpoints_are_written_in_pieces_and_only_where_something_changed(path
 
 
 def test_a_crash_between_the_pieces_leaves_the_checkpoint_before_it(path, monkeypatch):
-    """And what was left of the other is cleared away."""
+    """The start deletes the parts of the unfinished one."""
     monkeypatch.setattr(checkpoint, "PIECE_BYTES", 256)
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
@@ -330,7 +330,7 @@ def test_a_crash_between_the_pieces_leaves_the_checkpoint_before_it(path, monkey
     ],
 )
 def test_a_damaged_checkpoint_is_replaced_by_the_log(path, damage):
-    """The log is kept whole: it says the same, and it is said that it had to."""
+    """The whole log gives the same state; the report tells that the checkpoint was not used."""
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 3)
@@ -348,7 +348,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_log(path, damage):
 
 
 def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
-    """It lost what was acked."""
+    """It lost acknowledged rows."""
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 3)
@@ -360,7 +360,7 @@ def test_a_log_that_ends_before_its_checkpoint_is_refused(path):
 
 
 def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
-    """Its log may hold what this version would misread."""
+    """Its log may hold rows that this version would misread."""
     storage = SqliteStorage(path)
     core = open_core(storage, Limits())
     produce(core, 1)
@@ -372,8 +372,8 @@ def test_a_checkpoint_of_a_newer_version_refuses_to_start(path, monkeypatch):
         open_core(storage, Limits())
 
 
-def test_checkpoints_come_by_themselves(path):
-    """After so many bytes of log."""
+def test_checkpoints_are_taken_when_due(path):
+    """After a number of bytes of log."""
     storage = SqliteStorage(path)
     core = open_core(storage, Limits(checkpoint_bytes=2000))
     produce(core, 3)

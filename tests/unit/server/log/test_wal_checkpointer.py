@@ -1,4 +1,4 @@
-"""The write-ahead log is copied beside the commits, and stays bounded."""
+"""The write-ahead log is copied between commits, and stays bounded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streameval_server._log import wal_checkpointer as wal_copier
 from streameval_server._log.entries import Format, Kind, LogRow, checksum
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._log.wal_checkpointer import WalCopier
+from streameval_server._log.wal_checkpointer import WalCheckpointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,31 +34,27 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let copies be due after 100 KB, and a log be long with 100 pages."""
-    monkeypatch.setattr(wal_copier, "_COPY_BYTES", 100_000)
-    monkeypatch.setattr(wal_copier, "_MOST_PAGES", 100)
+def small(path: Path) -> SqliteStorage:
+    """Return a storage that copies after 100 KB and restarts a log of 100 pages."""
+    return SqliteStorage(path, checkpoint_bytes=100_000, max_wal_pages=100)
 
 
-@pytest.mark.usefixtures("small")
 def test_a_copy_is_made_without_a_commit(tmp_path: Path) -> None:
-    """What was written gets into the database while nothing more is committed."""
+    """Committed rows reach the database although no further commit follows."""
     path = tmp_path / "log.db"
-    storage = SqliteStorage(path)
+    storage = small(path)
     storage.open()
     for revision in range(1, 12):
         storage.append([row(revision)])
     until(lambda: path.stat().st_size > 100_000)
     storage.close()
     assert not (tmp_path / "log.db-wal").exists()
-    assert all(thread.name != "wal copier" for thread in threading.enumerate())
+    assert all(thread.name != "wal checkpointer" for thread in threading.enumerate())
 
 
-@pytest.mark.usefixtures("small")
 def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
-    """30 MB that are committed without a pause leave a log of a fraction; all is there."""
-    storage = SqliteStorage(tmp_path / "log.db")
+    """30 MB committed without a pause never make it 8 MiB long, and no row is lost."""
+    storage = small(tmp_path / "log.db")
     storage.open()
     longest = 0
     for revision in range(1, 3_001):
@@ -72,10 +67,9 @@ def test_the_write_ahead_log_stays_bounded(tmp_path: Path) -> None:
     storage.close()
 
 
-@pytest.mark.usefixtures("small")
 def test_a_closed_storage_opens_again(tmp_path: Path) -> None:
-    """Its copier starts anew, as after a failed commit."""
-    storage = SqliteStorage(tmp_path / "log.db")
+    """Its copying thread is started again, as after a failed commit."""
+    storage = small(tmp_path / "log.db")
     revision = 0
     for _ in range(3):
         storage.open()
@@ -91,20 +85,20 @@ def test_a_closed_storage_opens_again(tmp_path: Path) -> None:
 def test_a_copy_that_fails_is_reported_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing that was acknowledged depends on it."""
+    """It is a warning only: acknowledged rows do not depend on the copy."""
     path = tmp_path / "log.db"
     path.write_bytes(b"no database" * 1_000)
-    copier = WalCopier(path)
+    checkpointer = WalCheckpointer(path)
     for count in (1, 2):
-        copier.wrote(4 << 20)
+        checkpointer.request()
         until(lambda count=count: len(caplog.messages) == count)
-    copier.close()
+    checkpointer.close()
     expected = f"cannot copy the write-ahead log into {path}: file is not a database"
     assert caplog.messages == [expected] * 2
 
 
 def test_a_commit_does_not_copy(tmp_path: Path) -> None:
-    """Until the log has 8 MiB, in the pages of a new file."""
+    """Not before the log has 8 MiB, which are 1,024 pages of a new file."""
     storage = SqliteStorage(tmp_path / "log.db")
     storage.open()
     assert storage._connection is not None
@@ -112,7 +106,7 @@ def test_a_commit_does_not_copy(tmp_path: Path) -> None:
     (page_bytes,) = storage._connection.execute("PRAGMA page_size").fetchone()
     assert (found, page_bytes) == ((1_024,), 8_192)
     storage.close()
-    # The database says nothing of it: other programs have their own way.
+    # The setting belongs to the connection: other programs keep SQLite's default.
     other = sqlite3.connect(tmp_path / "log.db")
     assert other.execute("PRAGMA wal_autocheckpoint").fetchone() == (1_000,)
     other.close()

@@ -1,4 +1,4 @@
-"""What was known then: a late label changes the past, and the log remembers the past."""
+"""Earlier revisions: a late label changes past panes, and the log still has them as they were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streameval_server._log.data_directory import LOG_NAME
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.limits import Limits
-from streameval_server.maintenance.history import replay_until
+from streameval_server.maintenance import replay_until
 
 NOW = 1_800_000_000_000_000
 DAY = 24 * 3600 * 1_000_000
@@ -27,7 +27,7 @@ def sent(core, at, **rows) -> int:
 
 
 def written(directory, *, checkpoint: bool):
-    """Log predictions, a label, and one that is late; return the core and the hashes."""
+    """Log predictions, a label and a late label; return the core and the state hashes."""
     core = open_core(SqliteStorage(directory / LOG_NAME), Limits())
     hashes = [core.engine.state_hash()]
     for at, rows in (
@@ -46,8 +46,8 @@ def written(directory, *, checkpoint: bool):
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_every_revision_is_as_it_was(tmp_path, checkpoint):
-    """With a server on the same log or without, and with a checkpoint on the way or without."""
+def test_every_revision_has_its_state(tmp_path, checkpoint):
+    """With and without a server on the log, with and without a checkpoint in between."""
     core, hashes = written(tmp_path, checkpoint=checkpoint)
     for revision, wanted in enumerate(hashes):
         engine = replay_until(tmp_path, revision)
@@ -61,8 +61,8 @@ def test_every_revision_is_as_it_was(tmp_path, checkpoint):
     assert replay_until(tmp_path).revision == 4
 
 
-def test_what_is_not_there_is_refused(tmp_path):
-    """No log, or no such revision."""
+def test_missing_logs_and_revisions_are_refused(tmp_path):
+    """Without a log, or for a revision out of its range."""
     with pytest.raises(StorageError, match="there is no log at"):
         replay_until(tmp_path, 1)
     core, _ = written(tmp_path, checkpoint=False)

@@ -1,4 +1,4 @@
-"""Looking after a data directory: damage is found wherever it is, and named."""
+"""Maintenance of a data directory: verify, backup, restore, compact."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from streameval_server._log.backup import LogCopy
 from streameval_server._log.checkpoint import Manifest
 from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
 from streameval_server._log.sqlite import SqliteStorage
-from streameval_server._log.timed_storage import MeasuredStorage
 from streameval_server._model.errors import CorruptLogError, StorageError
-from streameval_server.maintenance.history import replay_until
-from streameval_server.maintenance.offline import backup, compact, state_hash
-from streameval_server.maintenance.restore import restore
-from streameval_server.maintenance.verify import verify
+from streameval_server.maintenance import (
+    backup,
+    compact,
+    replay_until,
+    restore,
+    state_hash,
+    verify,
+)
 
 NOW = 1_800_000_000_000_000
 LIMITS = Limits()
@@ -41,7 +44,7 @@ def sent(core, number: int) -> None:
 
 
 def logged(directory: Path, numbers: range, *, stop: bool = False) -> str:
-    """Log batches on top of a checkpoint half-way; return the state's hash."""
+    """Log batches, with a checkpoint half-way; return the state's hash."""
     directory.mkdir(exist_ok=True)
     core = open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
     for number in numbers:
@@ -67,7 +70,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def spoiled(directory: Path, *statements: str) -> Path:
-    """Change what is in a log; return its path."""
+    """Change a log with SQL; return its path."""
     with closing(sqlite3.connect(directory / LOG_NAME)) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -76,7 +79,7 @@ def spoiled(directory: Path, *statements: str) -> Path:
 
 
 def details(path: Path) -> list[tuple[str, bool, str]]:
-    """Return what verifying finds."""
+    """Return the findings of `verify`."""
     return [(each.what, each.ok, each.detail) for each in verify(path, LIMITS).findings]
 
 
@@ -84,7 +87,7 @@ def details(path: Path) -> list[tuple[str, bool, str]]:
 
 
 def test_a_sound_log(directory: Path) -> None:
-    """All of it is looked at, nothing is written."""
+    """Everything is checked, nothing is written."""
     before = (directory / LOG_NAME).read_bytes()
     shares: list[float] = []
     found = verify(directory / LOG_NAME, LIMITS, progress=shares.append)
@@ -108,7 +111,7 @@ def test_a_sound_log(directory: Path) -> None:
         ),
         (
             "DELETE FROM log WHERE revision = 15",
-            "log row 15 is missing: row 16 comes instead",
+            "log row 15 is missing: row 16 follows instead",
             "the state after it is unknown",
         ),
         (
@@ -121,14 +124,14 @@ def test_a_sound_log(directory: Path) -> None:
 def test_a_damaged_row_is_named(
     directory: Path, statement: str, problem: str, follows: str
 ) -> None:
-    """And what follows from it; a checkpoint is sound if the log agrees up to there."""
+    """With the consequence; a checkpoint is sound if the log is, up to its revision."""
     found = details(spoiled(directory, statement))
     assert ("log", False, f"{problem}: {follows}; restore a backup") in found
     assert found[-1][:2] == ("checkpoint", "unknown" in follows)
 
 
 def test_a_damaged_checkpoint_is_named(directory: Path) -> None:
-    """The log is sound, and says the same."""
+    """The log is sound and gives the same state."""
     path = spoiled(directory, "UPDATE part SET data = x'00' WHERE part = 'marks'")
     assert details(path)[1] == (
         "checkpoint",
@@ -138,8 +141,8 @@ def test_a_damaged_checkpoint_is_named(directory: Path) -> None:
     assert verify(path, LIMITS).revision == 20
 
 
-def test_a_checkpoint_of_another_state_is_found(directory: Path, tmp_path: Path) -> None:
-    """Each part is sound by itself; only the replay shows that they are another log's."""
+def test_a_checkpoint_of_another_log_is_found(directory: Path, tmp_path: Path) -> None:
+    """Each part has a correct checksum; only the replay shows that they belong to another log."""
     other, mine = tmp_path / "other", replay_until(directory, 11).state_hash()
     logged(other, range(40, 60))
     with closing(sqlite3.connect(directory / LOG_NAME)) as connection:
@@ -155,7 +158,7 @@ def test_a_checkpoint_of_another_state_is_found(directory: Path, tmp_path: Path)
 
 
 def test_leftovers_do_no_harm(directory: Path) -> None:
-    """Of a checkpoint that was not finished; the next start removes them."""
+    """They are parts of an unfinished checkpoint; the next start deletes them."""
     path = spoiled(directory, "INSERT INTO part VALUES ('stream/x', 12, 0, x'00')")
     what, ok, detail = details(path)[-1]
     assert (what, ok) == ("leftovers", True)
@@ -165,7 +168,7 @@ def test_leftovers_do_no_harm(directory: Path) -> None:
 
 
 def test_a_damaged_file_is_found(directory: Path) -> None:
-    """Whatever page it is: SQLite, a row or a part says so."""
+    """On any page: by SQLite, by a row's checksum or by a part's."""
     path = directory / LOG_NAME
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -178,7 +181,7 @@ def test_a_damaged_file_is_found(directory: Path) -> None:
         try:
             found = verify(path, LIMITS)
         except StorageError:
-            continue  # not a log any more
+            continue  # no longer a log
         unused = sound[start + 24 : start + 88] == bytes(64)
         assert not found.ok or unused, start
 
@@ -187,7 +190,7 @@ def test_a_damaged_file_is_found(directory: Path) -> None:
 
 
 def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:
-    """To a new directory, with the same state; never over anything."""
+    """To a new directory, with the same state; never to one that is not empty."""
     made = backup(directory, tmp_path / "b.db")
     assert (made.revision, made.size) == (20, (tmp_path / "b.db").stat().st_size)
     assert (tmp_path / "b.db").stat().st_mode & 0o777 == 0o600
@@ -205,7 +208,7 @@ def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_backup_is_not_restored(directory: Path, tmp_path: Path) -> None:
-    """And nothing is left of the attempt."""
+    """And the attempt leaves nothing behind."""
     path = spoiled(directory, "UPDATE log SET payload = x'00' WHERE revision = 7")
     with pytest.raises(CorruptLogError, match="is damaged: log row 7 is not what was written"):
         restore(path, tmp_path / "new", LIMITS)
@@ -213,7 +216,7 @@ def test_a_damaged_backup_is_not_restored(directory: Path, tmp_path: Path) -> No
 
 
 def test_a_copy_needs_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said before it begins; nothing is left in the data directory."""
+    """Too little space is an error before the copy begins; nothing is left behind."""
     usage = shutil.disk_usage(directory)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StorageError, match=r"a copy of .* takes .* bytes, and .* has 1,000 left"):
@@ -244,7 +247,7 @@ def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
-    """The state stays to the last bit; what is before is gone, and that is said."""
+    """The state is bit for bit the same; asking for an earlier one is an error."""
     directory = tmp_path / "data"
     logged(directory, range(600), stop=True)
     before = state_hash(directory, None, LIMITS)
@@ -259,13 +262,11 @@ def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
         "log",
         "checkpoint",
     ]
-    with pytest.raises(
-        StorageError, match="begins at revision 600: what was known at revision 300"
-    ):
+    with pytest.raises(StorageError, match="begins at revision 600: the state at revision 300"):
         replay_until(directory, 300)
     logged(directory, range(600, 640))
     middle = replay_until(directory, 610).state_hash()
-    # A checkpoint came after it; the log alone gives the same, from where it begins.
+    # The log from its base gives the same state as the later checkpoint.
     spoiled(directory, "UPDATE manifest SET data = x'00'")
     assert replay_until(directory, 610).state_hash() == middle != early
     core = open_core(SqliteStorage(directory / LOG_NAME), LIMITS)
@@ -275,8 +276,8 @@ def test_a_compacted_directory_is_smaller_and_the_same(tmp_path: Path) -> None:
     assert verify(directory / LOG_NAME, LIMITS).ok
 
 
-def test_a_damaged_beginning_is_said(tmp_path: Path) -> None:
-    """Without the checkpoint and the state where it begins, a compacted log says nothing."""
+def test_a_damaged_beginning_is_reported(tmp_path: Path) -> None:
+    """A compacted log is useless without its base, unless a newer checkpoint is sound."""
     directory = tmp_path / "data"
     logged(directory, range(30))
     compact(directory, LIMITS)
@@ -296,15 +297,15 @@ def test_a_damaged_beginning_is_said(tmp_path: Path) -> None:
         "the log begins at revision 30, where part marks of the checkpoint is not what was "
         "written: restore a backup"
     )
-    # The newer checkpoint is sound, so a server goes on.
+    # The newer checkpoint is sound, so a server starts.
     open_core(SqliteStorage(path), LIMITS).storage.close()
     spoiled(directory, "UPDATE manifest SET data = x'00'")
     with pytest.raises(CorruptLogError, match="the log begins at revision 30, where part marks"):
         open_core(SqliteStorage(path), LIMITS)
 
 
-def test_no_other_hand_on_a_running_servers_log(directory: Path) -> None:
-    """It is told to ask the server."""
+def test_a_running_servers_log_is_not_compacted(directory: Path) -> None:
+    """The message says to use that server's own compaction."""
     lock = DirectoryLock(directory)
     try:
         with pytest.raises(DataDirectoryInUseError, match="have it compact its log itself"):
@@ -317,8 +318,8 @@ def test_no_other_hand_on_a_running_servers_log(directory: Path) -> None:
 
 
 def test_commits_are_timed(tmp_path: Path) -> None:
-    """The last 1,024 of them, and when a checkpoint became current."""
-    storage = MeasuredStorage(tmp_path / LOG_NAME)
+    """The last 1,024, and the time at which a checkpoint became current."""
+    storage = SqliteStorage(tmp_path / LOG_NAME)
     core = open_core(storage, LIMITS)
     assert storage.commit_times() is None
     for number in range(3):

@@ -1,4 +1,4 @@
-"""What a server may be started with."""
+"""The settings that a server can be started with."""
 
 from pathlib import Path
 
@@ -28,13 +28,13 @@ def test_loopback_addresses_are_accepted(listen: str) -> None:
     ],
 )
 def test_other_addresses_need_insecure(listen: str, host: str) -> None:
-    """What other machines can reach is refused, by name, unless it is asked for."""
+    """What other machines can reach is refused, by name, unless `insecure` is set."""
     with pytest.raises(SettingsError) as caught:
         Settings(listen=listen)
     assert str(caught.value) == (
         f"refusing to listen on {host}: other machines could reach it, and there is no TLS and no "
         "tokens file. Give --tls-certificate, --tls-key and --tokens, listen on 127.0.0.1, or "
-        "allow everybody in with --insecure"
+        "allow it with --insecure"
     )
     assert Settings(listen=listen, insecure=True).insecure
 
@@ -70,7 +70,7 @@ def test_names_that_look_local_are_not_trusted() -> None:
 
 
 def test_memory_and_a_directory_exclude_each_other() -> None:
-    """A server in memory keeps no directory."""
+    """A server in memory has no directory."""
     assert Settings(memory=True).directory() is None
     assert Settings(data=Path("x")).directory() == Path("x")
     with pytest.raises(SettingsError, match="in memory has no data directory"):

@@ -8,7 +8,7 @@ import pytest
 
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.storage import MemoryStorage
 from streameval_server._model.errors import Code, RequestError
@@ -18,9 +18,10 @@ from streameval_server._model.stream_settings import (
     DEFAULTS,
     HOUR_US,
     SECOND_US,
+    StreamSettings,
     check,
     settings_of,
-    updated,
+    update_of,
 )
 
 NOW = 1_800_000_000_000_000
@@ -39,8 +40,8 @@ def message(**fields) -> stream_pb2.StreamSettings:
     return settings
 
 
-def test_nothing_said_means_the_defaults():
-    """And all of them can be said."""
+def test_settings_default():
+    """And every setting survives the way through a message."""
     assert settings_of(stream_pb2.StreamSettings()) == DEFAULTS
     assert settings_of(DEFAULTS.to_message()) == DEFAULTS
     check(DEFAULTS, Limits())
@@ -152,7 +153,7 @@ def test_rules(settings, field, text):
 
 
 def test_too_many_keys():
-    """A limit, so RESOURCE_EXHAUSTED."""
+    """It is a limit of the server: RESOURCE_EXHAUSTED."""
     with pytest.raises(RequestError) as caught:
         check(settings_of(message(segment_keys="abcdefghi")), Limits())
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
@@ -167,10 +168,15 @@ def update(paths, **fields) -> stream_pb2.UpdateStreamRequest:
     return request
 
 
+def updated(before: StreamSettings, request: stream_pb2.UpdateStreamRequest) -> StreamSettings:
+    return update_of(request).apply_to(before)
+
+
 def test_only_what_the_mask_names_changes():
     """Unset fields that it names get their defaults."""
     before = replace(DEFAULTS, max_pending=7, relabel_ttl_us=5 * HOUR_US)
-    after = updated(before, update(["settings.retention"], retention=40 * 86400, max_pending=9))
+    request = update(["settings.retention"], retention=40 * 86400, max_pending=9)
+    after = updated(before, request)
     assert after == replace(before, retention_us=40 * DAY_US)
     assert updated(before, update(["settings.max_pending"])) == replace(
         before, max_pending=DEFAULTS.max_pending
@@ -179,21 +185,22 @@ def test_only_what_the_mask_names_changes():
 
 
 def test_keys_can_be_added():
-    """In any order; those that were there keep their places."""
+    """In any order; existing keys keep their positions."""
     before = replace(DEFAULTS, segment_keys=("a", "b"))
-    after = updated(before, update(["settings.segment_keys"], segment_keys=["c", "b", "a"]))
+    request = update(["settings.segment_keys"], segment_keys=["c", "b", "a"])
+    after = updated(before, request)
     assert after.segment_keys == ("a", "b", "c")
 
 
 CANNOT = {
-    "pane": ({"pane": 3600}, "pane cannot change: panes cannot be cut anew"),
+    "pane": ({"pane": 3600}, "pane cannot change: panes cannot be divided"),
     "resolution": (
         {"resolution": 11},
-        "resolution cannot change: panes have forgotten the other bits",
+        "resolution cannot change: panes have dropped the other bits",
     ),
     "scale": (
         {"scale": stream_pb2.SCALE_PROBABILITY},
-        "scale cannot change: panes have forgotten the scores",
+        "scale cannot change: panes have dropped the scores",
     ),
     "segment_keys": (
         {"segment_keys": ["b"]},
@@ -203,8 +210,8 @@ CANNOT = {
 
 
 @pytest.mark.parametrize(("field", "fields", "text"), [(k, *v) for k, v in CANNOT.items()])
-def test_what_cannot_change_says_why(field, fields, text):
-    """FAILED_PRECONDITION; the value that it has already is fine."""
+def test_fixed_settings_say_why(field, fields, text):
+    """FAILED_PRECONDITION; giving the present value is allowed."""
     before = replace(DEFAULTS, segment_keys=("a",))
     with pytest.raises(RequestError) as caught:
         updated(before, update([f"settings.{field}"], **fields))
@@ -229,7 +236,7 @@ def test_what_cannot_change_says_why(field, fields, text):
         ),
     ],
 )
-def test_masks_that_name_nothing(paths, text):
+def test_invalid_masks(paths, text):
     """INVALID_ARGUMENT."""
     with pytest.raises(RequestError) as caught:
         updated(DEFAULTS, update(paths))
@@ -239,7 +246,7 @@ def test_masks_that_name_nothing(paths, text):
 # -- in the service
 
 
-def called(core: Core, submit) -> object:
+def called(core: ServerCore, submit) -> object:
     call = UnaryCall(core.committer, core.limits)
     submit(call)
     core.committer.step(NOW).deliver()
@@ -247,20 +254,20 @@ def called(core: Core, submit) -> object:
     return call.response()
 
 
-def created(core: Core, **fields) -> None:
+def created(core: ServerCore, **fields) -> None:
     stream = stream_pb2.Stream(name="s", settings=message(**fields))
     frame = stream_pb2.CreateStreamRequest(stream=stream).SerializeToString()
     response = called(core, lambda call: call.create_stream(frame))
     assert settings_of(response.stream.settings) == core.engine.stream("s").settings
 
 
-def sent(core: Core, **rows) -> object:
+def sent(core: ServerCore, **rows) -> object:
     frame = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows)).SerializeToString()
     return called(core, lambda call: call.ingest_batch(frame, NOW))
 
 
 def test_settings_are_durable():
-    """A restart has them, from the log and from a checkpoint."""
+    """A restart restores them, from the log and from a checkpoint."""
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     created(core, retention=7200, segment_keys=["country"])
@@ -284,7 +291,7 @@ def test_settings_are_durable():
 
 
 def test_a_batch_is_checked_again_when_settings_changed_before_its_commit():
-    """Neither a key that is gone nor a scale that is new gets past."""
+    """The new settings decide: a key that is gone and another scale are refused."""
     core = open_core(MemoryStorage(), Limits())
     created(core, segment_keys=["country"])
     column = pb.SegmentColumn(key="country", values=["US"], codes=[0])
@@ -312,7 +319,7 @@ def test_a_batch_is_checked_again_when_settings_changed_before_its_commit():
     assert core.engine.view("s").evaluator.num_cases == 1
 
 
-def test_streams_that_are_not_there_cannot_be_updated():
+def test_unknown_streams_cannot_be_updated():
     """NOT_FOUND."""
     core = open_core(MemoryStorage(), Limits())
     frame = update(["settings.max_pending"], max_pending=5).SerializeToString()
@@ -320,8 +327,8 @@ def test_streams_that_are_not_there_cannot_be_updated():
         called(core, lambda call: call.update_stream(frame))
 
 
-def test_rules_hold_for_what_an_update_makes():
-    """Not only for what it says."""
+def test_rules_hold_for_updated_settings():
+    """They apply to the resulting settings, not only to the changed ones."""
     core = open_core(MemoryStorage(), Limits())
     created(core)
     frame = update(["settings.retention"], retention=86400).SerializeToString()
@@ -330,8 +337,8 @@ def test_rules_hold_for_what_an_update_makes():
     assert core.committer.revision == 1
 
 
-def test_a_mask_has_few_paths(monkeypatch):
-    """One of more is not logged; one that was logged before is replayed."""
+def test_the_paths_of_a_mask_are_limited(monkeypatch):
+    """A longer mask is refused; one from the log of an older release is replayed."""
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     created(core)
@@ -352,7 +359,7 @@ def test_a_mask_has_few_paths(monkeypatch):
 
 
 def test_retention_can_shrink_and_grow():
-    """What is gone is gone, and what comes for it late is in no pane."""
+    """Dropped panes do not come back, and late rows for them are in no pane."""
     core = open_core(MemoryStorage(), Limits())
     created(core)
     old = NOW - 10 * DAY_US

@@ -1,4 +1,4 @@
-"""What threads of the server do for one another."""
+"""Tools for threads: priorities, and lingering for a larger batch."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import threading
 
 import pytest
 
-from streameval_server._model import threads
-from streameval_server._model.threads import gather, stand_back
+from streameval_server._model.threads import linger, lower_priority
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there threads have their own priority")
-def test_a_thread_stands_back_alone():
-    """As far as it may go, however often it is told; nobody else does."""
+def test_the_priority_of_the_calling_thread_alone_is_lowered():
+    """Down to the lowest, however often it is called; other threads keep theirs."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     found = []
 
     def work() -> None:
         for _ in range(5):
-            stand_back()
+            lower_priority()
             found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 
     thread = threading.Thread(target=work)
@@ -31,23 +30,22 @@ def test_a_thread_stands_back_alone():
 
 
 @pytest.mark.parametrize(
-    ("seen", "naps"),
+    ("waiting", "pauses"),
     [
         ([0], 0),
-        ([2], 0),  # it may be all that there is
+        ([2], 0),  # too few to expect more
         ([64], 0),
-        ([3, 3], 1),  # nothing more came
+        ([3, 3], 1),  # nothing more arrived
         ([3, 5, 5], 2),
         ([10, 70], 1),
-        ([3, 4, 5, 6, 7], 4),  # it goes on coming, but they have waited for long enough
+        ([3, 4, 5, 6, 7], 4),  # more keep arriving, but the first have waited long enough
     ],
 )
-def test_more_is_let_come_where_much_comes(monkeypatch, seen, naps):
-    """No longer than it does, nor for long."""
+def test_lingering_ends(waiting, pauses):
+    """When few items wait, when no more arrive, when there are 64, or after 3 ms."""
     slept: list[float] = []
-    monkeypatch.setattr(threads.time, "sleep", slept.append)
-    counts = iter(seen)
-    gather(lambda: next(counts))
-    assert len(slept) == naps
+    counts = iter(waiting)
+    linger(lambda: next(counts), slept.append)
+    assert len(slept) == pauses
     assert sum(slept) <= 0.003
     assert next(counts, None) is None

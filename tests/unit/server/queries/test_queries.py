@@ -7,11 +7,11 @@ import pytest
 
 from streameval_server._model.errors import RequestError
 from streameval_server._model.threads import Doorbell, FairLock
-from streameval_server._runtime.query_threads import AbandonedError, QueryThreads, Visibility
+from streameval_server._runtime.query_threads import QueryAbandonedError, QueryThreads, Visibility
 
 
 class Clock:
-    """A visible revision that a test moves."""
+    """A visible revision that a test changes."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -27,7 +27,7 @@ async def turns(count: int = 5) -> None:
 
 
 def test_waiters_wake_when_their_revision_is_visible() -> None:
-    """Each waits for its own revision, whatever the order in which they came."""
+    """Each caller waits for its own revision, in any order of arrival."""
 
     async def scenario() -> None:
         visible = Clock()
@@ -35,8 +35,8 @@ def test_waiters_wake_when_their_revision_is_visible() -> None:
         await visibility.wait(0)
         waiting = {r: asyncio.create_task(visibility.wait(r)) for r in (3, 1, 2, 2**62)}
         await turns()
-        assert not visibility.wanted(0)
-        assert visibility.wanted(1)
+        assert visibility.first_awaited > 0
+        assert visibility.first_awaited <= 1
         visible.revision = 2
         visibility.announce()
         await turns()
@@ -46,12 +46,12 @@ def test_waiters_wake_when_their_revision_is_visible() -> None:
             2: True,
             2**62: False,
         }
-        assert not visibility.wanted(2)
+        assert visibility.first_awaited > 2
         waiting[3].cancel()
         await turns()
         visible.revision = 3
         visibility.announce()
-        assert not visibility.wanted(2**61)
+        assert visibility.first_awaited > 2**61
         visibility.fail()
         with pytest.raises(RequestError, match="the server failed"):
             await waiting[2**62]
@@ -71,8 +71,8 @@ class Revision(int):
     __hash__ = int.__hash__
 
 
-def test_thousands_that_give_up_together_are_forgotten() -> None:
-    """Each is looked at a few times; none stays for long, and none wakes."""
+def test_thousands_of_callers_cancelled_together_are_removed() -> None:
+    """Each is compared a few times only; none is kept for long, and none is woken."""
 
     async def scenario() -> None:
         visible = Clock()
@@ -96,8 +96,8 @@ def test_thousands_that_give_up_together_are_forgotten() -> None:
     asyncio.run(scenario())
 
 
-def test_those_who_come_and_go_leave_nothing() -> None:
-    """While others stay, the places of thousands that have gone are not kept."""
+def test_cancelled_callers_leave_no_entries() -> None:
+    """The entries of thousands of cancelled callers are removed while others still wait."""
 
     async def scenario() -> None:
         visible = Clock()
@@ -114,7 +114,7 @@ def test_those_who_come_and_go_leave_nothing() -> None:
         visibility.announce()
         await turns()
         assert {r: each.done() for r, each in staying.items()} == {1: True, 2: False, 2**62: False}
-        # Whoever gives up while being woken takes no place either.
+        # A caller that is cancelled while it is woken leaves no entry either.
         visible.revision = 2
         visibility.announce()
         staying[2].cancel()
@@ -122,13 +122,13 @@ def test_those_who_come_and_go_leave_nothing() -> None:
         staying[2**62].cancel()
         await turns()
         assert not visibility._waiting
-        assert not visibility.wanted(2**62)
+        assert visibility.first_awaited > 2**62
 
     asyncio.run(scenario())
 
 
 def test_a_question_that_waits_for_its_turn_is_computed_once() -> None:
-    """Ten callers that ask before the computation begins get one answer."""
+    """Ten callers that arrive before the computation starts share one answer."""
 
     async def scenario() -> None:
         visible = Clock()
@@ -159,7 +159,7 @@ def test_a_question_that_waits_for_its_turn_is_computed_once() -> None:
 
 
 def test_a_running_computation_is_shared_only_until_something_is_applied() -> None:
-    """An answer includes what was visible when it was asked for."""
+    """An answer includes what was visible when its query arrived."""
 
     async def scenario() -> None:
         visible = Clock()
@@ -188,7 +188,7 @@ def test_a_running_computation_is_shared_only_until_something_is_applied() -> No
 
 
 def test_long_answers_do_not_hold_up_short_ones() -> None:
-    """However many of them there are: they wait for one another."""
+    """Long computations wait for each other, however many there are."""
 
     async def scenario() -> None:
         queries = QueryThreads(Clock())
@@ -205,8 +205,8 @@ def test_long_answers_do_not_hold_up_short_ones() -> None:
     asyncio.run(scenario())
 
 
-def test_what_nobody_waits_for_stops() -> None:
-    """Between two windows once it runs; and it never begins where it still waits for its turn."""
+def test_an_abandoned_computation_stops() -> None:
+    """A running one stops between two windows, and a queued one never starts."""
 
     async def scenario() -> None:
         queries = QueryThreads(Clock())
@@ -218,7 +218,7 @@ def test_what_nobody_waits_for_stops() -> None:
             go_on.wait(30)
             try:
                 queries.check()
-            except AbandonedError:
+            except QueryAbandonedError:
                 stopped.set()
                 raise
             computed.append("running")
@@ -234,20 +234,22 @@ def test_what_nobody_waits_for_stops() -> None:
         callers[0].cancel()
         waits.cancel()
         await turns()
-        assert not stopped.is_set(), "somebody still waits"
+        assert not stopped.is_set(), "a caller still waits"
         callers[1].cancel()
         await turns()
         go_on.set()
         assert await asyncio.to_thread(stopped.wait, 30)
-        assert await queries.run("running", lambda: 1, is_long=True) == 1, "whoever comes next"
+        assert await queries.run("running", lambda: 1, is_long=True) == 1, (
+            "the next caller starts anew"
+        )
         assert not computed
         queries.stop()
 
     asyncio.run(scenario())
 
 
-def test_an_error_reaches_everybody_who_shares() -> None:
-    """A computation that fails fails for each caller, and is tried anew afterwards."""
+def test_an_error_reaches_every_caller_of_a_computation() -> None:
+    """An error reaches each caller, and the next call computes again."""
 
     async def scenario() -> None:
         queries = QueryThreads(Clock())
@@ -266,7 +268,7 @@ def test_an_error_reaches_everybody_who_shares() -> None:
 
 
 def test_no_ring_is_lost() -> None:
-    """Whatever was added before a ring is found by the waiter."""
+    """The waiter finds everything that was added before a ring."""
     bell = Doorbell()
     work: list[int] = []
     done: list[int] = []
@@ -314,5 +316,5 @@ def test_a_fair_lock_passes_a_thread_that_loops() -> None:
             waited.append(rounds - before)
     stop.set()
     thread.join()
-    # One round may be under way, and one may slip in before this thread is in line.
+    # One round may be running, and one more may start before this thread queues.
     assert sorted(waited)[25] <= 3, waited

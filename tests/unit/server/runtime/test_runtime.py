@@ -26,7 +26,7 @@ from streameval.v1 import (
 )
 from streameval_server import Limits, Server, ServerFailedError, Settings
 from streameval_server._core.engine import Engine
-from streameval_server._grpc.ingest_service import _MOST_UNREAD, _Stream
+from streameval_server._grpc.ingest_service import _MAX_UNREAD_BATCHES, _Stream
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._model.errors import StorageError
 from streameval_server._model.threads import Doorbell
@@ -62,7 +62,7 @@ def batch(sequence: int = 0) -> ingest_pb2.Batch:
 
 
 class SickDisk(SqliteStorage):
-    """A log on a disk that is sick for a while."""
+    """A log on a disk that fails for a while."""
 
     sick = False
     reopened = 0
@@ -82,9 +82,9 @@ class SickDisk(SqliteStorage):
 def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """NOT_SERVING while the disk is sick; afterwards a resumed producer loses nothing."""
+    """NOT_SERVING while the disk fails; afterwards a resumed producer loses nothing."""
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(runtime, "MeasuredStorage", SickDisk)
+    monkeypatch.setattr(runtime, "SqliteStorage", SickDisk)
     monkeypatch.setattr(SickDisk, "sick", False)
 
     async def scenario() -> None:
@@ -103,9 +103,9 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
                 await ingest.IngestBatch(two)
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert (await anext(watch)).status == NOT_SERVING
-            with pytest.raises(grpc.RpcError, match="connect again and go on from where it says"):
+            with pytest.raises(grpc.RpcError, match="resume after the last sequence"):
                 await ingest.IngestBatch(two)
-            # It says why, and shortens no log meanwhile.
+            # The status says why, and compaction is refused meanwhile.
             admin = admin_pb2_grpc.AdminServiceStub(channel)
             status = await admin.GetServerStatus(admin_pb2.GetServerStatusRequest())
             assert (status.serving, status.problem) == (False, "the disk is sick")
@@ -113,7 +113,7 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
             with pytest.raises(grpc.RpcError) as caught:
                 await admin.CompactLog(admin_pb2.CompactLogRequest())
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-            # What was visible still is.
+            # What was visible stays visible.
             query = query_pb2_grpc.QueryServiceStub(channel)
             selection = types_pb2.Selection(stream="s", min_revision=1)
             request = query_pb2.GetSnapshotRequest(selection=selection)
@@ -134,8 +134,8 @@ def test_a_failed_commit_is_not_acked_and_the_server_comes_back(
     assert said[-1] == "the log is open again, at revision 1"
 
 
-def test_what_is_acked_is_there_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for a stream, or for all, before it was applied waits, without a revision."""
+def test_acked_rows_are_visible_to_other_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query for a stream that is durable but not applied yet waits, without a revision."""
     may_apply = threading.Event()
     wait = Doorbell.wait
 
@@ -153,7 +153,7 @@ def test_what_is_acked_is_there_for_others(monkeypatch: pytest.MonkeyPatch) -> N
         streams = stream_pb2_grpc.StreamServiceStub(channel)
         admin = admin_pb2_grpc.AdminServiceStub(channel)
         selection = types_pb2.Selection(stream="s")
-        many = {"streams": ["s", "nobody"], "metrics": ["prevalence"]}
+        many = {"streams": ["s", "missing"], "metrics": ["prevalence"]}
         request = ingest_pb2.IngestBatchRequest(producer="p", epoch=1, batch=batch(1))
         assert (await ingest.IngestBatch(request)).revision == 1
         asked = [
@@ -166,23 +166,23 @@ def test_what_is_acked_is_there_for_others(monkeypatch: pytest.MonkeyPatch) -> N
                 query.BatchGetSnapshots(query_pb2.BatchGetSnapshotsRequest(**many)),
                 anext(aiter(query.WatchSnapshots(query_pb2.WatchSnapshotsRequest(**many)))),
                 anext(aiter(admin.ExportStream(admin_pb2.ExportStreamRequest(name="s")))),
-                streams.GetStream(stream_pb2.GetStreamRequest(name="nobody")),
+                streams.GetStream(stream_pb2.GetStreamRequest(name="missing")),
             )
         ]
         _, waiting = await asyncio.wait(asked, timeout=0.2)
         assert len(waiting) == len(asked)
         may_apply.set()
-        one, snapshot, seen, listed, batched, watched, exported, nobody = await asyncio.gather(
+        one, snapshot, seen, listed, batched, watched, exported, missing = await asyncio.gather(
             *asked, return_exceptions=True
         )
         assert [one.stream.name, *(each.name for each in listed.streams)] == ["s", "s"]
         assert snapshot.snapshot.revision == seen.snapshot.revision == exported.revision == 1
         for found in (batched, watched):
             assert [each.snapshot.stream for each in found.snapshots] == ["s"]
-        assert list(watched.gone) == ["nobody"]
-        assert nobody.code() is grpc.StatusCode.NOT_FOUND
+        assert list(watched.gone) == ["missing"]
+        assert missing.code() is grpc.StatusCode.NOT_FOUND
 
-        # An export holds the last batch, too.
+        # An export includes the last batch.
         may_apply.clear()
         request.batch.sequence = 2
         assert (await ingest.IngestBatch(request)).revision == 2
@@ -207,7 +207,7 @@ def test_what_is_acked_is_there_for_others(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_cannot_be_applied_stops_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Loudly: calls end, health says no, and the log still holds what was acked."""
+    """Calls end, health reports NOT_SERVING, and the log still has what was acked."""
     settings = Settings(listen="127.0.0.1:0", data=tmp_path)
 
     def broken(_engine: Engine, _entries: object) -> None:
@@ -255,8 +255,8 @@ async def _read_to_the_end(call: grpc.aio.StreamStreamCall) -> None:
         pass
 
 
-def test_a_stop_does_not_wait_for_those_who_watch() -> None:
-    """A health watch is open for ever: it is told, and ended."""
+def test_a_stop_does_not_wait_for_health_watches() -> None:
+    """A health watch, which stays open for ever, gets the new status and ends."""
 
     async def scenario() -> None:
         server = Server(Settings(listen="127.0.0.1:0", memory=True, stop_grace_s=600))
@@ -274,7 +274,7 @@ def test_a_stop_does_not_wait_for_those_who_watch() -> None:
 
 
 class DeafContext:
-    """A call whose client takes no answers until it is told to."""
+    """A call whose client reads no answers until the test lets it."""
 
     def __init__(self) -> None:
         self.listens = asyncio.Event()
@@ -287,9 +287,9 @@ class DeafContext:
 
 @pytest.mark.parametrize("good", [True, False])
 def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
-    """Acks pile up as one number, and refusals stop the reading."""
+    """Acks accumulate as one number, and unread refusals stop the server from reading."""
     read = 0
-    total = 5 * _MOST_UNREAD
+    total = 5 * _MAX_UNREAD_BATCHES
 
     async def requests() -> AsyncIterator[bytes]:
         nonlocal read
@@ -310,13 +310,13 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         stream = _Stream(runtime, Limits(), Guard(None).authorise(None))
         reading = asyncio.create_task(stream.read(requests()))
         writing = asyncio.create_task(stream.write(context))
-        # It stops reading by itself: wait until it has, and everything is settled.
-        while read < _MOST_UNREAD or not stream._session.idle:
+        # Wait until the server has stopped reading and everything is settled.
+        while read < _MAX_UNREAD_BATCHES or not stream._session.idle:
             await asyncio.sleep(0)
         for _ in range(1000):
             await asyncio.sleep(0)
-        assert read <= 2 * _MOST_UNREAD
-        assert len(stream._session._replies) <= 2 * _MOST_UNREAD
+        assert read <= 2 * _MAX_UNREAD_BATCHES
+        assert len(stream._session._replies) <= 2 * _MAX_UNREAD_BATCHES
         context.listens.set()
         await writing
         await reading
@@ -328,9 +328,9 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_collected_is_counted_when_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that who asks, or waits for an ack, does not wait for all of it at once."""
-    monkeypatch.setattr(counts, "_MUCH", 3)
+def test_collected_rows_are_counted_in_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that queries and acks do not wait for all of it at once."""
+    monkeypatch.setattr(counts, "MIN_IDLE_COUNT_ROWS", 3)
     counted = threading.Event()
     count = Engine.count
 

@@ -1,4 +1,4 @@
-"""Tokens: how they are made, kept, compared, and read again."""
+"""Tokens: creation, storage, comparison, reload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streameval_server import SettingsError
 from streameval_server._model.errors import Code, RequestError
 from streameval_server._security import tokens
 from streameval_server._security.access import Guard, bearer
-from streameval_server._security.tokens import Scope, create_token, granted, read_grants
+from streameval_server._security.tokens import Scope, create_token, find_grant, read_grants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,12 @@ GOOD = "a" * 64
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where a tokens file may be made."""
+    """Return a path for a tokens file."""
     return tmp_path / "tokens.toml"
 
 
 def test_a_token_is_kept_as_a_hash_only(path: Path) -> None:
-    """The file cannot be used to act as anybody, and only its owner may read it."""
+    """The file's content is not a token, and only its owner may read it."""
     token = create_token(path, "web-1", ["ingest", "query"], ["fraud", "spam/v1"])
     text = path.read_text()
     secret = token.rpartition(".")[2]
@@ -47,7 +47,7 @@ def test_a_token_is_kept_as_a_hash_only(path: Path) -> None:
 
 
 def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
-    """What people wrote into the file stays, comments and access rights too."""
+    """The file's text stays, with its comments and permissions."""
     first = create_token(path, "a", ["query"])
     path.write_text("# Ours.\n" + path.read_text() + "\n\n")
     path.chmod(0o640)
@@ -56,8 +56,8 @@ def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
     assert path.read_text().startswith(before + "\n\n[[token]]\n")
     assert path.stat().st_mode & 0o777 == 0o640
     grants = read_grants(path)
-    assert granted(grants, first) is grants["a"]
-    assert granted(grants, second) is grants["b"]
+    assert find_grant(grants, first) is grants["a"]
+    assert find_grant(grants, second) is grants["b"]
     assert grants["b"].streams is None
     assert [entry.name for entry in path.parent.iterdir()] == ["tokens.toml"]
 
@@ -79,7 +79,7 @@ def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
 def test_a_token_that_cannot_be_is_not_made(
     path: Path, arguments: tuple[Any, ...], problem: str
 ) -> None:
-    """It says why, and the file is as it was."""
+    """The error says why, and the file is unchanged."""
     create_token(path, "taken", ["query"])
     before = path.read_bytes()
     with pytest.raises(SettingsError) as caught:
@@ -90,7 +90,7 @@ def test_a_token_that_cannot_be_is_not_made(
 
 
 def test_two_commands_do_not_undo_each_other(path: Path) -> None:
-    """The second says that there is a first."""
+    """The second command reports the first."""
     with (
         tokens._rewriting(path),
         pytest.raises(SettingsError, match="another command is changing"),
@@ -101,7 +101,7 @@ def test_two_commands_do_not_undo_each_other(path: Path) -> None:
 
 
 def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
-    """The file that it leads to is changed."""
+    """The file that the link points to is changed."""
     real = tmp_path / "real.toml"
     path.symlink_to(real)
     create_token(path, "x", ["query"])
@@ -127,10 +127,10 @@ def test_a_link_to_a_file_stays_a_link(path: Path, tmp_path: Path) -> None:
         ),
         (
             f"[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sha256:{GOOD}'\n" * 2,
-            "token 2: the id x is taken",
+            "token 2: the id x occurs twice",
         ),
-        ("tokens = []", "everything must stand below [[token]]"),
-        ("token = 3", "everything must stand below [[token]]"),
+        ("tokens = []", "every entry must be below [[token]]"),
+        ("token = 3", "every entry must be below [[token]]"),
         ("token = [3]", "token 1: it must be a table"),
         ("[[token]", "cannot read the tokens file"),
         ("\udcff", "cannot read the tokens file"),
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_right_is_refused_whole(path: Path, text: str, proble
 
 
 def test_a_token_in_the_place_of_its_hash_is_not_repeated(path: Path) -> None:
-    """The message of a mistake that people make does not give the secret away."""
+    """The error message of this likely mistake does not contain the secret."""
     path.write_text("[[token]]\nid = 'x'\nscopes = ['query']\nhash = 'sv1.x.secret'\n")
     with pytest.raises(SettingsError) as caught:
         Guard(path)
@@ -155,7 +155,7 @@ def test_a_token_in_the_place_of_its_hash_is_not_repeated(path: Path) -> None:
 
 
 def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hmac.compare_digest, whole, whether the id is known or not, and by nothing else."""
+    """Only by hmac.compare_digest, on whole digests, for known and unknown ids alike."""
     token = create_token(path, "x", ["query"])
     grants = read_grants(path)
     compared: list[tuple[bytes, bytes]] = []
@@ -166,7 +166,7 @@ def test_digests_are_compared_in_constant_time(path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(tokens, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
     tried = [token, token + "x", token[:-1], "sv1.y.z", "sv1.", "", "sv2." + token[4:], "\udcff"]
-    found = [granted(grants, text) for text in tried]
+    found = [find_grant(grants, text) for text in tried]
     assert found == [grants["x"]] + [None] * (len(tried) - 1)
     assert len(compared) == len(tried)
     assert {len(side) for pair in compared for side in pair} == {32}
@@ -188,19 +188,19 @@ def test_scopes_stand_for_themselves(path: Path) -> None:
 
 
 def test_without_a_file_everybody_may_do_everything() -> None:
-    """Also with a token, which clients send before they know."""
+    """Also with a token, which a client may send anyway."""
     guard = Guard(None)
     for token in (None, "sv1.x.y"):
         access = guard.authorise(token, Scope.ADMIN, "a")
         access.need(Scope.INGEST, "b")
-        assert (access.who, access.streams, access.forbids("c")) == ("", None, None)
+        assert (access.token_id, access.streams, access.forbids("c")) == ("", None, None)
     guard.refresh()
 
 
 def test_what_changes_in_the_file_changes_for_those_who_are_in(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Narrowed at once, ended when it is gone or replaced; a file that is away changes nothing."""
+    """Narrowed at once, ended when deleted or replaced; a missing file changes nothing."""
     token = create_token(path, "x", ["ingest", "query"])
     guard = Guard(path)
     access = guard.authorise(token, Scope.INGEST, "a")
@@ -226,17 +226,17 @@ def test_what_changes_in_the_file_changes_for_those_who_are_in(
     assert said.startswith("the tokens stay as they were: cannot read the tokens file")
     count = len(caplog.messages)
     guard.refresh()
-    assert len(caplog.messages) == count  # it is said once
+    assert len(caplog.messages) == count  # it is logged once
 
     path.write_text(text.replace('id = "x"', 'id = "y"'))
     guard.refresh()
     for ask in (access.need, lambda: access.forbids("a"), lambda: access.streams):
-        with pytest.raises(RequestError, match="the token x was taken away") as caught:
+        with pytest.raises(RequestError, match="the token x was revoked") as caught:
             ask()
         assert (caught.value.code, caught.value.reason) == (Code.UNAUTHENTICATED, "TOKEN_REVOKED")
-    # The id alone is nobody: the hash is what counts.
+    # The id alone is not enough: the hash must match.
     write(_other_hash(text))
-    with pytest.raises(RequestError, match="was taken away"):
+    with pytest.raises(RequestError, match="was revoked"):
         access.need()
 
 

@@ -1,4 +1,4 @@
-"""Settings from everywhere: which source wins, what is refused, and how they are printed."""
+"""Settings: precedence of sources, refused values, printing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES: dict[str, tuple[object, str, object]] = {
 
 
 def toml(values: Mapping[str, object]) -> str:
-    """Return values as a file."""
+    """Return values as a TOML file."""
     lines = [
         f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
         for name, value in values.items()
@@ -51,7 +51,7 @@ def value(configuration: Configuration, name: str) -> object:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_flags_come_before_variables_before_the_file(name: str, tmp_path: Path) -> None:
-    """Each value comes from the first that says something, and its source is told."""
+    """Each value comes from the first source that has one, and the source is reported."""
     file = tmp_path / "streameval.toml"
     flag, variable, in_file = VALUES[name]
     variable_name = "STREAMEVAL_" + name.replace(".", "_").upper()
@@ -81,7 +81,7 @@ def test_flags_come_before_variables_before_the_file(name: str, tmp_path: Path) 
 
 
 def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
-    """And elsewhere to where the command runs; ~ is somebody's home."""
+    """In other sources to the current directory; ~ is the user's home."""
     file = tmp_path / "streameval.toml"
     file.write_text("data = 'data'\ntokens = '/etc/tokens.toml'\n")
     settings = configure({}, environment={"STREAMEVAL_CONFIG": str(file)}).settings
@@ -91,7 +91,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
 
 
 def test_the_command_line_names_the_file_before_the_environment(tmp_path: Path) -> None:
-    """Two files are not mixed."""
+    """Only one of two files is read."""
     one, two = tmp_path / "one.toml", tmp_path / "two.toml"
     one.write_text("memory = true")
     two.write_text("listen = '127.0.0.1:7'")
@@ -118,7 +118,7 @@ def test_the_command_line_names_the_file_before_the_environment(tmp_path: Path) 
     ],
 )
 def test_a_file_with_a_mistake_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    """It says in which file, and what could stand there."""
+    """The error names the file and a similar setting."""
     file = tmp_path / "streameval.toml"
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
@@ -128,7 +128,7 @@ def test_a_file_with_a_mistake_is_refused(tmp_path: Path, text: str, problem: st
 
 
 def test_other_sources_name_themselves() -> None:
-    """A variable or a flag with a mistake is found by its name; what is not ours is not read."""
+    """The error names the variable or flag; other programs' variables are not read."""
     with pytest.raises(SettingsError, match=r"^STREAMEVAL_LIMITS_MAX_STREAMS: .* got 'many'$"):
         configure({}, environment={"STREAMEVAL_LIMITS_MAX_STREAMS": "many"})
     with pytest.raises(SettingsError, match=r"^--stop-grace-s: stop_grace_s must be a number"):
@@ -137,7 +137,7 @@ def test_other_sources_name_themselves() -> None:
         configure({"x": 1}, environment={})
     with pytest.raises(SettingsError, match="cannot read the settings in /nowhere/x"):
         configure({}, environment={"STREAMEVAL_CONFIG": "/nowhere/x"})
-    # A platform's variables of a service with this name, and the client's.
+    # Variables that a platform sets for a service of this name, and the client's.
     foreign = {"STREAMEVAL_PORT": "tcp://10.0.0.7:50051", "STREAMEVAL_TOKEN": "sv1.x.y"}
     assert configure({}, environment=foreign).settings == Settings()
 
@@ -157,14 +157,14 @@ def test_other_sources_name_themselves() -> None:
     ],
 )
 def test_values_that_make_no_sense_are_refused(wrong: dict[str, str], problem: str) -> None:
-    """Whatever their source."""
+    """From any source."""
     with pytest.raises(SettingsError) as caught:
         configure(wrong, environment={})
     assert problem in str(caught.value)
 
 
 def test_what_is_printed_is_a_file_that_says_the_same(tmp_path: Path) -> None:
-    """Every setting stands there once, with its source; read again it gives the same settings."""
+    """Every setting is printed once, with its source; the output parses to the same settings."""
     pem = tmp_path / 'a "quoted" \\ \x7f ümlaut 😀.pem'
     flags = {"listen": "0.0.0.0:7", "tls_certificate": pem, "tls_key": pem, "tokens": pem}
     environment = {"STREAMEVAL_LIMITS_MAX_STREAMS": "5", "STREAMEVAL_LOG_LEVEL": "info"}
@@ -184,7 +184,7 @@ def test_what_is_printed_is_a_file_that_says_the_same(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_printed(tmp_path: Path) -> None:
-    """Settings name files with secrets and do not read them; what slips in is blotted out."""
+    """Settings name files with secrets without reading them; tokens in values are redacted."""
     secret = "K3jd93-sK3jd93-sK3jd93-s"
     file = tmp_path / "key.pem"
     file.write_text(secret)
@@ -216,7 +216,7 @@ def test_the_module_prints_and_refuses_too(tmp_path: Path) -> None:
 
 
 def test_the_page_lists_every_setting() -> None:
-    """With its default, as a file says it; its example of a file is one."""
+    """With its default in TOML; the example of a file is valid."""
     page = (Path(__file__).parents[4] / "docs" / "server.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
     made = configure({}, environment={})
@@ -234,7 +234,7 @@ def test_the_page_lists_every_setting() -> None:
 
 
 def test_every_setting_can_be_set() -> None:
-    """Flags are of settings that there are; limits have no flag, but all have a variable."""
+    """Every flag has a setting; limits have no flag, but all settings have a variable."""
     sources = configure({}, environment={}).sources
     assert FLAGS.keys() <= sources.keys()
     assert {name for name in sources if "." not in name} == {

@@ -1,4 +1,4 @@
-"""The log: its two forms, one line a call, and what never gets into it."""
+"""The log: its two formats, one line per call, and what it never contains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc
 from streameval_server import Settings
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.query_service import QueryService
-from streameval_server._security.call_context import Call, current
+from streameval_server._security.access import Call, current_call
 from streameval_server._security.tokens import create_token
 from streameval_server._service.logs import JsonFormatter, TextFormatter
 from streameval_server.testing import running_server
@@ -31,7 +31,7 @@ FORMATTERS = (JsonFormatter(), TextFormatter())
 
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
-    """Collect everything that is logged, at every level, in both forms."""
+    """Collect everything that is logged, at every level, in both formats."""
     collected: list[str] = []
 
     class Collector(logging.Handler):
@@ -62,13 +62,13 @@ def record(
 
 
 def test_a_line_is_one_object(lines: list[str]) -> None:
-    """With the call's fields and id; what is not JSON is written as text."""
+    """With the call's fields and id; values that are not JSON become text."""
     del lines
-    token = current.set(Call("a/B", "job-7"))
+    token = current_call.set(Call("a/B", "job-7"))
     try:
         line = JsonFormatter().format(record("call %s", "OK", duration_ms=1.5, path=Path("x")))
     finally:
-        current.reset(token)
+        current_call.reset(token)
     assert json.loads(line) == {
         "time": "2025-11-20T12:00:00.250Z",
         "level": "warning",
@@ -81,7 +81,7 @@ def test_a_line_is_one_object(lines: list[str]) -> None:
 
 
 def test_people_get_a_line_too() -> None:
-    """The same in an order for reading; nobody can forge a line of it."""
+    """The same fields as text; a client cannot forge a line."""
     line = TextFormatter().format(record("call %s", "a\r\nb", code="OK"))
     assert line == (
         "2025-11-20T12:00:00.250Z WARNING streameval_server.calls: call a\\r\\nb code=OK"
@@ -89,7 +89,7 @@ def test_people_get_a_line_too() -> None:
 
 
 def raised(error: Exception, before: Exception | None = None) -> Exception:
-    """Return an error as it is after it was raised, while another was handled."""
+    """Return an error with a traceback, raised while another was handled."""
     error.__context__ = before
     with pytest.raises(type(error)) as caught:
         raise error
@@ -98,7 +98,7 @@ def raised(error: Exception, before: Exception | None = None) -> Exception:
 
 @pytest.mark.parametrize("formatter", FORMATTERS, ids=lambda formatter: type(formatter).__name__)
 def test_tracebacks_keep_values_to_themselves(formatter: logging.Formatter) -> None:
-    """Where and what kind, but not what was in it; the disk's own words are told."""
+    """Place and type without the message; messages of disk errors are kept."""
     text = formatter.format(record("x", error=raised(ValueError("order-17"), KeyError("order-17"))))
     assert "order-17" not in text
     assert "builtins.KeyError" in text
@@ -113,10 +113,10 @@ def test_tracebacks_keep_values_to_themselves(formatter: logging.Formatter) -> N
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS, ids=lambda formatter: type(formatter).__name__)
-def test_tokens_are_blotted_out_wherever_they_come_from(
+def test_tokens_are_redacted_wherever_they_come_from(
     formatter: logging.Formatter, tmp_path: Path
 ) -> None:
-    """In messages, fields and errors alike; the id stays, to find the entry by."""
+    """In messages, fields and errors; the id stays, so that the entry can be found."""
     token = create_token(tmp_path / "tokens.toml", "web-1", ["query"])
     text = formatter.format(
         record("got %s", f"Bearer {token}", error=raised(OSError(token)), header=token)
@@ -131,7 +131,7 @@ def test_tokens_are_blotted_out_wherever_they_come_from(
 def test_calls_leave_a_line_without_what_they_were_about(
     lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the finest level, whatever goes wrong: no token, no id, no score, no request."""
+    """At debug level, in every failure: no token, no id, no score, no request."""
     path = tmp_path / "tokens.toml"
     token = create_token(path, "web-1", ["ingest", "query"], ["fraud"])
     other = create_token(path, "job-1", ["query"])
@@ -173,7 +173,7 @@ def test_calls_leave_a_line_without_what_they_were_about(
         assert code(ingest.IngestBatch, one, theirs).startswith("PERMISSION_DENIED")
         request = query_pb2.GetCurveRequest(selection=types_pb2.Selection(stream="fraud"))
         assert code(query.GetCurve, request, mine) == (
-            "INTERNAL: the server made a mistake; its log has more about request job-7"
+            "INTERNAL: the server failed unexpectedly; its log has more about request job-7"
         )
     text = "\n".join(lines)
     for hidden in (secret, token, other, token.rpartition(".")[2], "Bearer"):
@@ -202,22 +202,22 @@ class Refused:
         return grpc.StatusCode.UNAUTHENTICATED
 
     def peer(self) -> str:
-        """Return who called."""
+        """Return the client's address."""
         return "ipv4:192.0.2.7:1"
 
 
-def test_whoever_guesses_does_not_fill_the_log(lines: list[str]) -> None:
-    """Refusals are told once a second, with how many there were in between."""
+def test_refused_calls_do_not_fill_the_log(lines: list[str]) -> None:
+    """Refusals are logged once a second, with the number in between."""
     now = 0.0
     log = CallLog(lambda: now)
-    token = current.set(Call("a/B", "id", reason="TOKEN_UNKNOWN"))
+    token = current_call.set(Call("a/B", "id", reason="TOKEN_UNKNOWN"))
     try:
         for step in range(250):
             now = step / 100
             with log.call(Refused()):
                 pass
     finally:
-        current.reset(token)
+        current_call.reset(token)
     entries = [json.loads(line) for line in lines[::2]]
     assert [entry["more_refused"] for entry in entries] == [0, 99, 99]
     assert {entry["peer"] for entry in entries} == {"ipv4:192.0.2.7:1"}
@@ -236,7 +236,7 @@ _UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpi
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_nothing_that_runs_what_it_reads_is_imported(module: Path) -> None:
-    """Neither the server nor the client can be made to unpickle, or evaluate, what came by wire."""
+    """Neither the server nor the client can unpickle or evaluate received data."""
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         names: list[str] = []
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The parts of a stream: delays, cells that wait, segment values, ids and their segments."""
+"""The parts of a stream: delays, accumulators, segment values, ids and join segments."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import pytest
 from ddsketch import DDSketch
 
 from streameval import Evaluator
+from streameval._common import OTHER_VALUE
 from streameval._common.errors import CorruptStateError
 from streameval._counts.multiset import ScoreCounts
 from streameval._counts.run import Run
 from streameval._counts.state import empty_state
-from streameval._joining.table import _Bucket
+from streameval._joining.expiry_index import _Bucket
+from streameval._row_codec.segments import SegmentCodes
 from streameval._time.effects import Effect, Effects
-from streameval_server._model.rows import SegmentCodes
 from streameval_server._model.stream_settings import HOUR_US, SECOND_US, StreamSettings
 from streameval_server._state.accumulator import Accumulator
 from streameval_server._state.coverage import PaneCoverage
 from streameval_server._state.delays import Delays, delays_by_group
-from streameval_server._state.join_table import FRAME, Joins, TrackedTable, load_segment
+from streameval_server._state.join_segment import FRAME, decode_segment
+from streameval_server._state.join_table import Joins, TrackedTable
 from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.segments import ABSENT, Segments, codes_of
-from streameval_server._state.views import OTHER
+from streameval_server._state.segments import ABSENT, Segments, segment_codes
 
 NOW = 1_800_000_000_000_000
 
@@ -31,7 +32,7 @@ NOW = 1_800_000_000_000_000
 
 
 def test_delays_are_a_ddsketch():
-    """The same quantiles as a sketch that was fed one by one, within 1 % of the exact ones."""
+    """Quantiles equal those of a sketch fed one by one, and are within 1 % of the exact ones."""
     rng = np.random.default_rng(1)
     delays = np.round(np.exp(rng.normal(20, 3, 5000))).astype(np.int64)
     bucketed = Delays.of(delays)
@@ -59,20 +60,20 @@ def test_delays_merge_exactly():
 
 
 def test_labels_that_come_at_once_have_no_delay():
-    """Or before their prediction."""
+    """The same holds for labels before their prediction."""
     delays = Delays.of(np.array([0, -5, 0]))
     assert (len(delays), delays.quantile_us(0.5)) == (3, 0.0)
 
 
 @pytest.mark.parametrize("data", [b"x", bytes(20), Delays.of(np.array([5])).to_bytes() * 2])
 def test_damaged_delays_are_refused(data):
-    """Neither a torn column nor one that is out of order."""
+    """A truncated column is refused, and one that is not ascending."""
     with pytest.raises(CorruptStateError):
         Delays.from_bytes(data)
 
 
 def test_delays_are_those_of_labels_by_group():
-    """What else happens to predictions has none."""
+    """Other effects have no delay."""
     kinds = [Effect.PREDICTED, Effect.LABELLED_POSITIVE, Effect.LABELLED_NEGATIVE, Effect.EXPIRED]
     effects = Effects(
         kinds=np.array(kinds, dtype=np.uint8),
@@ -89,7 +90,7 @@ def test_delays_are_those_of_labels_by_group():
 
 
 def test_coverage_merges_to_the_same_object_when_there_is_one():
-    """What did not change is the same, so that answers stay cached."""
+    """An unchanged part is the same object, so that answers stay cached."""
     part = PaneCoverage()
     assert PaneCoverage.merged([part]) is part
     assert PaneCoverage.merged([]).is_empty
@@ -101,8 +102,8 @@ def test_coverage_merges_to_the_same_object_when_there_is_one():
 @pytest.mark.parametrize("looks", [7, 1_000], ids=["looked at", "left alone"])
 @pytest.mark.parametrize("max_cells", [40, 100_000])
 @pytest.mark.parametrize("bits", [None, 6])
-def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
-    """However changes come, however much waits, whoever looks, and whatever is taken away."""
+def test_an_accumulator_counts_as_an_evaluator(bits, max_cells, looks):
+    """For any changes, pending or merged, with reads and removals in between."""
     rng = np.random.default_rng(3)
     cells = Accumulator(empty_state(resolution=bits, scale=None, max_cells=max_cells))
     peer = Evaluator(resolution=bits, max_cells=max_cells)
@@ -135,7 +136,7 @@ def test_cells_count_as_an_evaluator_does(bits, max_cells, looks):
 
 
 def test_misses_keep_what_was_merged():
-    """Whatever comes between, what waits is bounded by the state."""
+    """With misses in between, pending scores stay bounded by the state."""
     rng = np.random.default_rng(5)
     cells = Accumulator(empty_state(resolution=12, scale=None, max_cells=16_384))
     memory = cells.memory_bytes
@@ -150,8 +151,8 @@ def test_misses_keep_what_was_merged():
     assert (cells.state().missed_positives, cells.state().missed_negatives) == (50, 100)
 
 
-def test_what_somebody_looked_at_is_not_merged_again():
-    """The next to look merges only what came since; who looked keeps what was then."""
+def test_merged_counts_are_not_merged_again():
+    """The next read merges only newer changes; earlier frozen counts stay as they were."""
     cells = Accumulator(empty_state(resolution=None, scale=None, max_cells=None))
     cells.add(UnsortedCases(np.array([True, False]), np.array([0.7, 0.2]), None))
     first = cells.frozen()
@@ -170,51 +171,51 @@ def column(values, codes) -> SegmentCodes:
 
 
 def test_values_are_numbered_as_they_come():
-    """Those that no row has take no place; beyond the most they share one, and are counted."""
+    """Values without rows get no code; beyond the maximum they share one, and are counted."""
     segments = Segments(["plan", "country"], max_values=2)
-    first = codes_of([segments.read((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)])
+    first = segment_codes([segments.read((column(["US", "", "XX", "DE"], [0, 1, 3, 0]),), 4)])
     assert first.tolist() == [[0, 0, 0, 0], [2, 0, 3, 2]]
-    second = codes_of([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
+    second = segment_codes([segments.read((column(["FR", "DE", "US", "FR"], [0, 1, 2, 3]),), 4)])
     assert second[1].tolist() == [1, 3, 2, 1]
-    assert segments.values == [["", OTHER], ["", OTHER, "US", "DE"]]
+    assert segments.values == [["", OTHER_VALUE], ["", OTHER_VALUE, "US", "DE"]]
     assert segments.overflowed == 2
-    assert segments.row([("country", "DE"), ("plan", "x")]) == [2, 3]
-    assert segments.row([("country", "IT")]) == [0, 1]
+    assert segments.row_codes([("country", "DE"), ("plan", "x")]) == [2, 3]
+    assert segments.row_codes([("country", "IT")]) == [0, 1]
     assert segments.overflowed == 3
     assert Segments([], 5).read((), 3) is None
 
 
-def test_codes_of_many_batches_are_those_of_each():
-    """Whether they have the same values or not, and whatever a batch says nothing of."""
+def test_segment_codes_of_many_batches_are_those_of_each():
+    """For batches with equal or different values, and without a column for some key."""
     one = column(["US", "DE"], [0, 1, 1])
     batches = [(one,), (one,), (column(["DE", "FR"], [1, 0]),), (), (column(["US"], [0]),)]
     sizes = [3, 3, 2, 2, 1]
     for last in range(1, 6):
         segments = Segments(["plan", "country"], max_values=5)
         read = [segments.read(*each) for each in zip(batches[:last], sizes, strict=False)]
-        together = codes_of(read).tolist()
+        together = segment_codes(read).tolist()
         assert together[0] == [0] * sum(sizes[:last])
         assert together[1] == [2, 3, 3, 2, 3, 3, 4, 3, 0, 0, 2][: sum(sizes[:last])]
-        assert together == np.concatenate([codes_of([each]) for each in read], axis=1).tolist()
+        assert together == np.concatenate([segment_codes([each]) for each in read], axis=1).tolist()
 
 
 def test_a_long_column_is_not_kept():
-    """The values of the last batch are, if they are few; the codes are right all the same."""
+    """The last batch's values are cached if there are few; the codes are right either way."""
     segments = Segments(["plan", "country"], max_values=3)
     short, long = (column(["US", "DE", *[""] * more], [1, 0]) for more in (8, 9))
     for each in (long, short, long, short):
-        assert codes_of([segments.read((each,), 2)])[1].tolist() == [3, 2]
+        assert segment_codes([segments.read((each,), 2)])[1].tolist() == [3, 2]
         assert max(len(values) for values, _ in segments._tables) <= 10
     assert segments._tables[1][0] == short.values
 
 
 def test_names_of_slices():
-    """Each value that there is has a number of its own."""
+    """Each value has a slice number of its own."""
     segments = Segments(["a"], max_values=2)
-    segments.row([("a", "x")])
+    segments.row_codes([("a", "x")])
     segments.declare(["a", "b"])
     names = segments.names()
-    assert set(names) == {("a", ""), ("a", OTHER), ("a", "x"), ("b", ""), ("b", OTHER)}
+    assert set(names) == {("a", ""), ("a", OTHER_VALUE), ("a", "x"), ("b", ""), ("b", OTHER_VALUE)}
     assert len(set(names.values())) == len(names)
 
 
@@ -242,8 +243,8 @@ def restored(revision: int, parts: dict[int, bytes], tally: bytes) -> Joins:
     return joins
 
 
-def test_segments_list_what_came_and_went():
-    """And are compacted once half of them is dead."""
+def test_join_segments_list_added_and_removed_ids():
+    """They are rewritten once half of the listed rows are dead."""
     rng = np.random.default_rng(4)
     joins, parts, since = Joins(SETTINGS), {}, 0
     sizes = []
@@ -268,21 +269,21 @@ def test_segments_list_what_came_and_went():
     assert joins.take(40, 39) is None, "nothing changed"
 
 
-def test_a_checkpoint_in_vain_is_made_good():
-    """What it took must not be missing from the next."""
+def test_a_checkpoint_that_was_not_written_is_included_in_the_next():
+    """Ids of a checkpoint that was not written must be in the next one."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a", b"b"])
     assert joins.take(1, 0) is not None
     joins.joiner.retract([b"a"], now_us=NOW)
-    joins.take(2, 1)  # and the disk failed
+    joins.take(2, 1)  # but the write failed
     predict(joins, [b"c"])
     data = joins.take(3, 1)
     assert list(joins.segments) == [3]
     assert restored(3, {3: data}, joins.state_to_bytes()).to_bytes() == joins.to_bytes()
 
 
-def test_settings_change_under_way():
-    """More keys: rows of before are in no slice of them. Other buckets: due no earlier."""
+def test_settings_change_between_checkpoints():
+    """Older rows are in no slice of new keys; with other buckets ids are due no earlier."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a"])
     joins.take(1, 0)
@@ -303,7 +304,7 @@ def test_settings_change_under_way():
 
 
 def test_expiry_takes_no_more_than_its_budget():
-    """And all of it in the end."""
+    """All ids expire in the end."""
     joins = Joins(SETTINGS)
     predict(joins, [b"%d" % n for n in range(100)])
     due = joins.due_us
@@ -315,8 +316,8 @@ def test_expiry_takes_no_more_than_its_budget():
     assert len(joins) == 0
 
 
-def test_a_bucket_that_is_cut_is_sorted_once():
-    """However many steps its ids take to expire."""
+def test_a_split_bucket_is_sorted_once():
+    """It is sorted once, however many steps its ids take to expire."""
     joins = Joins(SETTINGS)
     predict(joins, [b"%d" % n for n in range(1_000)])
     due = joins.due_us
@@ -328,8 +329,8 @@ def test_a_bucket_that_is_cut_is_sorted_once():
     assert joins.due_us is None
 
 
-def test_a_bucket_that_is_cut_may_change():
-    """Slots leave what is left of it, come back, are used again, are swept: each is due once."""
+def test_a_split_bucket_may_change():
+    """Slots of a split bucket are dropped, reused and rescheduled: each falls due once."""
     rng = np.random.default_rng(8)
     table = TrackedTable()
     dues, number = {}, 0
@@ -363,14 +364,14 @@ def test_a_bucket_that_is_cut_may_change():
 
 
 def test_damaged_segments_are_refused():
-    """Truncated, altered, or taking away what is not there."""
+    """They are truncated, altered, or remove ids that do not exist."""
     joins = Joins(SETTINGS)
     predict(joins, [b"a", b"b"])
     data = joins.take(1, 0)
     for bad in (data[:-1], data[:20] + b"x" + data[21:], FRAME.sealed(b""), b""):
         with pytest.raises(CorruptStateError):
-            load_segment(Joins(SETTINGS).table, bad)
+            decode_segment(Joins(SETTINGS).table, bad)
     joins.joiner.retract([b"a"], now_us=NOW)
     gone = joins.take(2, 1)
-    with pytest.raises(CorruptStateError, match="no segment before it has"):
-        load_segment(Joins(SETTINGS).table, gone)
+    with pytest.raises(CorruptStateError, match="no earlier segment has"):
+        decode_segment(Joins(SETTINGS).table, gone)

@@ -1,4 +1,4 @@
-"""The table of an open pane's slices: it counts what sorting counts, whenever it is emptied."""
+"""The table of an open pane's slices: its counts equal those of sorted rows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from streameval import Evaluator
+from streameval._row_codec.segments import SegmentCodes
 from streameval_server._model.limits import Limits
-from streameval_server._model.rows import CaseRows, SegmentCodes
+from streameval_server._model.rows import CaseRows
 from streameval_server._model.stream_info import StreamInfo
 from streameval_server._model.stream_settings import StreamSettings
 from streameval_server._state import slice_table
 from streameval_server._state.pending_cases import UnsortedCases
-from streameval_server._state.slice_columns import Ordered, ordered, slices_of
+from streameval_server._state.slice_sort import RowsByCell, slices_of, sort_by_cell
 from streameval_server._state.slice_table import SliceTable
+from streameval_server._state.stream_parts import content_parts
 from streameval_server._state.stream_state import StreamState
 
 NOW = 1_800_000_000_000_000
@@ -26,9 +28,9 @@ def loose(rng: np.random.Generator, size: int, counts=None) -> UnsortedCases:
     return UnsortedCases(rng.random(size) < 0.1, rng.normal(size=size).round(3), counts)
 
 
-def in_order(some: UnsortedCases, rng: np.random.Generator, values: int = 5) -> Ordered:
+def in_order(some: UnsortedCases, rng: np.random.Generator, values: int = 5) -> RowsByCell:
     codes = rng.integers(0, values, (2, some.scores.size)).astype(np.uint16)
-    return ordered(some, codes, 12, "plain")
+    return sort_by_cell(some, codes, 12, "plain")
 
 
 def by_number(slices) -> dict[int, Evaluator]:
@@ -43,7 +45,7 @@ def by_number(slices) -> dict[int, Evaluator]:
 
 
 def test_it_counts_what_sorting_counts():
-    """Over several batches, with cells and values that come later."""
+    """Over several batches, with new cells and values in later ones."""
     rng = np.random.default_rng(SEED)
     table, sorted_slices = SliceTable(), []
     for values, spread in ((2, 1.0), (5, 1.0), (4, 3.0)):
@@ -53,25 +55,23 @@ def test_it_counts_what_sorting_counts():
         assert table.add(rows)
         sorted_slices += slices_of(rows)
     assert table.nbytes
-    taken = list(table.take())
+    taken = list(table.slices())
     assert by_number(taken) == by_number(sorted_slices)
-    assert not table.nbytes
-    assert not list(table.take())
 
 
 @pytest.mark.parametrize("label", [True, False])
 def test_rows_of_one_class_that_share_a_cell_are_one_entry(label):
-    """The last row is no cell of its own, where the other class has none."""
+    """Also when the other class has no rows."""
     some = UnsortedCases(np.full(3, label), np.array([0.5, 0.25, 0.5]), None)
     codes = np.zeros((1, 3), dtype=np.uint16)
-    ((_, change),) = slices_of(ordered(some, codes, 12, "plain"))
+    ((_, change),) = slices_of(sort_by_cell(some, codes, 12, "plain"))
     run = change.positives if label else change.negatives
     assert run.scores.tolist() == [0.25, 0.5]
     assert run.counts.tolist() == [1, 2]
 
 
-def test_it_refuses_what_it_is_not_for(monkeypatch):
-    """Few rows, rows with counts, and a table that would be large; nothing changes then."""
+def test_it_refuses_rows_that_do_not_suit(monkeypatch):
+    """Few rows, rows with counts, and rows that would make it too large; they change nothing."""
     rng = np.random.default_rng(SEED)
     assert not SliceTable().add(in_order(loose(rng, 1_000), rng))
     size = 20_000
@@ -80,7 +80,7 @@ def test_it_refuses_what_it_is_not_for(monkeypatch):
     table = SliceTable()
     assert table.add(in_order(loose(rng, size), rng))
     before = table.nbytes
-    monkeypatch.setattr(slice_table, "_MOST_BYTES", before)
+    monkeypatch.setattr(slice_table, "_MAX_BYTES", before)
     wide = loose(rng, size)
     wide.scores[:] = rng.normal(size=size) * 1e6
     assert not table.add(in_order(wide, rng))
@@ -88,9 +88,9 @@ def test_it_refuses_what_it_is_not_for(monkeypatch):
 
 
 def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
-    """Many slices of few cells first, or few slices of many: what both make is what counts."""
+    """The limit holds for the product of slices and cells, whichever grows first."""
     rng = np.random.default_rng(SEED)
-    monkeypatch.setattr(slice_table, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(slice_table, "_MAX_BYTES", 1 << 20)
     table = SliceTable()
     taken = []
     for round_ in range(12):
@@ -104,7 +104,7 @@ def test_no_order_of_batches_makes_a_table_larger_than_it_may_be(monkeypatch):
 
 @pytest.mark.parametrize("pauses", [(), (1, 3)], ids=["at the end", "in between"])
 def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
-    """Whether the table is used or not, panes that are left and come back, and who looks when."""
+    """With the table or without, for panes that are filled in turn, with reads at any time."""
     rng = np.random.default_rng(SEED)
     settings = StreamSettings(segment_keys=("country",))
     streams = [StreamState(StreamInfo("s", NOW, 1, settings), Limits()) for _ in range(2)]
@@ -121,8 +121,8 @@ def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
                 cases = CaseRows(labels[rows], scores[rows], None, step, step, event_us, (column,))
                 stream.take(cases, revision, NOW + 2 * MINUTE)
         if at in pauses:
-            streams[0].look()
-    views = [stream.look().counts for stream in streams]
+            streams[0].view(revision, NOW)
+    views = [stream.view(revision, NOW).counts for stream in streams]
     for code, value in enumerate(VALUES):
         here = codes == code
         expected = Evaluator(resolution=12, max_cells=Limits().pane_cells)
@@ -130,5 +130,5 @@ def test_a_stream_counts_the_same_in_small_batches_and_in_large(pauses):
         for view in views:
             number = view.names["country", value]
             assert view.all_time[number][0].evaluator == expected
-    large, small = (dict(stream.content()) for stream in streams)
+    large, small = (dict(content_parts(stream)) for stream in streams)
     assert large == small

@@ -1,4 +1,4 @@
-"""The log's time: ticks when nothing comes, expiry in slices, and limits on what is kept."""
+"""The log's time: ticks without entries, expiry in steps, and limits on what is kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from streameval.v1 import ingest_pb2 as pb
 from streameval.v1 import stream_pb2
 from streameval_server._core import applier
-from streameval_server._core.recovery import Core, open_core
+from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.entries import Kind
 from streameval_server._log.storage import MemoryStorage, NullStorage
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 
-def sent(core: Core, at: int, **rows) -> None:
+def sent(core: ServerCore, at: int, **rows) -> None:
     call = UnaryCall(core.committer, core.limits)
     request = pb.IngestBatchRequest(batch=pb.Batch(stream="s", **rows))
     call.ingest_batch(request.SerializeToString(), at)
@@ -33,12 +33,12 @@ def predictions(ids, scores=None) -> pb.Predictions:
     return pb.Predictions(ids=ids, scores=scores or [0.5] * len(ids))
 
 
-def coverage(core: Core):
+def coverage(core: ServerCore):
     return core.engine.view("s").whole.coverage.counts
 
 
 @pytest.mark.parametrize("storage", [MemoryStorage, NullStorage])
-def test_ticks_let_what_is_due_happen(storage):
+def test_ticks_expire_what_is_due(storage):
     """Only after a while without entries, and only when something is due."""
     core = open_core(storage(), Limits())
     assert not core.committer.step(NOW).pushed, "an empty server has nothing to do"
@@ -56,7 +56,7 @@ def test_ticks_let_what_is_due_happen(storage):
 
 
 def test_a_tick_is_an_entry():
-    """It is in the log, and replays."""
+    """A tick is an entry of the log, and replays."""
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     sent(core, NOW, predictions=predictions(["a"]))
@@ -69,7 +69,7 @@ def test_a_tick_is_an_entry():
 
 
 def test_a_shorter_retention_holds_at_once():
-    """Not only when the next entry lets time pass."""
+    """It does not need a next entry."""
     core = open_core(MemoryStorage(), Limits())
     for minutes in (0, 30, 50, 125):
         cases = pb.Cases(scores=[0.5], positives=[True])
@@ -86,7 +86,7 @@ def test_a_shorter_retention_holds_at_once():
 
 
 def test_no_tick_while_entries_wait_to_be_applied():
-    """What is due is known only then."""
+    """What is due is known only after the restore."""
     core = open_core(MemoryStorage(), Limits())
     sent(core, NOW, predictions=predictions(["a"]))
     call = UnaryCall(core.committer, core.limits)
@@ -98,9 +98,9 @@ def test_no_tick_while_entries_wait_to_be_applied():
     assert core.committer.step(NOW + 15 * 24 * HOUR).pushed
 
 
-def test_much_that_is_due_is_dealt_with_in_slices(monkeypatch):
-    """Each step takes a few; a view in between is whole; the outcome is the same."""
-    monkeypatch.setattr(applier, "_TIME_BUDGET", 10)
+def test_many_due_ids_expire_in_steps(monkeypatch):
+    """Each step expires a few ids; views in between are consistent; the outcome is the same."""
+    monkeypatch.setattr(applier, "_MAX_DUE_IDS", 10)
     storage = MemoryStorage()
     core = open_core(storage, Limits())
     sent(core, NOW, predictions=predictions([f"id-{n}" for n in range(95)]))
@@ -120,8 +120,8 @@ def test_much_that_is_due_is_dealt_with_in_slices(monkeypatch):
     assert open_core(storage, Limits()).engine.state_hash() == core.engine.state_hash()
 
 
-def test_panes_coarsen_and_go_in_streams_at_rest():
-    """A stream that nobody feeds keeps no more than its retention; its all-time counts stay."""
+def test_panes_coarsen_and_expire_in_idle_streams():
+    """A stream without new rows keeps no more than its retention; its all-time counts stay."""
     core = open_core(MemoryStorage(), Limits())
     call = UnaryCall(core.committer, core.limits)
     stream = stream_pb2.Stream(name="s")
@@ -141,7 +141,7 @@ def test_panes_coarsen_and_go_in_streams_at_rest():
 
 
 def test_too_many_ids_are_refused_until_some_are_gone():
-    """Of all streams together; what takes none is let through, and RetryInfo is given."""
+    """The limit is for all streams together; rows without ids pass, others get RetryInfo."""
     core = open_core(MemoryStorage(), Limits(max_pending_total=3))
     sent(core, NOW, predictions=predictions(["a", "b", "c", "d"]))
     for rows in (
@@ -158,7 +158,7 @@ def test_too_many_ids_are_refused_until_some_are_gone():
 
 
 def test_max_pending_lets_the_oldest_go_early():
-    """Per stream, and counted."""
+    """The limit is for each stream, and refused rows are counted."""
     core = open_core(MemoryStorage(), Limits())
     call = UnaryCall(core.committer, core.limits)
     stream = stream_pb2.Stream(name="s")
@@ -172,7 +172,7 @@ def test_max_pending_lets_the_oldest_go_early():
 
 
 def test_a_full_state_refuses_rows_and_nothing_else():
-    """Streams can be deleted, and then rows are taken again."""
+    """After a stream is deleted, rows are accepted again."""
     core = open_core(MemoryStorage(), Limits(max_state_bytes=40_000))
     rng = np.random.default_rng(1)
     cases = pb.Cases(scores=rng.random(1000).tolist(), positives=[True] * 1000)

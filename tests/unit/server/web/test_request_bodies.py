@@ -1,4 +1,4 @@
-"""Bodies: how many are held and parsed at once."""
+"""Request bodies: limits on those held and parsed at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streameval.v1 import ingest_pb2
 from streameval_server._model.errors import RequestError
 from streameval_server._model.limits import Limits
 from streameval_server._web import request_bodies as module
-from streameval_server._web.request_bodies import Intake
+from streameval_server._web.request_bodies import BodyReader
 
 BODY = b'{"producer": "p"}'
 SHORT = b"{}"
@@ -20,7 +20,7 @@ KIND = ingest_pb2.IngestBatchRequest
 
 
 def request(body: bytes) -> Request:
-    """Return a request whose body has come."""
+    """Return a request with a complete body."""
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -30,7 +30,7 @@ def request(body: bytes) -> Request:
 
 
 async def until(holds) -> None:
-    """Give other tasks their turn until something holds."""
+    """Run other tasks until a condition holds."""
     async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def until(holds) -> None:
 
 @pytest.mark.parametrize("few", [1, 9])
 def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, few):
-    """However many wait, threads are left for others; what waits counts as held."""
+    """However many bodies queue, threads stay free for others; queued bodies count as held."""
     parsing: list[bytes] = []
     go_on = threading.Event()
 
@@ -49,34 +49,34 @@ def test_bodies_are_parsed_a_few_at_once_and_held_until_they_are(monkeypatch, fe
         return kind(producer="p")
 
     monkeypatch.setattr(module, "from_json", slowly)
-    monkeypatch.setattr(module, "_SHORT", len(SHORT))
-    intake = Intake(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
+    monkeypatch.setattr(module, "_MAX_UNQUEUED_BYTES", len(SHORT))
+    reader = BodyReader(Limits(max_queue_bytes=few * len(BODY) + len(SHORT)))
 
     async def run() -> None:
-        tasks = [asyncio.create_task(intake.message(KIND, request(BODY))) for _ in range(few)]
+        tasks = [asyncio.create_task(reader.message(KIND, request(BODY))) for _ in range(few)]
         await until(lambda: len(parsing) == min(few, 2))
-        # Others have their turn while all that are parsed stand still.
+        # Other work runs while all parsers are blocked.
         assert await asyncio.to_thread(lambda: "a thread") == "a thread"
-        assert (await intake.message(KIND, request(SHORT))).producer == "p"
+        assert (await reader.message(KIND, request(SHORT))).producer == "p"
         assert len(parsing) == min(few, 2)
-        with pytest.raises(RequestError, match="too many requests are being read"):
-            await intake.message(KIND, request(BODY))
+        with pytest.raises(RequestError, match="too many request bodies are in progress"):
+            await reader.message(KIND, request(BODY))
         go_on.set()
         answers = await asyncio.gather(*tasks)
         assert [answer.producer for answer in answers] == ["p"] * few
-        assert (await intake.message(KIND, request(BODY))).producer == "p"
+        assert (await reader.message(KIND, request(BODY))).producer == "p"
 
     asyncio.run(run())
 
 
 def test_a_body_that_is_no_message_is_not_held():
-    """A refused body makes room again."""
-    intake = Intake(Limits(max_queue_bytes=len(BODY)))
+    """A refused body releases its bytes."""
+    reader = BodyReader(Limits(max_queue_bytes=len(BODY)))
 
     async def run() -> None:
         for _ in range(3):
             with pytest.raises(RequestError, match="body"):
-                await intake.message(KIND, request(b"{"))
-        assert (await intake.message(KIND, request(BODY))).producer == "p"
+                await reader.message(KIND, request(b"{"))
+        assert (await reader.message(KIND, request(BODY))).producer == "p"
 
     asyncio.run(run())

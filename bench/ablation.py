@@ -1,0 +1,362 @@
+"""Effect of each buffer and each cache of docs/architecture.md: times with and without it.
+
+    python bench/ablation.py [--rounds 5] [--seconds 1] [--only PART_OF_A_NAME ...]
+
+Buffers: one server per variant, with a log on disk, receives batches as quickly as it
+acknowledges them (bench/load.py); the rows of the client call `add_case` against a server
+without a disk. Caches: answers over 60 panes and a snapshot of 1 M exact cases, in this
+process. A variant changes one limit, or patches one constant or function, and nothing
+else. It alternates with the unchanged program; the table shows medians, and the factor
+gained by the buffer or cache.
+"""
+
+# ruff: noqa: SLF001 - variants patch private parts
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from unittest import mock
+
+import numpy as np
+from load import Process, Work, ingest, scratch
+from queries import NOW, PANES, encoded_snapshot, evaluator, view
+
+from streameval import Evaluator
+from streameval._counts import multiset
+from streameval._counts.state import State
+from streameval._time import CoverageCell, Effect, window_cache
+from streameval._time.window_cache import WindowCache
+from streameval.client import Client
+from streameval.client._buffer.buffer import Buffer
+from streameval_server.__main__ import main as serve
+from streameval_server._queries.query_engine import QueryEngine
+from streameval_server._runtime import core_threads
+from streameval_server._runtime.query_threads import QueryThreads
+from streameval_server._state import accumulator, counts
+from streameval_server._state.coverage import PaneCoverage
+from streameval_server._state.delays import Delays
+from streameval_server._state.views import StreamView
+
+Patch = Callable[[ExitStack], object]
+Pair = tuple[float, float]
+
+SMALL = Work("1,000-case batches", 1_000, packed=True)
+LARGE = Work("10,000-case batches", 10_000, packed=True)
+TINY = Work("10-case batches", 10, packed=True, distinct=6_400)
+CALLS = 200_000
+"""Calls of `add_case` in a round."""
+CROWD = 20
+"""Concurrent equal queries."""
+
+
+def patched(owner: object, **values: object) -> Patch:
+    """Return a patch that replaces attributes of a module, class or object."""
+
+    def enter(stack: ExitStack) -> None:
+        for name, value in values.items():
+            stack.enter_context(mock.patch.object(owner, name, value))
+
+    return enter
+
+
+def uncached(cache: object) -> Patch:
+    """Return a patch that makes one cache compute every time."""
+    return patched(cache, get=lambda _key, _parts, make: make())
+
+
+BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
+    "window of unacknowledged batches": (SMALL, {"MAX_INFLIGHT_BYTES": 1}, None),
+    "several batches a transaction": (SMALL, {"MAX_COMMIT_BYTES": 1}, None),
+    "committer lingers for batches": (SMALL, {}, patched(core_threads, linger=lambda _: None)),
+    "applier's backlog": (SMALL, {"MAX_LAG_ROWS": 1}, None),
+    "rows collected before they are counted": (
+        TINY,
+        {},
+        patched(counts, _MIN_COLLECTED_ROWS=1, _MAX_COLLECTED_ROWS=1),
+    ),
+    "additions pending before a merge": (
+        SMALL,
+        {},
+        patched(accumulator, _MIN_PENDING_SCORES=1, _MAX_PENDING_RATIO=0),
+    ),
+    "cell tables": (
+        LARGE,
+        {},
+        patched(accumulator.CellTableLru, admits=lambda _lru, _accumulator: False),
+    ),
+}
+
+
+# --- Buffers ------------------------------------------------------------------------------------
+
+
+def million_cases_s(name: str, seconds: float) -> float:
+    """Return the rate of durable ingest of a variant, or unpatched for "NAME as it is"."""
+    work, limits, _ = BUFFERS[name.removesuffix(" as it is")]
+    if name.endswith(" as it is"):
+        limits = {}
+    changed = {f"STREAMEVAL_LIMITS_{limit}": str(value) for limit, value in limits.items()}
+    with scratch() as directory, mock.patch.dict(os.environ, changed):
+        server = Process(
+            __file__, "--serve", name, "--listen", "127.0.0.1:0", "--data", str(directory)
+        )
+        try:
+            asyncio.run(ingest(server.address, work, seconds / 2))
+            return asyncio.run(ingest(server.address, work, seconds))[0] / 1e6
+        finally:
+            server.stop()
+
+
+def run_server(name: str) -> None:
+    """Run the server of a variant; the remaining arguments are the server's own."""
+    with ExitStack() as stack:
+        patch = BUFFERS[name][2] if name in BUFFERS else None
+        if patch is not None:
+            patch(stack)
+        serve()
+
+
+def call_ns(address: str, *, durable: bool = False, **settings: float) -> float:
+    """Return nanoseconds per `add_case`: of the call, or until all rows are durable."""
+    with Client(address, **settings) as client:
+        stream = client.stream(f"bench/{time.monotonic_ns()}")
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            stream.add_case(True, 0.5)
+        took = time.perf_counter() - begin
+        stream.flush()
+        if durable:
+            took = time.perf_counter() - begin
+        client.delete_stream(stream.name)
+    return took / CALLS * 1e9
+
+
+def locked_ns(address: str) -> float:
+    """Return nanoseconds per `add_case` when every row acquires the lock."""
+    with mock.patch.dict(Buffer.__init__.__kwdefaults__, max_unlocked_rows=0):
+        return call_ns(address)
+
+
+# --- Caches -------------------------------------------------------------------------------------
+
+
+def coverage(rng: np.random.Generator) -> PaneCoverage:
+    """Return the coverage of a pane whose labels took minutes to days."""
+    cell = CoverageCell()
+    cell.effect_counts[Effect.PREDICTED] = 1_000
+    cell.effect_counts[Effect.LABELLED_NEGATIVE] = 700
+    return PaneCoverage(cell, Delays.of((rng.lognormal(9, 2, 700) * 1e6).astype(np.int64)))
+
+
+class Stream:
+    """One stream with 60 panes, and an engine that answers for it."""
+
+    def __init__(self, cases: int = 20_000) -> None:
+        rng = np.random.default_rng(1)
+        self.panes = [evaluator(rng, cases) for _ in range(PANES)]
+        self.coverages = [coverage(rng) for _ in range(PANES)]
+        self.total = PaneCoverage.merged(self.coverages)
+        self.views: dict[str, StreamView] = {}
+        self._show(self.panes)
+        self.engine = QueryEngine(self.views.__getitem__, lambda: NOW)
+        self.changes = 0
+
+    def change(self) -> None:
+        """Add a case to the newest pane."""
+        self.changes += 1
+        newest = self.panes[-1].copy()
+        newest.add_case(True, 1.25 + self.changes / 64)
+        self._show([*self.panes[:-1], newest])
+
+    def _show(self, panes: list[Evaluator]) -> None:
+        shown = view("s", panes)
+        total, _ = shown.counts.all_time[0]
+        shown.counts.all_time[0] = (total, self.total)
+        for slices, seen in zip(shown.counts.panes, self.coverages, strict=True):
+            slices[0].coverage = seen
+        self.views["s"] = shown
+
+    def answer_ms(self, patches: list[Patch], *, changes: bool = False) -> float:
+        """Return the time of an answer; the median of seven."""
+        times = []
+        with ExitStack() as stack:
+            for patch in patches:
+                patch(stack)
+            for number in range(10):
+                if changes:
+                    self.change()
+                begin = time.perf_counter()
+                encoded_snapshot(self.engine, "s")
+                if number > 2:  # the first answers fill the caches
+                    times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1e3
+
+    def crowd_ms(self, *, shared: bool) -> float:
+        """Return the time of concurrent equal queries after a change."""
+
+        async def ask() -> float:
+            threads = QueryThreads(lambda: 1)
+            self.change()
+            questions = ["s" if shared else f"s{number}" for number in range(CROWD)]
+            patch = ExitStack()
+            with patch:
+                if not shared:
+                    uncached(self.engine._snapshots)(patch)
+                begin = time.perf_counter()
+                await asyncio.gather(
+                    *(
+                        threads.run(each, lambda: encoded_snapshot(self.engine, "s"))
+                        for each in questions
+                    )
+                )
+                took = time.perf_counter() - begin
+            threads.stop()
+            return took * 1e3
+
+        return asyncio.run(ask())
+
+
+class Exact:
+    """An exact evaluator of a million cases, to which each query adds more."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(2)
+        self._evaluator = Evaluator()
+        self._add(1_000_000)
+
+    def _add(self, cases: int) -> None:
+        labels = self._rng.random(cases) < 0.05
+        self._evaluator.add_cases(labels=labels, scores=self._rng.normal(size=cases) + labels)
+
+    def snapshot_ms(self, patches: list[Patch]) -> float:
+        """Return the time of a snapshot after 1,000 more cases; the median of five."""
+        times = []
+        with ExitStack() as stack:
+            for patch in patches:
+                patch(stack)
+            for number in range(6):
+                self._add(1_000)
+                begin = time.perf_counter()
+                self._evaluator.snapshot()
+                if number:
+                    times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1e3
+
+
+# --- The table ----------------------------------------------------------------------------------
+
+
+def rows(options: argparse.Namespace, address: str) -> dict[str, tuple[str, Callable[[], Pair]]]:
+    """Return the measurement of each row: with the buffer or cache, and without."""
+    stream, exact = Stream(), Exact()
+    engine = stream.engine
+    messages, windows = uncached(engine._snapshots), uncached(engine._windows)
+
+    def whole_sum(_cache: WindowCache[object], _key: object, states: list[State]) -> State:
+        return window_cache.merge_states(states, revision=0)
+
+    found: dict[str, tuple[str, Callable[[], Pair]]] = {
+        name: (
+            "M cases/s",
+            lambda name=name: (
+                million_cases_s(f"{name} as it is", options.seconds),
+                million_cases_s(name, options.seconds),
+            ),
+        )
+        for name in BUFFERS
+    }
+    found["client: rows appended without a lock"] = (
+        "ns a call",
+        lambda: (call_ns(address), locked_ns(address)),
+    )
+    found["client: rows buffered for a batch"] = (
+        "ns a row, durable",
+        lambda: (
+            call_ns(address, durable=True),
+            call_ns(address, durable=True, batch_rows=1, linger_s=0.0),
+        ),
+    )
+    found["snapshot messages, nothing changed"] = (
+        "ms",
+        lambda: (stream.answer_ms([]), stream.answer_ms([messages])),
+    )
+    found["windows, nothing changed"] = (
+        "ms",
+        lambda: (stream.answer_ms([messages]), stream.answer_ms([messages, windows])),
+    )
+    found["unchanged parts of windows, one pane changed"] = (
+        "ms",
+        lambda: (
+            stream.answer_ms([], changes=True),
+            stream.answer_ms([patched(WindowCache, _sum=whole_sum)], changes=True),
+        ),
+    )
+    found["metrics of a state"] = (
+        "ms",
+        lambda: (
+            stream.answer_ms([messages]),
+            stream.answer_ms([messages, patched(State, cached=lambda _s, _k, make: make())]),
+        ),
+    )
+    found["coverages"] = (
+        "ms",
+        lambda: (
+            stream.answer_ms([messages]),
+            stream.answer_ms([messages, uncached(engine._coverages)]),
+        ),
+    )
+    found["typical delay of a stream"] = (
+        "ms",
+        lambda: (
+            stream.answer_ms([messages]),
+            stream.answer_ms([messages, uncached(engine._typical_delays)]),
+        ),
+    )
+    found[f"{CROWD} equal queries share a computation"] = (
+        "ms",
+        lambda: (stream.crowd_ms(shared=True), stream.crowd_ms(shared=False)),
+    )
+    found["ranks of positives, updated by a merge"] = (
+        "ms",
+        lambda: (
+            exact.snapshot_ms([]),
+            exact.snapshot_ms([patched(multiset, _is_update_cheaper=lambda *_: False)]),
+        ),
+    )
+    return found
+
+
+def main() -> None:
+    if "--serve" in sys.argv:
+        place = sys.argv.index("--serve")
+        name = sys.argv[place + 1]
+        del sys.argv[place : place + 2]
+        run_server(name)
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="alternations; medians are shown")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of ingest in a round")
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the names of rows")
+    options = parser.parse_args()
+    print(f"{'buffer or cache':<46}{'with':>9}{'without':>9} {'unit':<18}{'better':>8}")
+    server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")
+    try:
+        for name, (unit, measure) in rows(options, server.address).items():
+            if not any(part in name for part in options.only):
+                continue
+            pairs = [measure() for _ in range(options.rounds)]
+            mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+            better = mine / other if unit == "M cases/s" else other / mine
+            print(f"{name:<46}{mine:>9.3g}{other:>9.3g} {unit:<18}{better:>7.2f}x", flush=True)
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The interceptor around every gRPC call: authorise, check, log, and answer errors.
+
+For each call, in this order:
+
+1. `intercept_service` gives it an id and authorises its token, before anything of
+   the request is decoded.
+2. `_check` refuses each request that cannot be decoded or that names a stream which
+   the token does not cover. IngestService takes encoded frames; its session checks
+   each batch.
+3. `_write_answers` sends what a streaming handler yields. It is the one place that
+   every answer of a streaming call passes.
+4. The call's line is written to the log. An exception that is not a RequestError is
+   answered with INTERNAL and the call's id; the log has its traceback, without the
+   values in it.
+
+Undecodable bytes are refused here because grpc.aio would log a traceback for each
+and answer UNKNOWN: the handlers get a deserializer that returns a marker instead.
+
+Cost: 1 us to authorise; a call of half a millisecond takes no longer than without
+the interceptor, as far as its noise shows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from streameval_server._grpc.status import abort, internal_error
+from streameval_server._model.errors import Code, RequestError
+from streameval_server._security.access import (
+    REQUEST_ID_HEADER,
+    TOKEN_HEADER,
+    Call,
+    authorise_call,
+    check_request,
+    current_call,
+    request_id,
+)
+from streameval_server._security.rules import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from streameval_server._grpc.call_log import CallLog
+    from streameval_server._security.access import Guard
+    from streameval_server._security.rules import Rule
+
+    Context = grpc.aio.ServicerContext[Any, Any]
+    Handler = grpc.RpcMethodHandler[Any, Any]
+    Behaviour = Callable[[Any, Context], Awaitable[Any]]
+
+_MALFORMED = object()
+"""Stands for a request that could not be decoded."""
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Wraps the handler of every method that the server has.
+
+    Parameters
+    ----------
+    guard
+        Authorises calls.
+    log
+        Of all calls.
+    """
+
+    def __init__(self, guard: Guard, log: CallLog) -> None:
+        self._guard = guard
+        self._log = log
+        # Bounded: only methods that exist have a handler.
+        self._handlers: dict[str, Handler] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        """Return what serves the call: the method's wrapped handler, or a refusal."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        path = handler_call_details.method
+        method = path.lstrip("/")
+        headers = _headers(handler_call_details)
+        current_call.set(Call(method, request_id(headers.get(REQUEST_ID_HEADER))))
+        rule = rule_of(method)
+        if not rule.open:
+            try:
+                authorise_call(self._guard, headers.get(TOKEN_HEADER), rule)
+            except RequestError as error:
+                return _with_behaviour(handler, self._refusing(error), None)
+        wrapped = self._handlers.get(path)
+        if wrapped is None:
+            wrapped = self._handlers[path] = self._wrapped(path, rule, handler)
+        return wrapped
+
+    def _refusing(self, error: RequestError) -> Behaviour:
+        async def refuse(_request: Any, context: Context) -> NoReturn:
+            with self._log.call(context):
+                await abort(context, error)
+
+        return refuse
+
+    def _wrapped(self, path: str, rule: Rule, handler: Handler) -> Handler:
+        inner = behaviour_of(handler)
+        decode = handler.request_deserializer
+        check: Any = _check_each if handler.request_streaming else _check
+        if handler.request_streaming and decode is None and rule.request is None:
+            check = _unchecked  # encoded frames that the handler checks
+        answer = _write_answers if handler.response_streaming else _answer
+
+        async def behave(request: Any, context: Context) -> Any:
+            with self._log.call(context):
+                try:
+                    return await answer(inner, check(path, rule, request), context)
+                except RequestError as error:
+                    await abort(context, error)
+                except grpc.aio.BaseError:
+                    raise  # aborted, or the client disconnected
+                except NotImplementedError:  # raised by generated services
+                    message = f"{path} is not served"
+                    await abort(
+                        context, RequestError(Code.UNIMPLEMENTED, message, reason="NOT_SERVED")
+                    )
+                except Exception as error:  # noqa: BLE001 - the boundary: it is logged and answered
+                    self._log.unexpected(error)
+                    await abort(context, internal_error())
+
+        return _with_behaviour(handler, behave, None if decode is None else _tolerant(decode))
+
+
+def behaviour_of(handler: Handler) -> Any:
+    """Return the one behaviour that a handler has."""
+    return (
+        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
+    )
+
+
+def _with_behaviour(
+    handler: Handler, behaviour: Any, request_deserializer: Callable[[bytes], Any] | None
+) -> Handler:
+    """Return a handler of the same kind with another behaviour."""
+    make: Any = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[handler.request_streaming, handler.response_streaming]
+    made: Handler = make(behaviour, request_deserializer, handler.response_serializer)
+    return made
+
+
+def _headers(details: grpc.HandlerCallDetails) -> dict[str, str]:
+    """Return a call's headers; one that was sent twice counts as not sent."""
+    headers: dict[str, str] = {}
+    repeated = set()
+    for key, value in details.invocation_metadata or ():
+        if key in headers:
+            repeated.add(key)
+        elif isinstance(value, str):
+            headers[key] = value
+    for key in repeated:
+        del headers[key]
+    return headers
+
+
+def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Return a deserializer that returns `_MALFORMED` where `decode` would raise."""
+
+    def decode_or_mark(frame: bytes) -> Any:
+        try:
+            return decode(frame)
+        except DecodeError:
+            return _MALFORMED
+
+    return decode_or_mark
+
+
+def _check(path: str, rule: Rule, request: Any) -> Any:
+    """Return a request that was decoded and names only streams of the token."""
+    if request is _MALFORMED:
+        raise RequestError(
+            Code.INVALID_ARGUMENT,
+            f"the request is not one that {path} takes: it cannot be decoded",
+            reason="MALFORMED_MESSAGE",
+        )
+    check_request(rule, request)
+    return request
+
+
+async def _check_each(path: str, rule: Rule, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _check(path, rule, request)
+
+
+def _unchecked(_path: str, _rule: Rule, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    return requests
+
+
+async def _answer(inner: Behaviour, request: Any, context: Context) -> Any:
+    return await inner(request, context)
+
+
+async def _write_answers(inner: Any, request: Any, context: Context) -> None:
+    """Send what a streaming handler yields; Ingest sends its answers itself."""
+    answers = inner(request, context)
+    if not inspect.isasyncgen(answers):
+        await answers
+        return
+    async with aclosing(answers):
+        async for answer in answers:
+            await context.write(answer)

@@ -1,0 +1,210 @@
+"""The two threads of a core: the committer writes the log, the applier updates the engine.
+
+They hand work to each other and to the event loop in bulk: one wake-up of the event loop
+for each commit, not for each batch, and none for a thread that is awake anyway. Each thread
+sleeps on a doorbell, which is rung after work was added for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from typing import TYPE_CHECKING
+
+from streameval import StreamEvalError
+from streameval_server._core.committer import State
+from streameval_server._model.threads import Doorbell, FairLock, linger, lower_priority
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from streameval_server._core.committer import StepResult
+    from streameval_server._core.recovery import ServerCore
+    from streameval_server._model.limits import Limits
+    from streameval_server._runtime.query_threads import Visibility
+
+_log = logging.getLogger(__name__)
+
+_IDLE_S = 0.0005
+"""Seconds without new entries after which the applier counts the rows that it collected."""
+_MIN_PAUSE_S = 0.05
+"""Seconds before the storage is opened again after a failed commit, at first."""
+_MAX_PAUSE_S = 5.0
+"""Seconds before it is opened again, at most."""
+
+
+class ServerFailedError(StreamEvalError):
+    """The server cannot go on and has stopped; the log holds everything that was acked."""
+
+    __module__ = "streameval_server"
+
+
+class CoreThreads:
+    """Runs a core in two threads.
+
+    Parameters
+    ----------
+    core, limits
+        The server's.
+    visibility
+        Told when a revision was applied for which a caller waits.
+    loop
+        The event loop, which delivers outcomes and runs the two callbacks.
+    clock_us
+        Returns the wall clock in microseconds since 1970.
+    on_serving
+        Called with False when commits fail, and with True when they work again.
+    on_failure
+        Called with the error that stopped both threads.
+
+    Attributes
+    ----------
+    engine_lock : FairLock
+        Held while the engine changes; readers of the engine take turns with the applier.
+    commit_bell, apply_bell : Doorbell
+        Wake the committer and the applier.
+    """
+
+    def __init__(
+        self,
+        core: ServerCore,
+        limits: Limits,
+        visibility: Visibility,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        clock_us: Callable[[], int],
+        on_serving: Callable[[bool], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.engine_lock = FairLock()
+        self.commit_bell = Doorbell()
+        self.apply_bell = Doorbell()
+        self._core = core
+        self._limits = limits
+        self._visibility = visibility
+        self._loop = loop
+        self._clock_us = clock_us
+        self._on_serving = on_serving
+        self._on_failure = on_failure
+        self._closing = threading.Event()
+        self._commit_blocked = False
+        self._pause_s = _MIN_PAUSE_S
+        self._threads = [
+            threading.Thread(target=self._guard, args=(work,), name=name, daemon=True)
+            for name, work in (("committer", self._commit), ("applier", self._apply))
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Make both threads end after their current step. Any thread may call it."""
+        self._closing.set()
+        self.commit_bell.ring()
+        self.apply_bell.ring()
+
+    def join(self) -> None:
+        """Wait until both threads have ended."""
+        for thread in self._threads:
+            thread.join()
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Run a thread's work; any error that it raises stops the server."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - it is reported, and it ends the server
+            _log.critical("the %s failed; stopping", threading.current_thread().name, exc_info=True)
+            # The error's own text may quote what callers sent; only the log filters that.
+            failure = ServerFailedError(
+                f"the {threading.current_thread().name} failed with {type(error).__name__}: "
+                "see the log"
+            )
+            failure.__cause__ = error
+            self.close()
+            self._loop.call_soon_threadsafe(self._on_failure, failure)
+
+    # -- the committer
+
+    def _commit(self) -> None:
+        """Commit what is queued, until `close`."""
+        committer = self._core.committer
+        lower_priority()
+        while not self._closing.is_set():
+            # A transaction costs as much as writing several batches.
+            linger(lambda: committer.queued)
+            result = committer.step(self._clock_us())
+            self._hand_over(result)
+            if result.pushed:
+                self._pause_s = _MIN_PAUSE_S
+            if committer.state is not State.SERVING:
+                self._recover()
+            elif result.blocked and not self._commit_blocked:
+                # Check once more before sleeping: the applier may have made room before it
+                # could see this flag, and would then not ring.
+                self._commit_blocked = True
+            elif result.blocked or not result.more:
+                self.commit_bell.wait(self._limits.tick_us / 1e6)
+                self._commit_blocked = False
+
+    def _hand_over(self, result: StepResult) -> None:
+        if result.outcomes:
+            self._loop.call_soon_threadsafe(result.deliver)
+        if result.pushed:
+            self.apply_bell.ring()
+
+    def _recover(self) -> None:
+        """Open the storage again, with growing pauses, until that works or `close` is called.
+
+        Pauses grow until a commit succeeds, because a full disk can often be opened.
+
+        Raises
+        ------
+        ServerFailedError
+            When the storage lost what was acked.
+        """
+        committer = self._core.committer
+        _log.error("a commit failed, its fate is unknown: %s", committer.error)
+        self._loop.call_soon_threadsafe(self._on_serving, False)
+        while committer.state is State.FAILED and not self._closing.is_set():
+            self._closing.wait(self._pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            self._pause_s = min(2 * self._pause_s, _MAX_PAUSE_S)
+            self._hand_over(committer.recover())
+            if committer.state is State.FAILED:
+                _log.error(
+                    "still failing, next try within %.2f s: %s", self._pause_s, committer.error
+                )
+        if committer.state is State.BROKEN:
+            raise ServerFailedError(str(committer.error)) from committer.error
+        if committer.state is State.SERVING:
+            _log.warning("the log is open again, at revision %d", committer.revision)
+            self.apply_bell.ring()  # a checkpoint may have been requested meanwhile
+            self._loop.call_soon_threadsafe(self._on_serving, True)
+
+    # -- the applier
+
+    def _apply(self) -> None:
+        """Apply what is durable, until `close`."""
+        core, visibility = self._core, self._visibility
+        applier = core.applier
+        lower_priority()
+        while not self._closing.is_set():
+            with self.engine_lock:
+                more = applier.step()
+            if core.engine.revision >= visibility.first_awaited:
+                self._loop.call_soon_threadsafe(visibility.announce)
+            applier.finish_step()
+            if self._commit_blocked or applier.checkpoint_pending or core.committer.compacting:
+                self.commit_bell.ring()
+            if more or (applier.has_collected and self.apply_bell.wait(_IDLE_S)):
+                continue
+            if applier.has_collected and not core.committer.queued:
+                # Counting while idle is done in small pieces, so that an ack or a query waits
+                # for a small one. When more rows follow at once, large pieces cost less.
+                with self.engine_lock:
+                    applier.count()
+                applier.finish_step()
+            self.apply_bell.wait()

@@ -1,0 +1,92 @@
+"""Join segments: ids that were removed, and rows of ids that were added or changed, as bytes.
+
+Cost: O(rows) to encode and to decode.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._common import Frame, raise_corrupt
+from streameval._joining import EARLY_POSITIVE, JoinTable
+from streameval_server._state.segments import ABSENT
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from streameval._common import Reader
+    from streameval._joining import SlotArray
+
+FRAME = Frame(b"SEVS", 1, "a join segment")
+_HEADER = struct.Struct("<qqH")
+
+
+def encode_segment(table: JoinTable, slots: SlotArray, removed: list[bytes]) -> bytes:
+    """Return a join segment. O(rows)."""
+    return FRAME.sealed(
+        _HEADER.pack(len(removed), slots.size, table.codes.shape[1]),
+        *_ids_to_bytes(removed),
+        *_ids_to_bytes(table.ids(slots)),
+        table.state[slots].tobytes(),
+        table.score[slots].astype("<f8").tobytes(),
+        table.event_us[slots].astype("<i8").tobytes(),
+        table.due[slots].astype("<u4").tobytes(),
+        table.codes[slots].astype("<u2").tobytes(),
+    )
+
+
+def decode_segment(table: JoinTable, data: bytes) -> int:
+    """Apply a segment to a table; return how many rows it lists. O(rows).
+
+    Raises
+    ------
+    CorruptStateError
+        When the bytes are not what `encode_segment` wrote.
+    """
+    reader = FRAME.reader(data)
+    num_removed: int
+    rows: int
+    num_removed, rows, keys = reader.fields(_HEADER)
+    removed = _read_ids(reader, num_removed)
+    ids = _read_ids(reader, rows)
+    states = reader.column("u1", rows)
+    scores = reader.column("<f8", rows)
+    event_us = reader.column("<i8", rows)
+    due = reader.column("<u4", rows).astype(np.uint32)
+    codes = reader.column("<u2", rows * keys).reshape(rows, keys)
+    reader.end()
+    if keys > table.codes.shape[1] or (rows and states.max() > EARLY_POSITIVE):
+        raise_corrupt("the join segment has ids in unknown states, or of unknown keys")
+    slots = table.find(removed)
+    if (slots < 0).any():
+        raise_corrupt("the join segment removes ids that no earlier segment has")
+    table.drop(slots)
+    slots = table.find(ids)
+    new = np.flatnonzero(slots < 0)
+    if new.size:
+        slots[new] = table.add([ids[row] for row in new.tolist()])
+    table.state[slots] = states
+    table.score[slots] = scores
+    table.event_us[slots] = event_us
+    table.codes[slots] = ABSENT
+    table.codes[slots, :keys] = codes
+    table.schedule(slots, due)
+    return num_removed + rows
+
+
+def _ids_to_bytes(ids: list[bytes]) -> tuple[bytes, bytes]:
+    return bytes(map(len, ids)), b"".join(ids)
+
+
+def _read_ids(reader: Reader, count: int) -> list[bytes]:
+    lengths: npt.NDArray[np.uint8] = reader.column("u1", count)
+    joined = reader.blob(int(lengths.sum(dtype=np.int64))).tobytes()
+    ends = accumulate(lengths.tolist(), initial=0)
+    ids = [joined[start:end] for start, end in pairwise(ends)]
+    if len(set(ids)) != count or (count and not lengths.min()):
+        raise_corrupt("the join segment has an id twice, or one without bytes")
+    return ids

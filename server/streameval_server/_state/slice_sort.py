@@ -1,0 +1,128 @@
+"""Sorts rows by cell once, and yields what each slice of each segment key counts.
+
+The whole of a stream takes rows unsorted (`pending_cases`). Its slices share one sort by
+cell. The sorted rows then go into a table of the open pane (`slice_table`) where that is
+faster. Otherwise, for each key, a stable sort of the rows by slice, a radix sort of 16-bit
+numbers, yields the runs of its slices.
+
+Cost: about 40 ns a row; without a table 15 ns more for each key, and 10 us a slice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval._counts import EMPTY_RUN, Run, ScoreCounts, rank_cells
+from streameval_server._state.segments import slice_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from streameval._common import FloatArray, IntArray
+    from streameval._counts import Scale
+    from streameval._time import CodeArray
+    from streameval_server._state.pending_cases import UnsortedCases
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsByCell:
+    """Rows sorted by class and cell: all negatives, then all positives.
+
+    Attributes
+    ----------
+    cells : int32[n]
+        The cell of each row; cells are numbered in this order, those of negatives first.
+    edges : float64[cells]
+        The edge of each cell.
+    num_negatives, num_negative_cells : int
+    codes : uint16[keys, n]
+    counts : int64[n] or None
+        The multiplicity of each row, None for 1.
+    """
+
+    cells: npt.NDArray[np.int32]
+    edges: FloatArray
+    num_negatives: int
+    num_negative_cells: int
+    codes: CodeArray
+    counts: IntArray | None
+
+
+def sort_by_cell(cases: UnsortedCases, codes: CodeArray, bits: int, scale: Scale) -> RowsByCell:
+    """Sort cases by cell, once for all of their slices. O(n), mostly.
+
+    Parameters
+    ----------
+    cases, codes
+        The cases, and their segment codes.
+    bits, scale
+        Of the cells.
+    """
+    negatives, positives = np.flatnonzero(~cases.labels), np.flatnonzero(cases.labels)
+    lower, low_ranks = rank_cells(cases.scores[negatives], bits, scale)
+    upper, high_ranks = rank_cells(cases.scores[positives], bits, scale)
+    edges = np.concatenate((lower, upper))
+    cells = np.concatenate((low_ranks, high_ranks + np.int32(lower.size)))
+    # numpy sorts 16-bit numbers by radix sort.
+    narrow = cells.astype(np.uint16) if edges.size <= 1 << 16 else cells
+    order = np.argsort(narrow, kind="stable")
+    rows = np.concatenate((negatives, positives))[order]
+    return RowsByCell(
+        cells[order],
+        edges,
+        negatives.size,
+        lower.size,
+        codes.take(rows, axis=1),
+        None if cases.counts is None else cases.counts[rows],
+    )
+
+
+def slices_of(rows: RowsByCell) -> Iterator[tuple[int, ScoreCounts]]:
+    """Yield the number and the counts of each slice of each key. O(n + slices)."""
+    for key, codes in enumerate(rows.codes):
+        yield from _slices_of_key(key, codes, rows)
+
+
+def _slices_of_key(
+    key: int, codes: CodeArray, rows: RowsByCell
+) -> Iterator[tuple[int, ScoreCounts]]:
+    # A stable radix sort, O(n): rows of one slice stay sorted by cell.
+    order = np.argsort(codes, kind="stable")
+    cells = rows.cells[order]
+    ends = np.cumsum(_slice_sizes(codes, rows.num_negatives))
+    new = np.empty(cells.size, dtype=np.bool_)
+    np.not_equal(cells[1:], cells[:-1], out=new[1:])
+    new[0] = True
+    new[ends[ends < cells.size]] = True
+    firsts = np.flatnonzero(new)
+    if rows.counts is None:
+        sums = np.diff(firsts, append=cells.size)
+    else:
+        sums = np.add.reduceat(rows.counts[order], firsts)
+        firsts, sums = firsts[sums != 0], sums[sums != 0]
+    scores = rows.edges[cells[firsts]]
+    bounds = [0, *np.searchsorted(firsts, ends).tolist()]
+    for code, start in enumerate(bounds[:-1:2]):
+        middle, end = bounds[2 * code + 1 : 2 * code + 3]
+        if start == end:
+            continue
+        # Copies, because a view keeps the columns of all slices in memory.
+        negatives, positives = (
+            Run.of_distinct(scores[a:b].copy(), sums[a:b].copy()) if a < b else EMPTY_RUN
+            for a, b in ((start, middle), (middle, end))
+        )
+        yield slice_id(key, code), ScoreCounts(positives, negatives)
+
+
+def _slice_sizes(codes: CodeArray, num_negatives: int) -> IntArray:
+    """Return the number of negatives and of positives of each slice, alternating."""
+    sizes = [np.bincount(codes[:num_negatives]), np.bincount(codes[num_negatives:])]
+    both = np.zeros((max(each.size for each in sizes), 2), dtype=np.int64)
+    for label, each in enumerate(sizes):
+        both[: each.size, label] = each
+    return both.ravel()

@@ -1,0 +1,233 @@
+"""A stream as the parts of a checkpoint: how they are named, encoded and restored.
+
+A stream has a head (the whole's all-time counts and everything small), a part for each
+segment key's all-time slices, a part for each pane, and join segments. A part's name is its
+kind, then its key or number, then the stream's name: ``stream/NAME``, ``slice/KEY/NAME``,
+``pane/START/NAME``, ``join/REVISION/NAME``. Exports and `restore_stream` use the names
+without the stream's.
+
+The head is JSON (description, counters, segment values), the joiner's counters, and the
+whole's all-time counts, each with its length before it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from streameval import CorruptStateError, StreamEvalError
+from streameval_server._model.errors import CorruptLogError
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._model.stream_settings import StreamSettings
+from streameval_server._state.join_segment import encode_segment
+from streameval_server._state.join_table import Joins
+from streameval_server._state.pane_content import frozen_parts, parts_from_bytes, parts_to_bytes
+from streameval_server._state.segments import WHOLE, key_of
+from streameval_server._state.stream_state import StreamState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streameval_server._model.limits import Limits
+    from streameval_server._state.pane_content import FrozenParts
+
+_LENGTHS = struct.Struct("<III")
+
+STREAM_PART, SLICE_PART, PANE_PART, JOIN_PART = "stream", "slice", "pane", "join"
+"""The kinds of parts."""
+
+
+def _part_name(kind: str, *rest: int | str) -> str:
+    return "/".join((kind, *map(str, rest)))
+
+
+def split_part(part: str) -> tuple[str, str]:
+    """Return the stream's name in a part's name, and the name without it."""
+    kind, _, rest = part.partition("/")
+    if kind == STREAM_PART:
+        return rest, kind
+    number, _, name = rest.partition("/")
+    return name, f"{kind}/{number}"
+
+
+# -- encoding
+
+
+def checkpoint_parts(
+    state: StreamState, since: int
+) -> Iterator[tuple[str, Callable[[], bytes] | None]]:
+    """Yield the parts of a checkpoint except those of ids. O(panes + slices).
+
+    A part that changed after `since` comes with a callable that encodes it and needs no
+    lock; an unchanged part comes with None.
+    """
+    state.counts.flush()
+    name, store = state.info.name, state.counts.store
+    yield _part_name(STREAM_PART, name), _head(state) if state.revision > since else None
+    for key, changed_at in sorted(store.key_revisions.items()):
+        yield (
+            _part_name(SLICE_PART, key, name),
+            _slices(state, key) if changed_at > since else None,
+        )
+    for pane in store.panes:
+        content = pane.content
+        yield (
+            _part_name(PANE_PART, pane.start_us, name),
+            _encoder(frozen_parts(content.parts)) if content.revision > since else None,
+        )
+
+
+def join_parts(state: StreamState, revision: int, since: int) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the parts of ids of a checkpoint at `revision`. O(ids that changed).
+
+    Needs no lock, because no view reads the ids. It must run before anything else is
+    applied.
+    """
+    if state.joins is not None:
+        data = state.joins.take(revision, since)
+        for number in state.joins.segments:
+            part = _part_name(JOIN_PART, number, state.info.name)
+            yield part, data if number == revision else None
+
+
+def export_parts(state: StreamState) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield all parts in the form that `restore_stream` takes.
+
+    The callables that encode them need no lock; ids are copied at once, O(ids).
+    """
+    for part, data in checkpoint_parts(state, -1):
+        assert data is not None
+        yield split_part(part)[1], data
+    if state.joins is not None and state.kept_ids:
+        table = state.joins.table
+        ids = encode_segment(table, table.used(), [])
+        yield _part_name(JOIN_PART, 0), lambda: ids
+
+
+def content_parts(state: StreamState) -> Iterator[tuple[str, bytes]]:
+    """Yield everything in a canonical form, equal for equal streams. O(bytes)."""
+    for part, data in checkpoint_parts(state, -1):
+        assert data is not None
+        yield part, data()
+    if state.joins is not None:
+        yield _part_name(JOIN_PART, state.info.name), state.joins.to_bytes()
+
+
+def _slices(state: StreamState, key: int) -> Callable[[], bytes]:
+    store = state.counts.store
+    numbers = [number for number in store.slice_numbers() if number and key_of(number) == key]
+    return _encoder([(number, *store.all_time(number)) for number in sorted(numbers)])
+
+
+def _encoder(parts: FrozenParts) -> Callable[[], bytes]:
+    return lambda: parts_to_bytes(parts)
+
+
+def _head(state: StreamState) -> Callable[[], bytes]:
+    info, store = state.info, state.counts.store
+    fields = {
+        "name": info.name,
+        "create_us": info.create_us,
+        "create_revision": info.create_revision,
+        "settings": asdict(info.settings),
+        "revision": state.revision,
+        "total": state.total,
+        "sources": state.sources,
+        "values": state.segments.values,
+        "overflowed": state.segments.overflowed,
+        "now_us": store.panes.now_us,
+        "floor_us": store.floor_us,
+        "beyond_retention": state.counts.beyond_retention,
+    }
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    joins = b"" if state.joins is None else state.joins.state_to_bytes()
+    whole = frozen_parts({WHOLE: store.whole})
+
+    def encode() -> bytes:
+        counts = parts_to_bytes(whole)
+        lengths = _LENGTHS.pack(len(text), len(joins), len(counts))
+        return b"".join((lengths, text, joins, counts))
+
+    return encode
+
+
+# -- decoding
+
+
+def decode_head(head: bytes) -> tuple[dict[str, Any], tuple[bytes, bytes]]:
+    """Return a head's fields, and the bytes of the joiner's counters and of the counts.
+
+    Raises
+    ------
+    CorruptStateError
+        When it ends too soon.
+    LookupError, TypeError, ValueError, struct.error
+        When it is not a head at all.
+    """
+    lengths = _LENGTHS.unpack_from(head)
+    if len(head) != _LENGTHS.size + sum(lengths):
+        raise CorruptStateError("the head ends too soon")
+    at = _LENGTHS.size
+    blobs = []
+    for length in lengths:
+        blobs.append(head[at : at + length])
+        at += length
+    fields = json.loads(blobs[0])
+    fields["settings"]["segment_keys"] = tuple(fields["settings"]["segment_keys"])
+    return fields, (blobs[1], blobs[2])
+
+
+def restore_stream(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+    """Return the stream that a checkpoint at `revision` has.
+
+    Parameters
+    ----------
+    parts
+        By their names without the stream's, as `split_part` gives them.
+
+    Raises
+    ------
+    CorruptLogError
+        When they are not what `checkpoint_parts` and `join_parts` yielded.
+    """
+    try:
+        return _restored(limits, revision, parts)
+    except (StreamEvalError, struct.error, LookupError, TypeError, ValueError) as error:
+        raise CorruptLogError(f"a stream in the checkpoint cannot be read: {error}") from error
+
+
+def _restored(limits: Limits, revision: int, parts: Mapping[str, bytes]) -> StreamState:
+    fields, (joins, counts) = decode_head(parts[STREAM_PART])
+    settings = StreamSettings(**fields["settings"])
+    info = StreamInfo(fields["name"], fields["create_us"], fields["create_revision"], settings)
+    state = StreamState(info, limits)
+    state.set_revision(fields["revision"])
+    state.total = fields["total"]
+    state.sources = fields["sources"]
+    state.segments.restore(fields["values"])
+    state.segments.overflowed = fields["overflowed"]
+    state.counts.beyond_retention = fields["beyond_retention"]
+    store = state.counts.store
+    store.advance(fields["now_us"])
+    store.floor_us = fields["floor_us"]
+    store.slices.update(parts_from_bytes(counts, settings.scale))
+    segments: dict[int, bytes] = {}
+    for part, data in parts.items():
+        kind, _, number = part.partition("/")
+        if kind == SLICE_PART:
+            store.slices.update(parts_from_bytes(data, settings.scale))
+            store.key_revisions[int(number)] = revision
+        elif kind == PANE_PART:
+            content = store.panes.at(int(number))
+            content.revision = revision
+            content.parts = parts_from_bytes(data, settings.scale)
+        elif kind == JOIN_PART:
+            segments[int(number)] = data
+    store.recount_memory()
+    if joins:
+        state.joins = Joins(settings)
+        state.joins.restore(revision, segments)
+        state.joins.state_from_bytes(joins)
+    return state

@@ -1,0 +1,107 @@
+"""Backups: a copy of a log in one file, and a data directory made of it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streameval._common import write_atomically
+from streameval_server._log.backup import copy_log, sha256_of
+from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, log_of
+from streameval_server._model.errors import CorruptLogError, StorageError
+from streameval_server.maintenance.verification import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streameval_server._model.limits import Limits
+    from streameval_server.maintenance.verification import Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was written.
+
+    Attributes
+    ----------
+    revision : int
+        The last revision in it.
+    size : int
+        In bytes.
+    sha256 : str
+        Of the file, in hexadecimal.
+    """
+
+    revision: int
+    size: int
+    sha256: str
+
+
+def backup(directory: Path, target: Path) -> Backup:
+    """Copy a directory's log to a new file. O(bytes).
+
+    A server may be running on the directory; the copy is of one revision.
+
+    Raises
+    ------
+    StorageError
+        When there is no log, or the file cannot be written.
+    StreamEvalError
+        When the file exists.
+    """
+    source = log_of(directory)
+    with write_atomically(target) as partial:
+        revision = copy_log(source, partial)
+        digest = sha256_of(partial)
+    return Backup(revision, target.stat().st_size, digest)
+
+
+def restore(
+    backup: Path,
+    directory: Path,
+    limits: Limits,
+    *,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Verification:
+    """Verify a backup and make a data directory of it. O(bytes of the log and of the state).
+
+    Parameters
+    ----------
+    backup
+        The file.
+    directory
+        Created when it does not exist; must be empty when it does.
+    limits, progress
+        As `verify`.
+
+    Returns
+    -------
+    Verification
+        What was found in the backup.
+
+    Raises
+    ------
+    StorageError
+        When the directory is not empty, or the backup cannot be read.
+    CorruptLogError
+        When the backup is damaged; `streameval admin verify` says where. Nothing
+        was written.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise StorageError(
+            f"{directory} is not empty: nothing is restored over what is there. "
+            "Move it away, or restore to another directory"
+        )
+    found = verify(backup, limits, progress=progress)
+    if not found.ok:
+        damage = "; ".join(finding.detail for finding in found.findings if not finding.ok)
+        raise CorruptLogError(f"{backup} is damaged: {damage}")
+    lock = DirectoryLock(directory)
+    try:
+        with write_atomically(directory / LOG_NAME) as partial:
+            shutil.copyfile(backup, partial)
+    finally:
+        lock.release()
+    return found

@@ -1,0 +1,268 @@
+"""Settings and verbs that `Client` and `AsyncClient` share.
+
+`flush`, `close`, `evaluator` and `list_streams` concern all servers of a client; the
+verbs that manage one stream go to the server that has it.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+
+from streameval._common.errors import InvalidInputError
+from streameval._common.values import real, shown
+from streameval.client._delivery.connection import BaseConnection, verb
+from streameval.client._delivery.routing import check_addresses
+from streameval.client._delivery.servers import Servers
+from streameval.client._stream_verbs import StreamVerbs
+from streameval.client._wire import calls
+from streameval.client._wire.credentials import Credentials
+from streameval.client._wire.decode import read_info
+from streameval.client._wire.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from streameval._evaluator import Evaluator
+    from streameval.client._delivery.statistics import ClientStatistics
+    from streameval.client._wire.answers import StreamInfo
+    from streameval.client._wire.selection import Window
+    from streameval.client._wire.stream_settings import ChangedSettings, NewSettings
+
+C = TypeVar("C", bound=BaseConnection)
+
+
+class ClientVerbs(Generic[C]):
+    """The verbs of a client of one server, or of several.
+
+    Parameters
+    ----------
+    address : str or sequence of str
+    connect : callable
+        Returns the connection to an address, given its credentials.
+    **credentials
+        As of `Credentials`.
+    """
+
+    def __init__(
+        self, address: object, connect: Callable[[str, Credentials], C], **credentials: Any
+    ) -> None:
+        self.addresses = check_addresses(address)
+        secrets = {each: Credentials(each, **credentials) for each in self.addresses}
+        self._servers = Servers({each: connect(each, secrets[each]) for each in self.addresses})
+
+    # -- streams -----------------------------------------------------------------
+
+    @verb
+    async def evaluator(
+        self,
+        name: str,
+        *,
+        window: Window = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Evaluator:
+        """Return a stream's state, added up over all servers that have a part of it.
+
+        The cases of a stream are on several servers when they were written with
+        `shards`, or when servers were added. States add up exactly: the result is
+        that of a single server with all the cases.
+
+        Parameters
+        ----------
+        name : str
+        window, segment, mature_after
+            Which cases: see `Selection`. Each server uses its own clock. With
+            several servers, a window must not be a number of cases.
+
+        Raises
+        ------
+        NotFoundError
+            When no server has the stream.
+        UnavailableError, DeadlineError
+            When one of the servers does not answer: a partial sum is not returned.
+        InvalidInputError, CorruptStateError
+            As `Stream.evaluator`.
+
+        Notes
+        -----
+        Transfers all states: at most 4 MB from each server with default limits.
+        """
+        return await self._servers.evaluator(
+            Selection(stream=name, window=window, segment=segment, mature_after=mature_after)
+        )
+
+    @verb
+    async def create_stream(self, name: str, **settings: Unpack[NewSettings]) -> StreamInfo:
+        """Create a stream. The first row does so too, with the server's default settings.
+
+        Parameters
+        ----------
+        name : str
+            By convention ``model/version``.
+        **settings
+            As in `StreamSettings`; the server's defaults unless given.
+
+        Raises
+        ------
+        AlreadyExistsError
+            When a stream of that name exists.
+        InvalidInputError, InvalidRequestError
+            When the name is invalid, or settings contradict each other.
+        """
+        connection = self._servers.for_stream(name)
+        response = await connection.ask(calls.create_stream(name, settings))
+        connection.record_revision(response.revision)
+        return read_info(response.stream)
+
+    @verb
+    async def update_stream(self, name: str, **settings: Unpack[ChangedSettings]) -> StreamInfo:
+        """Change the given settings of a stream; the others stay as they are.
+
+        Parameters
+        ----------
+        name : str
+        **settings
+            As in `StreamSettings`, but for ``pane``, ``resolution`` and ``scale``,
+            which cannot change; ``segment_keys`` lists the present keys and those
+            to add.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        PreconditionError
+            When a setting cannot change to this value.
+        InvalidInputError, InvalidRequestError
+            When settings contradict each other.
+        """
+        connection = self._servers.for_stream(name)
+        response = await connection.ask(calls.update_stream(name, settings))
+        connection.record_revision(response.revision)
+        return read_info(response.stream)
+
+    @verb
+    async def get_stream(self, name: str) -> StreamInfo:
+        """Return a stream's description, with its counters.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        """
+        return await self._servers.for_stream(name).ask(calls.get_stream(name))
+
+    @verb
+    async def list_streams(self, prefix: str = "") -> list[StreamInfo]:
+        """Return the streams whose names begin with `prefix`, in order of their names.
+
+        A stream that is on several servers is listed once for each.
+        """
+        found = await self._servers.ask_pages_of_all(lambda: calls.list_streams(prefix))
+        return sorted(found, key=lambda info: info.name)
+
+    @verb
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream and all its counts.
+
+        Rows that are added later, or were added earlier and not flushed, create a
+        new stream of that name.
+
+        Raises
+        ------
+        NotFoundError
+            When there is no stream of that name.
+        """
+        connection = self._servers.for_stream(name)
+        response = await connection.ask(calls.delete_stream(name))
+        connection.record_revision(response.revision)
+
+    # -- the whole client --------------------------------------------------------
+
+    @verb
+    async def flush(self, timeout: float | None = 30.0) -> int:
+        """Wait until everything added so far, to any stream, is durable.
+
+        Parameters
+        ----------
+        timeout : float or None
+            The longest wait, in seconds; None waits without limit.
+
+        Returns
+        -------
+        int
+            The log revision that includes all those rows; with several servers
+            the highest. Queries of this client wait for it automatically.
+
+        Raises
+        ------
+        RowsLostError
+            When rows were refused or dropped since the last such error; all
+            others are durable.
+        DeadlineError
+            When rows are not durable in time; the client goes on sending them.
+        FencedError
+            When a newer producer uses this producer's name.
+        AccessError, UnimplementedError, InvalidRequestError
+            When the server refuses the connection itself.
+        """
+        return await self._servers.flush(timeout)
+
+    def statistics(self) -> ClientStatistics:
+        """Return the counters of rows added, sent, acked, refused, dropped, retried. O(1)."""
+        return self._servers.statistics()
+
+    @verb
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Flush, and close the connections. Closing again does nothing.
+
+        Parameters
+        ----------
+        timeout : float or None
+            The longest wait for the flush, in seconds; None waits without limit.
+
+        Raises
+        ------
+        ClientError
+            What `flush` raises; the client is closed nevertheless.
+        """
+        await self._servers.close(timeout)
+
+
+def selection_of(side: Selection | StreamVerbs | str) -> Selection:
+    """Return a side of a comparison: a stream, or its name, means all of it."""
+    if isinstance(side, Selection):
+        return side
+    return side.select() if isinstance(side, StreamVerbs) else Selection(stream=side)
+
+
+def check_seconds(**seconds: object) -> None:
+    """Refuse durations that are not finite, non-negative numbers of seconds."""
+    for field, value in seconds.items():
+        number = real(value, field)
+        if not 0.0 <= number < math.inf:
+            message = f"{field} must be finite seconds and not negative, got {number}"
+            raise InvalidInputError(message, field=field)
+
+
+def check_settings(
+    *, when_full: object, producer: object, max_buffered_rows: object, batch_rows: object
+) -> None:
+    """Refuse invalid settings of a client."""
+    if when_full not in ("drop", "block"):
+        message = f"when_full must be 'drop' or 'block', got {shown(when_full)}"
+        raise InvalidInputError(message, field="when_full")
+    if producer is not None and not isinstance(producer, str):
+        message = f"producer must be text, got {shown(producer)}"
+        raise InvalidInputError(message, field="producer")
+    if producer is not None and not 1 <= len(producer.encode()) <= 128:
+        message = f"producer must have 1 to 128 bytes of UTF-8, got {len(producer.encode())}"
+        raise InvalidInputError(message, field="producer")
+    for field, value in (("max_buffered_rows", max_buffered_rows), ("batch_rows", batch_rows)):
+        if not isinstance(value, numbers.Integral):
+            message = f"{field} must be a whole number, got {shown(value)}"
+            raise InvalidInputError(message, field=field)
+        if value < 1:
+            raise InvalidInputError(f"{field} must be at least 1, got {value}", field=field)

@@ -1,0 +1,348 @@
+"""The verbs of one stream that `Stream` and `AsyncStream` share.
+
+Each verb builds a call, and the stream's connection makes it. Two verbs are in
+`_stream`, one version for each class: `watch`, because an iterator and an
+asynchronous iterator are different types, and `flush`, which goes straight to the
+worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.client._buffer.case_verbs import CaseVerbs
+from streameval.client._buffer.id_verbs import IdVerbs
+from streameval.client._delivery.connection import BaseConnection, verb
+from streameval.client._delivery.merge_upload import Upload
+from streameval.client._wire import calls
+from streameval.client._wire.selection import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime, timedelta
+
+    import numpy as np
+
+    from streameval._evaluator import Evaluator
+    from streameval._metrics.curves import RocHull
+    from streameval._metrics.operating_points import OperatingPoints
+    from streameval._snapshot import Snapshot
+    from streameval._time.windowed import WindowedEvaluator
+    from streameval.client._delivery.merge_upload import MergeState
+    from streameval.client._wire.answers import SegmentRanking
+    from streameval.client._wire.selection import Window
+
+
+class StreamVerbs(CaseVerbs, IdVerbs):
+    """The verbs of one stream of one server."""
+
+    def __init__(self, connection: BaseConnection, name: str) -> None:
+        super().__init__(connection.buffer, name)
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._connection.address!r}>"
+
+    @verb
+    async def merge(
+        self,
+        states: Evaluator | WindowedEvaluator | Iterable[MergeState],
+        *,
+        source: str,
+        epoch: int,
+        at: datetime | np.datetime64 | None = None,
+        segments: Mapping[str, str] | None = None,
+        timeout: float | None = 30.0,
+    ) -> int:
+        """Add counts from elsewhere: from an edge process, a batch job, a cluster.
+
+        When this returns, all of them count, durably. Repeating a merge with the
+        same epoch does not count it again.
+
+        Parameters
+        ----------
+        states : Evaluator, WindowedEvaluator or iterable of MergeState
+            The counts. Each pane of a WindowedEvaluator counts in its own time.
+        source : str
+            Name of the process that counted; 1 to 128 bytes of UTF-8.
+        epoch : int
+            Number of this merge, rising for each source. An epoch that is not
+            above the source's last one on the server is a repetition and changes
+            nothing.
+        at : datetime or datetime64, optional
+            A time in the pane where an Evaluator counts; without it, the counts
+            appear in all-time figures only.
+        segments : mapping of str to str, optional
+            The slices where it counts.
+        timeout : float or None
+            The longest wait, repetitions included, in seconds; None waits without
+            limit.
+
+        Returns
+        -------
+        int
+            The log revision that includes it.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or does not fit the stream.
+        UnavailableError, DeadlineError
+            When it is unknown whether the merge is durable; repeat it with the
+            same epoch.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> from streameval.client import Client
+        >>> stream = Client("localhost:50051").stream("fraud/v3")
+        >>> stream.merge(Evaluator(), source="edge-7", epoch=0)
+        Traceback (most recent call last):
+        streameval.InvalidInputError: epoch must be an integer from 1 to 2^63 - 1, got 0
+        """
+        upload = Upload(self.name, states, source=source, epoch=epoch, at=at, segments=segments)
+        return await self._connection.merge(upload, timeout)
+
+    def select(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Selection:
+        """Return a selection of the stream's cases, for `Client.compare`.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            As of `Selection`.
+
+        Raises
+        ------
+        InvalidInputError
+            When one is invalid.
+        """
+        return Selection(
+            stream=self.name,
+            window=window,
+            half_life=half_life,
+            segment=segment,
+            mature_after=mature_after,
+        )
+
+    @verb
+    async def snapshot(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metrics: Iterable[str] | None = None,
+        level: float = 0.95,
+        anytime: bool = False,
+    ) -> Snapshot:
+        """Return figures with their intervals, and the coverage: how many cases are labelled.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`.
+        metrics : list of str, optional
+            Which figures, by name; by default the six that are attributes of
+            `Snapshot`. Others are in its ``figures``.
+        level : float
+            Nominal coverage of intervals.
+        anytime : bool
+            Intervals that stay valid at repeated looks. All time only.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError
+            When an argument is invalid, or does not fit the stream.
+        NotFoundError
+            When there is no such stream.
+        UnavailableError
+            When there is no server at the address.
+        DeadlineError
+            When the server does not answer in time.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(
+            calls.snapshot(
+                selection, self._connection.revision, metrics, level=level, anytime=anytime
+            )
+        )
+
+    @verb
+    async def evaluator(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> Evaluator:
+        """Return the state as an `Evaluator`, which computes every metric locally.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        CorruptStateError
+            When the state arrived incomplete or damaged.
+
+        Notes
+        -----
+        Transfers the whole state: at most 4 MB with the server's default limits.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(calls.evaluator(selection, self._connection.revision))
+
+    @verb
+    async def operating_points(
+        self,
+        *,
+        max_points: int | None = None,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> OperatingPoints:
+        """Return the operating points: all of them, or as many as a plot needs.
+
+        Parameters
+        ----------
+        max_points : int, optional
+            About how many points to return at most, 1 or more: the server thins
+            them and always keeps the hull's vertices. Without it, all points, from
+            the whole state.
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        if max_points is None:
+            state = await self._connection.ask(
+                calls.evaluator(selection, self._connection.revision)
+            )
+            return state.operating_points()
+        return await self._connection.ask(
+            calls.operating_points(selection, self._connection.revision, max_points)
+        )
+
+    @verb
+    async def roc_hull(
+        self,
+        *,
+        window: Window = None,
+        half_life: timedelta | None = None,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+    ) -> RocHull:
+        """Return the vertices of the ROC hull, which are those of the achievable PR curve.
+
+        Parameters
+        ----------
+        window, half_life, segment, mature_after
+            Which cases: see `Selection`. With a half-life they are weighted.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(
+            window=window, half_life=half_life, segment=segment, mature_after=mature_after
+        )
+        return await self._connection.ask(calls.roc_hull(selection, self._connection.revision))
+
+    @verb
+    async def series(
+        self,
+        start: datetime,
+        end: datetime,
+        step: timedelta,
+        *,
+        segment: tuple[str, str] | None = None,
+        mature_after: timedelta | None = None,
+        metrics: Iterable[str] | None = None,
+        level: float = 0.95,
+    ) -> list[Snapshot]:
+        """Return a time series: one snapshot for each step, also for steps without cases.
+
+        Parameters
+        ----------
+        start, end : datetime
+            The span [start, end), widened to whole panes.
+        step : timedelta
+            Width of one snapshot's window, widened to whole panes.
+        segment, mature_after
+            Which cases: see `Selection`.
+        metrics : list of str, optional
+            Which figures; auc_pr and auc_roc by default.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        InvalidInputError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = calls.series_selection(self.name, start, end, segment, mature_after)
+        return await self._connection.ask_pages(
+            calls.series(selection, self._connection.revision, step, metrics, level=level)
+        )
+
+    @verb
+    async def rank_segments(
+        self,
+        key: str = "",
+        *,
+        metric: str = "auc_pr",
+        window: Window = None,
+        half_life: timedelta | None = None,
+        mature_after: timedelta | None = None,
+        level: float = 0.95,
+    ) -> SegmentRanking:
+        """Return slices by how much worse each is than the rest, the worst first.
+
+        Parameters
+        ----------
+        key : str
+            A declared segment key; all of them by default.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+            The figure; figures of precision and recall are compared at one common
+            prevalence.
+        window, half_life, mature_after
+            Which cases: see `Selection`.
+        level : float
+            Nominal coverage of intervals.
+
+        Raises
+        ------
+        InvalidInputError, InvalidRequestError, NotFoundError, UnavailableError, DeadlineError
+            As `snapshot`.
+        """
+        selection = self.select(window=window, half_life=half_life, mature_after=mature_after)
+        return await self._connection.ask(
+            calls.rank_segments(
+                selection, self._connection.revision, key, metric=metric, level=level
+            )
+        )

@@ -1,0 +1,129 @@
+"""The metric registry: its rows agree with the methods, and no other list names metrics."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streameval import Evaluator, Snapshot
+from streameval import _metric_registry as registry
+from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
+from streameval._metrics.shards import ShardPosition, shard_of
+from streameval_server._web.metric_table import metrics_module
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "server/streameval_server/_web/static"
+
+# Shards compute the six metrics of a snapshot by formulas of their own; the functions of
+# `functional` are public names.
+COMPUTES_ITS_OWN = {ROOT / "streameval/_metrics/shards.py"}
+
+
+def filled() -> Evaluator:
+    """Return an evaluator of probabilities."""
+    rng = np.random.default_rng(4)
+    labels = rng.random(500) < 0.3
+    ev = Evaluator()
+    ev.add_cases(labels=labels, scores=np.round(rng.beta(1 + labels, 2), 2))
+    return ev
+
+
+def test_names_are_unique_and_of_methods() -> None:
+    """A row is called as its method, and takes what that takes."""
+    assert len(BY_NAME) == len(METRICS)
+    for metric in METRICS:
+        assert hasattr(Evaluator, metric.name.removesuffix("_hull"))
+        assert set(metric.arguments) <= set(inspect.signature(metric.function).parameters)
+        assert metric.is_hull == metric.name.endswith("_hull")
+
+
+@pytest.mark.parametrize("name", SERVED_NAMES)
+def test_served_metrics_have_a_value_without_arguments(name: str) -> None:
+    """In the range that the row says."""
+    metric = BY_NAME[name]
+    value = metric.value(filled())
+    assert isinstance(value, float)
+    assert metric.least <= value <= metric.greatest
+    assert not metric.needs
+
+
+def test_metrics_of_a_snapshot_are_its_fields() -> None:
+    """In the same order, and each defined for shards."""
+    fields = [field.name for field in dataclasses.fields(Snapshot)]
+    assert tuple(name for name in fields if name in BY_NAME) == SNAPSHOT_NAMES
+    whole = filled()._view()
+    figures = shard_of(whole, ShardPosition(0, 0, whole.P, whole.N)).metrics()
+    assert tuple(figures) == SNAPSHOT_NAMES
+
+
+def test_what_is_compared_can_be() -> None:
+    """An estimator needs an interval, and bounds for its ends."""
+    for name in registry.COMPARED_NAMES:
+        assert BY_NAME[name].interval
+        assert BY_NAME[name].bounds
+    assert registry.COMPARED_NAMES[0] == registry.HEADLINE
+
+
+def test_the_page_has_the_table() -> None:
+    """The module names every metric that can be asked for, with its title."""
+    text = metrics_module().decode()
+    exports = {
+        name: json.loads(value)
+        for name, value in re.findall(r"^export const (\w+) = (.*);$", text, re.MULTILINE)
+    }
+    assert {name: each["title"] for name, each in exports["METRICS"].items()} == {
+        name: BY_NAME[name].title for name in SERVED_NAMES
+    }
+    assert set(exports["SHOWN"]) <= set(SERVED_NAMES)
+    assert exports["HEADLINE"] == registry.HEADLINE
+
+
+def test_the_documentation_has_the_table() -> None:
+    """One row for each metric."""
+    page = runpy.run_path(str(ROOT / "docs/conf.py"))["metrics_page"]()
+    rows = re.findall(r"^\| `(\w+)` \|.*\|$", page, re.MULTILINE)
+    assert rows == [metric.name for metric in METRICS]
+
+
+def test_no_other_list_names_metrics() -> None:
+    """No literal of Python or JavaScript holds the names of two metrics."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for package in ("streameval", "server/streameval_server")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path not in COMPUTES_ITS_OWN and path.name != "_metric_registry.py"
+        for node in lists_of(ast.parse(path.read_text()))
+        if len(names_in(node)) > 1
+    ]
+    assert not found
+    quoted = {
+        name
+        for path in PAGE.glob("*.js")
+        for name in re.findall(r"[\"'`](\w+)[\"'`]", path.read_text())
+    }
+    assert quoted & set(BY_NAME) <= {"prevalence"}
+
+
+def lists_of(tree: ast.Module) -> list[ast.expr]:
+    """Return the literals of a module that hold several values, `__all__` left out."""
+    public = {
+        id(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    }
+    kinds = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds) and id(node) not in public]
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """Return the names of metrics among the values of a literal, or the keys of a dict."""
+    values = node.keys if isinstance(node, ast.Dict) else node.elts
+    return {each.value for each in values if isinstance(each, ast.Constant)} & set(BY_NAME)
