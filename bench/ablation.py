@@ -203,7 +203,7 @@ class Stream:
         async def ask() -> float:
             threads = QueryThreads(lambda: 1)
             self.change()
-            questions = ["s" if shared else f"s{number}" for number in range(CROWD)]
+            keys = ["s" if shared else f"s{number}" for number in range(CROWD)]
             patch = ExitStack()
             with patch:
                 if not shared:

@@ -71,9 +71,9 @@ def metrics_page() -> str:
         [
             "# The metrics",
             "",
-            "The names that `GetSnapshot`, `streameval.spark` and `bounds` accept. *Interval* is the",
-            "method of the [confidence interval](intervals.md). *Bounds* is the order of a cell's cases",
-            "that gives [the least value](bounded-memory.md) when scores are kept to fewer bits.",
+            "The names that `GetSnapshot`, `streameval.spark` and `bounds` accept. *Interval* is",
+            "the method of the [confidence interval](intervals.md). *Bounds* is the order of a cell's",
+            "cases that gives [the least value](bounded-memory.md) when scores keep fewer bits.",
             "",
             "| name | metric | better | range | interval | bounds | where |",
             "|---|---|---|---|---|---|---|",
