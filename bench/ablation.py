@@ -210,10 +210,7 @@ class Stream:
                     uncached(self.engine._snapshots)(patch)
                 begin = time.perf_counter()
                 await asyncio.gather(
-                    *(
-                        threads.run(each, lambda: encoded_snapshot(self.engine, "s"))
-                        for each in questions
-                    )
+                    *(threads.run(key, lambda: encoded_snapshot(self.engine, "s")) for key in keys)
                 )
                 took = time.perf_counter() - begin
             threads.stop()
