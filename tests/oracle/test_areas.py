@@ -405,6 +405,52 @@ def test_gain_area_of_the_always_positive_classifier_is_zero():
     assert auc_prg_value(chain([(0, 0), (0, 50), (1000, 50)], 50, 1000)) == 1
 
 
+def standardized_area(points, P, N, max_fpr, min_recall):
+    """McClish's scale in fractions; the curve is a chain of straight pieces."""
+    lost = Fraction(0)
+    width = 1 - Fraction(min_recall) if max_fpr is None else Fraction(max_fpr)
+    for (x0, y0), (x1, y1) in pairwise(points):
+        a, b = (Fraction(x0, N), Fraction(y0, P)), (Fraction(x1, N), Fraction(y1, P))
+        if max_fpr is None:  # 1 - TPR against 1 - FPR is the curve of the classes exchanged
+            a, b = (1 - b[1], 1 - b[0]), (1 - a[1], 1 - a[0])
+        end = min(b[0], width)
+        if a[0] < end:
+            height = a[1] + (b[1] - a[1]) * (end - a[0]) / (b[0] - a[0])
+            lost += (end - a[0]) * (1 - (a[1] + height) / 2)
+    return 1 - lost / (width * (2 - width))
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"max_fpr": 1e-12},
+        {"max_fpr": 0.1},
+        {"max_fpr": 1 - 2**-53},
+        {"min_recall": 1e-3},
+        {"min_recall": 0.9},
+        {"min_recall": 1 - 2**-53},
+    ],
+    ids=str,
+)
+def test_standardized_parts_stay_in_the_unit_interval(seed, part):
+    """A perfect part has exactly 1, the worst at least 0; next to 1 the digits are those of 1."""
+    rng = np.random.default_rng(seed)
+    P, N = (int(10 ** rng.uniform(0, 9)) for _ in range(2))
+    for points in (
+        skewed_points(P, N, seed),
+        [(0, 0), (0, P - 1), (max(N // 10**6, 1), P), (N, P)],
+        [(0, 0), (0, P), (N, P)],
+        [(0, 0), (N, 0), (N, P)],
+    ):
+        # A group takes its negatives before the step to the next one.
+        value = partial_auc_roc_value(chain(points, P, N), **part, standardize=True)
+        limits = {"max_fpr": None, "min_recall": None, **part}
+        exact = standardized_area(points, P, N, **limits)
+        assert 0 <= value <= 1
+        assert abs(Fraction(value) - exact) <= 2.0**-53 + 1e-13 * min(exact, 1 - exact)
+
+
 def gain_area(points, P, N):
     """Integrate precision gain over recall gain in fractions."""
     zero = Fraction(P * P, P + N)
