@@ -574,7 +574,12 @@ class Evaluator(EvaluatorQueries):
         settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
         settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
-        return f"<Evaluator({', '.join(settings)}): P={state.P}, N={state.N}>"
+        line = take_snapshot(RevisionQueries(state))._headline_line()
+        return f"<Evaluator({', '.join(settings)}): {line}>"
+
+    def __str__(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
+        return self.snapshot()._headline_table()
 
     # -- internals -------------------------------------------------------------
 

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval._metric_registry import SNAPSHOT_METRICS, SNAPSHOT_NAMES, title_of
+from streameval._metric_registry import (
+    COMPARED_NAMES,
+    SNAPSHOT_METRICS,
+    SNAPSHOT_NAMES,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +33,7 @@ V = TypeVar("V")
 
 _WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
 _WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
+_INTERVALS_NOTE = "  ({:g} % intervals, if cases are independent)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -190,6 +196,29 @@ class Snapshot:
             f'<th style="text-align:left">{100 * level:g} % interval, if cases are independent</th>'
             f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
         )
+
+    def _headline_table(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, one on a line."""
+        width = max(len(title_of(name)) for name in COMPARED_NAMES)
+        lines = [self._summary()]
+        intervals = [(name, self.intervals[name]) for name in COMPARED_NAMES]
+        for name, interval in intervals:
+            value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
+            lines.append(f"  {title_of(name):<{width}}  {value}")
+        if any(interval.reason is None for _, interval in intervals):
+            lines.append(_INTERVALS_NOTE.format(95))
+        return "\n".join([*lines, *self._notes()])
+
+    def _headline_line(self) -> str:
+        """Return the counts and the defined metrics of `_headline_table` on one line."""
+        parts = [f"P={self.num_positive_ref}, N={self.num_negative_ref}"]
+        for name in COMPARED_NAMES:
+            interval = self.intervals[name]
+            if not math.isnan(interval.estimate):
+                title = "AP" if name == "average_precision" else title_of(name)
+                text = f"{interval.estimate:.3f}" if interval.reason else f"{interval:.3f}"
+                parts.append(f"{title} {text}")
+        return ", ".join(parts)
 
     def _names(self) -> Iterable[str]:
         """Return the names of the metrics that are shown."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -27,12 +27,18 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A confidence interval of one metric.
+
+    It unpacks as ``lower, upper = interval``. A format of a float applies to its
+    three numbers: ``f"{interval:.3f}"``.
 
     Attributes
     ----------
@@ -51,8 +57,16 @@ class Interval:
 
     Examples
     --------
-    >>> 0.8 in Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> interval = Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> 0.8 in interval
     True
+    >>> lower, upper = interval
+    >>> lower, upper
+    (0.7, 0.9)
+    >>> print(interval)
+    0.8200 (0.7000 to 0.9000)
+    >>> f"{interval:.2f}"
+    '0.82 (0.70 to 0.90)'
     """
 
     lower: float
@@ -64,6 +78,20 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Format the estimate and the limits, or say why there are none; ".4f" by default."""
+        spec = spec or ".4f"
+        limits = f"{self.lower:{spec}} to {self.upper:{spec}}"
+        if self.reason is not None:
+            limits = f"no interval: {self.reason}"
+        return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
 
     @property
     def reason(self) -> str | None:

@@ -17,6 +17,7 @@ from streameval import Evaluator, InvalidInputError
 from streameval._metric_registry import INTERVAL_NAMES
 from streameval._uncertainty.compare import MIN_P_VALUE, compare, holm
 from streameval._uncertainty.estimates import figure_of, hidden_error
+from streameval._uncertainty.intervals import Interval
 from streameval._uncertainty.limits import (
     Figure,
     auc_roc_limits,
@@ -51,6 +52,27 @@ def test_interval_holds_its_estimate_and_nests(name):
     assert wide.reason is None
     assert (wide.level, wide.anytime, anytime.anytime) == (0.95, False, True)
     assert wide.width == wide.upper - wide.lower
+
+
+def test_an_interval_unpacks_and_formats():
+    """It is its two limits when unpacked; a float's format applies to all its numbers."""
+    interval = evaluator().interval("auc_pr")
+    lower, upper = interval
+    assert (lower, upper) == (interval.lower, interval.upper)
+    assert f"{interval:.1%}" == f"{interval.estimate:.1%} ({lower:.1%} to {upper:.1%})"
+    assert str(interval) == f"{interval}" == f"{interval:.4f}"
+    with pytest.raises(ValueError, match="format"):
+        f"{interval:.3q}"
+    unnamed = Interval(0.25, 0.5, level=0.95, method="wilson")
+    assert f"{unnamed:.2f}" == "0.25 to 0.50"
+
+
+def test_an_interval_without_limits_says_why():
+    """Three cases have a value but no interval."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 1, 0], scores=[0.9, 0.4, 0.6])
+    assert str(ev.interval("auc_roc")) == "0.5000 (no interval: TOO_FEW)"
+    assert str(Evaluator().interval("auc_roc")) == "no interval: TOO_FEW"
 
 
 def test_estimates_are_the_evaluators_own():
