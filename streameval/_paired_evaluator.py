@@ -68,7 +68,7 @@ class PairedEvaluator:
     ...     scores_b=[0.9, 0.3, 0.4, 0.5, 0.2, 0.1],
     ...     ids=["u1", "u2", "u3", "u4", "u5", "u6"],
     ... )
-    >>> change = pair.compare()
+    >>> change = pair.compare(metric="auc_roc")
     >>> round(change.difference, 4), change.lower < 0 < change.upper
     (0.1111, True)
     """
@@ -242,16 +242,16 @@ class PairedEvaluator:
         return 0.5 ** self._cells[True].lowest, 0.5 ** self._cells[False].lowest
 
     def compare(
-        self, *, metric: str = "auc_roc", level: float = 0.95, prevalence: float | None = None
+        self, *, metric: str = "auc_pr", level: float = 0.95, prevalence: float | None = None
     ) -> Comparison:
-        """Compare a figure of the two models.
+        """Compare a metric of the two models.
 
         Parameters
         ----------
-        metric : {"auc_roc", "auc_pr", "average_precision"}
-            The figure.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+            The metric.
         level : float
-            Nominal coverage of the interval of a's figure minus b's.
+            Nominal coverage of the interval of a's value minus b's.
         prevalence : float, optional
             Rescales the areas in precision-recall space to this prevalence, taken as
             known. The default is the cases' prevalence, with its uncertainty.

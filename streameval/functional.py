@@ -158,7 +158,7 @@ def log_loss(*, labels: Any, scores: Any, counts: Any = None) -> float:
 
 
 def interval(
-    name: str,
+    metric: str = "auc_pr",
     *,
     labels: Any,
     scores: Any,
@@ -175,7 +175,7 @@ def interval(
     True
     """
     filled = evaluator(labels=labels, scores=scores, counts=counts)
-    return filled.interval(name, level=level, prevalence=prevalence)
+    return filled.interval(metric, level=level, prevalence=prevalence)
 
 
 def operating_points(*, labels: Any, scores: Any, counts: Any = None) -> OperatingPoints:

@@ -105,8 +105,8 @@ class LabelJoiner:
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
     >>> ev = WindowedEvaluator()
     >>> joiner = LabelJoiner(ev, ttl=timedelta(days=7))
-    >>> joiner.predict("order-17", 0.93, at=noon)
-    >>> joiner.predict("order-18", 0.12, at=noon)
+    >>> joiner.log("order-17", 0.93, at=noon)
+    >>> joiner.log("order-18", 0.12, at=noon)
     >>> joiner.label("order-17", True, at=noon + timedelta(days=2))
     >>> ev.between(noon, noon + timedelta(minutes=1)).num_positive_ref
     1
@@ -146,8 +146,8 @@ class LabelJoiner:
 
     # -- predictions and labels ----------------------------------------------
 
-    def predict(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
-        """Take a prediction.
+    def log(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
+        """Log a prediction.
 
         Parameters
         ----------
@@ -165,14 +165,14 @@ class LabelJoiner:
 
         Notes
         -----
-        O(1), some 10 us. Columns take a tenth of that: `predict_cases`.
+        O(1), some 10 us. Columns take a tenth of that: `log_cases`.
 
         Examples
         --------
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.coverage().pending
         1
         """
@@ -183,8 +183,8 @@ class LabelJoiner:
             raise too_old_error(at_us, oldest_us)
         self._apply_one(Op.PREDICT, key, value, at_us)
 
-    def predict_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
-        """Take columns of predictions, all or none.
+    def log_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
+        """Log columns of predictions, all or none.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.coverage().pending
         2
         """
@@ -225,7 +225,7 @@ class LabelJoiner:
             )
 
     def label(self, id_: str | bytes, /, positive: bool, *, at: datetime) -> None:
-        """Take a label. It may arrive before its prediction, or replace an earlier label.
+        """Add a label. It may arrive before its prediction, or replace an earlier label.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.label("order-17", True, at=noon + timedelta(days=2))
         >>> joiner.evaluator.between(noon, noon + timedelta(hours=1)).num_positive_ref
         1
@@ -256,7 +256,7 @@ class LabelJoiner:
         self._apply_one(op, key, math.nan, to_us(at))
 
     def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
-        """Take columns of labels, all or none.
+        """Add columns of labels, all or none.
 
         Parameters
         ----------
@@ -275,7 +275,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.label_cases(ids=["a", "b"], labels=[1, 0], at=noon + timedelta(days=2))
         >>> joiner.coverage().labelled
         2
@@ -299,7 +299,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.retract("order-17", at=noon)
         >>> joiner.coverage().retracted
         1
@@ -314,7 +314,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.retract_cases(ids=["a", "b"], at=noon)
         >>> joiner.num_ids
         0
@@ -331,7 +331,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.advance(noon + timedelta(days=8))
         >>> joiner.coverage().expired
         1
@@ -385,7 +385,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.label("a", True, at=noon)
         >>> joiner.coverage().labelled_share
         0.5
@@ -404,7 +404,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(Evaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b", "c"], scores=[0.2, 0.3, 0.9], at=noon)
+        >>> joiner.log_cases(ids=["a", "b", "c"], scores=[0.2, 0.3, 0.9], at=noon)
         >>> joiner.label("c", True, at=noon)
         >>> [(band.predictions, band.labelled) for band in joiner.coverage_by_score()]
         [(1, 0), (1, 0), (1, 1)]
@@ -437,7 +437,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> LabelJoiner.from_bytes(joiner.to_bytes()) == joiner
         True
         """
@@ -458,7 +458,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> LabelJoiner.from_bytes(joiner.to_bytes()).num_ids
         1
         """

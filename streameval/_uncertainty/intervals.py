@@ -109,7 +109,7 @@ class UncertaintyQueries(BoundsQueries):
 
     def interval(
         self,
-        name: str,
+        metric: str = "auc_pr",
         *,
         level: float = 0.95,
         anytime: bool = False,
@@ -122,7 +122,7 @@ class UncertaintyQueries(BoundsQueries):
 
         Parameters
         ----------
-        name : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+        metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
             The metric. A hull has no interval: it is chosen on the data that it
             is scored on, so its area is a biased estimate for new data, and no
             interval around it would hold its nominal coverage.
@@ -172,24 +172,24 @@ class UncertaintyQueries(BoundsQueries):
         (0.14, 0.89, 1.0)
         """
         check_level(level)
-        check_prevalence(prevalence, name)
+        check_prevalence(prevalence, metric)
         view = self._view()
-        cells = view.resolution is not None and not _is_proportion(name)
-        check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
+        cells = view.resolution is not None and not _is_proportion(metric)
+        check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
-            figure = uncertain_metric(self, name, prevalence).figure
+            figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
             if not math.isnan(figure.variance):
                 limits = bootstrap_limits(
                     view.groups,
-                    lambda groups: value_of(groups, name, prevalence),
+                    lambda groups: value_of(groups, metric, prevalence),
                     alpha=1 - level,
                     fixed_prevalence=prevalence is not None,
                     resamples=resamples,
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        return uncertain_metric(self, name, prevalence).interval(level, anytime=anytime)
+        return uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
@@ -295,12 +295,12 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         raise InvalidInputError(
             f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
-            field="name",
+            field="metric",
         )
     if metric is None or metric.interval is None:
         raise InvalidInputError(
             f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
-            field="name",
+            field="metric",
         )
     if prevalence is None:
         return
