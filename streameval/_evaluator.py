@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import numpy as np
 
+from streameval._common.keywords import MISSING, by_keyword, keywords_error, reports_keywords
 from streameval._counts import codec
 from streameval._counts.accumulator import (
     MAX_BUFFERED_SCORES,
@@ -156,7 +157,8 @@ class Evaluator(EvaluatorQueries):
             self._permits = repeat(None, self._accumulator.renew_permits(MAX_BUFFERED_SCORES) - 1)
         (self._positives if label else self._negatives).append(number)
 
-    def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
+    @reports_keywords
+    def add_cases(self, *columns: Never, labels: Any, scores: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.
 
         Parameters
@@ -191,6 +193,8 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref
         14
         """
+        if columns or labels is MISSING or scores is MISSING:
+            raise keywords_error(Evaluator.add_cases)
         is_positive, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
@@ -289,6 +293,7 @@ class Evaluator(EvaluatorQueries):
         if not self._accumulator.remove(is_positive, number):
             raise missing_case_error(is_positive, number, field="score")
 
+    @by_keyword
     def remove_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Remove columns of cases, all or none.
 

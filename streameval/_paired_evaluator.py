@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -132,6 +133,7 @@ class PairedEvaluator:
             ids=[id],
         )
 
+    @by_keyword
     def add_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
         """Add columns of cases, all or none.
 
@@ -164,6 +166,7 @@ class PairedEvaluator:
         """
         self._change(labels, scores_a, scores_b, ids, sign=1)
 
+    @by_keyword
     def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
         """Remove columns of cases, all or none, with the values they were added with.
 
@@ -241,6 +244,7 @@ class PairedEvaluator:
         """The sampled shares of the positives' and of the negatives' ids; 1.0 below the cap."""
         return 0.5 ** self._cells[True].lowest, 0.5 ** self._cells[False].lowest
 
+    @by_keyword
     def compare(
         self, *, metric: str = "auc_pr", level: float = 0.95, prevalence: float | None = None
     ) -> Comparison:

@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
+from streameval._common.keywords import by_keyword
 from streameval._common.names import check_id, check_ids
 from streameval._counts.columns import (
     check_label,
@@ -183,6 +184,7 @@ class LabelJoiner:
             raise too_old_error(at_us, oldest_us)
         self._apply_one(Op.PREDICT, key, value, at_us)
 
+    @by_keyword
     def log_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
         """Log columns of predictions, all or none.
 
@@ -255,6 +257,7 @@ class LabelJoiner:
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
         self._apply_one(op, key, math.nan, to_us(at))
 
+    @by_keyword
     def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
         """Add columns of labels, all or none.
 
@@ -306,6 +309,7 @@ class LabelJoiner:
         """
         self._apply_one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
+    @by_keyword
     def retract_cases(self, *, ids: Any, at: Any) -> None:
         """Retract a column of predictions, all or none; as `retract`.
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.intervals import (
     Interval,
@@ -80,6 +81,7 @@ class Comparison:
     b: Interval
 
 
+@by_keyword
 def compare(
     a: UncertaintyQueries,
     b: UncertaintyQueries,
