@@ -195,6 +195,26 @@ def test_settings_can_be_read():
     assert repr(ev) == "<Evaluator(resolution=9, scale='probability', max_cells=64): P=0, N=0>"
 
 
+@pytest.mark.parametrize("settings", [{}, {"resolution": 9, "scale": "probability"}])
+def test_reset_forgets_the_cases_and_keeps_the_settings(settings):
+    """Merged and buffered cases and misses go; the answers are those of a new evaluator."""
+    ev = Evaluator(**settings)
+    ev.add_cases(labels=[1, 0], scores=[0.9, 0.4])
+    ev.add_misses(3)
+    assert ev.auc_roc() < 1
+    before = ev.snapshot()
+    ev.add_case(True, 0.7)
+    ev.reset()
+    assert ev == Evaluator(**settings)
+    assert ev.resolution == settings.get("resolution")
+    assert ev.scale == settings.get("scale", "plain")
+    assert ev.revision == 4
+    assert before.num_positive_ref == 4
+    ev.add_case(True, 0.6)
+    ev._check()
+    assert ev.num_cases == 1
+
+
 def test_printing_shows_the_metrics_to_report():
     """print() and repr() agree with `auc_pr`; neither shows the area by the trapezoid."""
     ev = some_evaluator()
