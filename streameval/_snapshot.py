@@ -218,10 +218,10 @@ class Snapshot:
         titles = {name: title_of(name) for name in self._names()}
         width = max(map(len, titles.values()))
         lines = [self._summary()]
-        for name, title in titles.items():
-            lines.append(
-                f"  {title:<{width}}  {self._value(name)}  {self._interval(name)}".rstrip()
-            )
+        lines += [
+            f"  {title:<{width}}  {self._value(name)}  {self._interval(name)}".rstrip()
+            for name, title in titles.items()
+        ]
         level = next((each.level for each in self.intervals.values() if not each.reason), None)
         if level is not None:
             lines.append(_INTERVALS_NOTE.format(100 * level))
