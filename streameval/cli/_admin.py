@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
     Address,
     AddressOrData,
@@ -17,7 +18,6 @@ from streameval.cli._options import (
     SegmentOption,
     Window,
 )
-from streameval.cli._output import one_line_errors
 
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
 

@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streameval._common.errors import StreamEvalError
+from streameval.cli._connection import Connection, current_connection
 from streameval.client import Client
 from streameval.client._wire.credentials import Credentials
 from streameval.client._wire.transport import Transport
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streameval.client._buffer.buffer import WhenFull
-
-TOKEN_VARIABLE = "STREAMEVAL_TOKEN"  # noqa: S105 - its name
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """The values of the options before the command."""
-
-    token_file: Path | None = None
-    tls: bool = False
-    root_certificates: Path | None = None
-    client_certificate: Path | None = None
-    client_key: Path | None = None
-
-    def token(self) -> str | None:
-        """Return the token; it is not an option, because other users can see those."""
-        if self.token_file is None:
-            return os.environ.get(TOKEN_VARIABLE) or None
-        try:
-            return self.token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StreamEvalError(f"cannot read {self.token_file}: {error}") from error
-
-
-current_connection: ContextVar[Connection] = ContextVar("streameval_connection")
-"""The connection options of this command line."""
 
 
 def transport(address: str) -> Transport:

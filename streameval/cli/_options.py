@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from streameval._common.errors import StreamEvalError
+
+
+class Format(StrEnum):
+    """The content of the lines of a file for ``streameval auc``."""
+
+    LIST = "list"
+    ROC = "roc"
+    PR = "pr"
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Window = Annotated[
