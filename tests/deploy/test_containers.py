@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,72 @@ def test_setup_keeps_what_it_finds(volumes, environment):
     modes = {str(p.relative_to(volumes)): p.stat().st_mode & 0o777 for p in before}
     assert {mode for name, mode in modes.items() if not name.startswith("monitoring")} == {0o600}
     assert {mode for name, mode in modes.items() if name.startswith("monitoring")} == {0o444}
+
+
+@pytest.fixture
+def own_volumes(tmp_path, environment, require_command) -> Path:
+    """Return a folder of volumes, for a test that changes them, in which `setup` has run."""
+    require_command("openssl")
+    for name in COMPOSE["volumes"]:
+        (tmp_path / name).mkdir()
+    run_setup(tmp_path, environment)
+    return tmp_path
+
+
+def contents(volumes: Path) -> dict[str, bytes]:
+    files = (path for path in volumes.rglob("*") if path.is_file() and path.name != ".done")
+    return {str(path.relative_to(volumes)): path.read_bytes() for path in files}
+
+
+def verified(volumes: Path) -> bool:
+    """Whether every copy of the authority signed the certificate, and the key is its key."""
+    server = volumes / "server"
+
+    def openssl(*arguments: object) -> str:
+        return subprocess.run(
+            ["openssl", *map(str, arguments)], check=True, capture_output=True, text=True
+        ).stdout
+
+    for place in ("server", "clients", "monitoring"):
+        openssl("verify", "-CAfile", volumes / place / "ca.pem", server / "server.pem")
+    public = openssl("x509", "-in", server / "server.pem", "-noout", "-pubkey")
+    return public == openssl("pkey", "-in", server / "server.key", "-pubout")
+
+
+def test_setup_renews(own_volumes, environment):
+    """Without .done, a second run replaces every file, the read-only ones too."""
+    before = contents(own_volumes)
+    assert verified(own_volumes)
+    (own_volumes / "server" / ".done").unlink()
+    run_setup(own_volumes, environment)
+    after = contents(own_volumes)
+    assert after.keys() == before.keys()
+    assert not [name for name in after if after[name] == before[name]]
+    assert verified(own_volumes)
+    assert {path.stat().st_mode & 0o777 for path in (own_volumes / "monitoring").iterdir()} == {
+        0o444
+    }
+
+
+@pytest.mark.parametrize("part", ["openssl x509", "streameval", "openssl rand"])
+def test_setup_that_fails_changes_nothing(own_volumes, environment, tmp_path_factory, part):
+    """When a step fails, the old key, certificates and tokens stay, and fit each other."""
+    before = contents(own_volumes)
+    (own_volumes / "server" / ".done").unlink()
+    command, _, verb = part.partition(" ")
+    stubs = tmp_path_factory.mktemp("stubs")
+    real = shutil.which(command, path=environment["PATH"])
+    failing = stubs / command
+    failing.write_text(f'#!/bin/sh\n[ "$1" = "{verb or "admin"}" ] && exit 1\nexec {real} "$@"\n')
+    failing.chmod(0o755)
+    broken = {**environment, "PATH": f"{stubs}:{environment['PATH']}"}
+    command = [here(word, SERVICES["setup"], own_volumes) for word in SERVICES["setup"]["command"]]
+    done = subprocess.run(command, check=False, env=broken, capture_output=True, timeout=60)
+    assert done.returncode != 0
+    assert contents(own_volumes) == before
+    run_setup(own_volumes, environment)
+    assert verified(own_volumes)
+    assert contents(own_volumes).keys() == before.keys()
 
 
 def test_the_health_check_passes_and_needs_no_token(server, volumes, environment, free_port):
