@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from streameval.client import AccessError, Client
+from streameval_server import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,6 +265,27 @@ def test_only_loopback_is_published():
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_time_to_stop_is_one_number():
+    """Code, pages, compose and Kubernetes agree on what calls get and what the process gets."""
+    calls_s = f"{Settings().stop_grace_s:g}"
+    pages = {
+        name: (ROOT / "docs" / f"{name}.md").read_text()
+        for name in ("server", "containers", "kubernetes")
+    }
+    said = {
+        *re.findall(r"stop_grace_s`, (\d+) s", "".join(pages.values())),
+        *re.findall(r"stop_grace_s, (\d+) s", (ROOT / "docker-compose.yml").read_text()),
+    }
+    assert said == {calls_s}
+    assert f"| `stop_grace_s` | `{Settings().stop_grace_s}` |" in pages["server"]
+    process_s = re.fullmatch(r"(\d+)s", SERVICES["server"]["stop_grace_period"])[1]
+    assert set(re.findall(r"terminationGracePeriodSeconds: (\d+)", pages["kubernetes"])) == {
+        process_s
+    }
+    assert f"give a container {process_s} s" in pages["containers"]
+    assert int(process_s) > float(calls_s)
 
 
 @pytest.mark.parametrize(
