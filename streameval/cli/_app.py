@@ -13,7 +13,7 @@ import typer
 
 from streameval import __version__
 from streameval.cli._admin import admin
-from streameval.cli._connection import Connection, current_connection
+from streameval.cli._connection import connects
 from streameval.cli._errors import one_line_errors
 from streameval.cli._options import Address, AsJson, Format, SegmentOption, Window
 from streameval.cli._serve import serve
@@ -109,6 +109,7 @@ def auc_command(
 
 
 @app.command()
+@connects
 def push(
     file: Annotated[
         Path | None,
@@ -160,6 +161,7 @@ def push(
 
 
 @app.command()
+@connects
 def query(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
@@ -176,6 +178,7 @@ def query(
 
 
 @app.command()
+@connects
 def health(
     address: Address,
     *,
@@ -200,6 +203,7 @@ def _metric_names() -> list[str]:
 
 
 @app.command()
+@connects
 def top(
     address: Address,
     *,
@@ -239,6 +243,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
+@connects(before_command=True)
 def _global_options(
     *,
     _version: Annotated[
@@ -247,39 +252,5 @@ def _global_options(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_TOKEN_FILE",
-            help="File with the token for a server. [default: the token in STREAMEVAL_TOKEN]",
-        ),
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Connect with TLS.")
-    ] = False,
-    root_certificates: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_ROOT_CERTIFICATES",
-            help="Certificate authorities to trust, in PEM.",
-        ),
-    ] = None,
-    client_certificate: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that require one (mTLS)."
-        ),
-    ] = None,
-    client_key: Annotated[
-        Path | None, typer.Option(envvar="STREAMEVAL_CLIENT_KEY", help="Its private key.")
-    ] = None,
 ) -> None:
-    current_connection.set(
-        Connection(
-            token_file=token_file,
-            tls=tls,
-            root_certificates=root_certificates,
-            client_certificate=client_certificate,
-            client_key=client_key,
-        )
-    )
+    """Live, exact evaluation of binary scorers."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def transport(address: str) -> Transport:
     """Return a transport to a server, for methods that `Client` does not have."""
-    connection = current_connection.get(Connection())
+    connection = _checked_connection(address)
     return Transport(
         address,
         Credentials(
@@ -32,7 +32,7 @@ def transport(address: str) -> Transport:
 
 def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
     """Return a client with the options of this command line."""
-    connection = current_connection.get(Connection())
+    connection = _checked_connection(address)
     # The command reports lost rows itself, so the client's log would repeat them.
     logging.getLogger("streameval.client").setLevel(logging.CRITICAL)
     return Client(
@@ -44,3 +44,9 @@ def connect(address: str, *, when_full: WhenFull = "drop") -> Client:
         client_key=connection.client_key,
         when_full=when_full,
     )
+
+
+def _checked_connection(address: str) -> Connection:
+    connection = current_connection.get(Connection())
+    connection.check(address)
+    return connection

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 WRONG_INPUT = 2
 _MAX_LINE_CHARS = 400
+_MISSING_CREDENTIALS = (
+    "this server requires a token: give the file that holds it with --token-file, or the token "
+    "itself in the variable STREAMEVAL_TOKEN"
+)
 
 
 @contextmanager
@@ -21,7 +25,10 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except StreamEvalError as error:
-        reason = str(error)
+        # The server speaks of an HTTP header, which its callers write; here it is an option.
+        reason = (
+            _MISSING_CREDENTIALS if getattr(error, "reason", "") == "TOKEN_MISSING" else str(error)
+        )
     except OSError as error:
         if error.filename is None:
             raise

@@ -6,7 +6,7 @@ only: the client would import numpy and every metric.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -19,9 +19,6 @@ try:
 except ModuleNotFoundError as error:
     raise StreamEvalError(f"{error.name} is missing; pip install 'streameval[cli]'") from error
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def health(address: str, timeout_s: float) -> bool:
     """Print a server's health status, and return whether it serves.
@@ -31,7 +28,10 @@ def health(address: str, timeout_s: float) -> bool:
     StreamEvalError
         When it does not answer in time, or a certificate cannot be read.
     """
-    with _channel(address, current_connection.get(Connection())) as channel:
+    # The health service wants no token, so none is read.
+    connection = current_connection.get(Connection())
+    connection.check_certificates()
+    with _channel(address, connection) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stubs lack the methods
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
@@ -46,23 +46,12 @@ def _channel(address: str, connection: Connection) -> grpc.Channel:
     options = [("grpc.enable_http_proxy", int(not is_local(address)))]
     if not connection.is_encrypted:
         return grpc.insecure_channel(address, options)
-    if (connection.client_certificate is None) != (connection.client_key is None):
-        raise StreamEvalError("--client-certificate and --client-key need each other: give both")
     credentials = grpc.ssl_channel_credentials(
-        _pem(connection.root_certificates, "--root-certificates"),
-        _pem(connection.client_key, "--client-key"),
-        _pem(connection.client_certificate, "--client-certificate"),
+        connection.pem("root_certificates"),
+        connection.pem("client_key"),
+        connection.pem("client_certificate"),
     )
     return grpc.secure_channel(address, credentials, options)
-
-
-def _pem(path: Path | None, option: str) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StreamEvalError(f"{option}: cannot read {path}: {error.strerror}") from error
 
 
 def _reason(error: Any) -> str:
