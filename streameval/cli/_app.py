@@ -15,8 +15,18 @@ from streameval import __version__
 from streameval.cli._admin import admin
 from streameval.cli._connection import connects
 from streameval.cli._errors import one_line_errors
-from streameval.cli._options import Address, AsJson, Format, SegmentOption, Window
+from streameval.cli._options import (
+    Address,
+    AsJson,
+    Format,
+    Pane,
+    Retention,
+    SegmentOption,
+    StreamResolution,
+    Window,
+)
 from streameval.cli._serve import serve
+from streameval.cli._streams import streams
 
 app = typer.Typer(
     name="streameval",
@@ -139,8 +149,17 @@ def push(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A file of labels by id."),
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the stream; refused when it exists.")
+    ] = False,
+    pane: Pane = None,
+    retention: Retention = None,
+    resolution: StreamResolution = None,
 ) -> None:
     """Push files of scores and labels to a server.
+
+    Rows older than the stream's retention are refused. To load history, create the stream with a
+    longer one: --create --retention 10y. --pane, --retention and --resolution need --create.
 
     A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
     to join with them, or both. All files are checked completely before the first row is sent.
@@ -157,7 +176,15 @@ def push(
             segments=tuple(segment or ()),
             positive=positive,
         )
-        _remote.push(file, layout=layout, labels=labels, to=to, stream=stream)
+        _remote.push(
+            file,
+            layout=layout,
+            labels=labels,
+            to=to,
+            stream=stream,
+            create=create,
+            settings={"pane": pane, "retention": retention, "resolution": resolution},
+        )
 
 
 @app.command()
@@ -233,6 +260,7 @@ def top(
         _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
 
 
+app.add_typer(streams, name="streams")
 app.add_typer(admin, name="admin")
 
 
