@@ -96,12 +96,12 @@ def _standardized(area: float, lost: float, width: float) -> float:
     """Return McClish's (1 + (area - chance)/(width - chance))/2 without cancellation.
 
     The chance is width^2/2, and `lost` is the width minus the area. The value is the sum of
-    non-negative terms where it is below 1/2, and 1 minus another above: so it never leaves
+    non-negative terms where it is below 3/4, and 1 minus another above: so it never leaves
     [0, 1].
     """
     scale = width * (2 - width)
     value = (area + width * (1 - width)) / scale
-    return value if value < 1 / 2 else 1 - lost / scale
+    return value if value < 3 / 4 else 1 - lost / scale
 
 
 def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
