@@ -90,7 +90,7 @@ class State(Target):
             for evaluator in (Evaluator(), WindowedEvaluator())
         ]
         for joiner in joiners:
-            joiner.predict_cases(ids=["a", "b"], scores=[0.1, 0.2], at=NOON)
+            joiner.log_cases(ids=["a", "b"], scores=[0.1, 0.2], at=NOON)
             joiner.label("a", True, at=NOON)
             joiner.label("early", True, at=NOON)
         states = [Evaluator(), exact, bounded, windowed, *joiners]

@@ -146,7 +146,7 @@ def restatement() -> Figure:
     waited = np.where(scores > 1, rng.exponential(0.05, n), rng.exponential(20.0, n))
     made = [MIDNIGHT + day * (k / each) for k in range(n)]
     ids = [f"case-{k}" for k in range(n)]
-    joiner.predict_cases(ids=ids, scores=scores, at=made)
+    joiner.log_cases(ids=ids, scores=scores, at=made)
     due = [at + day * float(wait) for at, wait in zip(made, waited, strict=True)]
     order = sorted(range(n), key=due.__getitem__)
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")

@@ -5,6 +5,7 @@ The layers, from the caller inwards; each imports only those below it:
 - `Evaluator`, `PairedEvaluator`, `WindowedEvaluator`, `LabelJoiner`: cases of one
   scorer, cases of two scorers, cases by event time, and predictions whose labels
   arrive later. `Snapshot`: the metrics of one revision.
+- `functional`: metrics of columns in one call.
 - `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
@@ -19,6 +20,7 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 are extras.
 """
 
+from streameval import functional
 from streameval._common.coverage import Coverage
 from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
 from streameval._evaluator import Evaluator
@@ -69,6 +71,7 @@ __all__ = [
     "dominates",
     "format_pr_curve",
     "format_pr_score_curve",
+    "functional",
     "holm",
     "pr_between",
     "pr_to_roc",

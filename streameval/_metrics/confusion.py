@@ -31,7 +31,7 @@ class Confusion:
     Examples
     --------
     >>> at = Confusion(threshold=0.5, tp=3, fp=2, fn=2, tn=4)
-    >>> at.recall, at.precision, round(at.specificity, 3), at.f_measure()
+    >>> at.recall, at.precision, round(at.specificity, 3), at.f_measure
     (0.6, 0.6, 0.667, 0.6)
     """
 
@@ -95,7 +95,12 @@ class Confusion:
         agreement = self.tp * self.tn - self.fp * self.fn
         return agreement / math.sqrt(called * positives) / math.sqrt(rest * negatives)
 
-    def f_measure(self, beta: float = 1.0) -> float:
+    @property
+    def f_measure(self) -> float:
+        """2 TP / (P + TP + FP), F1; nan without positives. `f_beta` takes a weight of recall."""
+        return self.f_beta(1.0)
+
+    def f_beta(self, beta: float) -> float:
         """Return (1 + beta^2) TP / (beta^2 P + TP + FP).
 
         Parameters
@@ -119,7 +124,7 @@ class Confusion:
 
         Examples
         --------
-        >>> Confusion(threshold=0.5, tp=4, fp=4, fn=0, tn=1).f_measure(beta=2.0)
+        >>> Confusion(threshold=0.5, tp=4, fp=4, fn=0, tn=1).f_beta(2.0)
         0.8333333333333334
         """
         of_recall, of_precision = f_weights(beta)

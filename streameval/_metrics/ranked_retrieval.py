@@ -1,4 +1,4 @@
-"""Query facet: the classic metrics of a ranked list, and the printed report.
+"""Query facet: the classic metrics of a ranked list, and their report as text.
 
 The names and meanings are those of LingPipe's ``ScoredPrecisionRecallEvaluation``
 in snake_case (docs/worked-example.md reproduces its example number by number,
@@ -217,8 +217,32 @@ class RankedQueries(RankedCurveQueries):
         view = self._view()
         return view.cached("reciprocal_rank", lambda: _reciprocal_rank(view.groups))
 
-    def __str__(self) -> str:
-        """Return a report of the metrics as lines of text, in LingPipe's order."""
+    def ranked_report(self) -> str:
+        """Return the metrics of LingPipe's evaluation as lines of text, in its order.
+
+        Its areas under the PR curve are those of the trapezoid, which overestimates:
+        `auc_pr` is the area that thresholds reach (docs/differences.md).
+
+        Returns
+        -------
+        str
+            Undefined metrics are shown as nan.
+
+        Notes
+        -----
+        O(G).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> print(ev.ranked_report())  # doctest: +ELLIPSIS
+        Positive references                   2 (0 missed)
+        Negative references                   2 (0 missed)
+        Area under PR curve (interpolated)    0.916667
+        ...
+        """
         groups = self._view().groups
         lines = [
             ("Positive references", f"{groups.P} ({groups.missed_positives} missed)"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -27,6 +27,9 @@ from streameval._uncertainty.estimates import (
 )
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Method: TypeAlias = Literal["analytic", "bootstrap"]
 
 _LIMIT_ROUNDING = 2.0**-48
@@ -36,6 +39,9 @@ _LIMIT_ROUNDING = 2.0**-48
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A confidence interval of one metric.
+
+    It unpacks as ``lower, upper = interval``. A format of a float applies to its
+    three numbers: ``f"{interval:.3f}"``.
 
     Attributes
     ----------
@@ -54,8 +60,16 @@ class Interval:
 
     Examples
     --------
-    >>> 0.8 in Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> interval = Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> 0.8 in interval
     True
+    >>> lower, upper = interval
+    >>> lower, upper
+    (0.7, 0.9)
+    >>> print(interval)
+    0.8200 (0.7000 to 0.9000)
+    >>> f"{interval:.2f}"
+    '0.82 (0.70 to 0.90)'
     """
 
     lower: float
@@ -67,6 +81,20 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Format the estimate and the limits, or say why there are none; ".4f" by default."""
+        spec = spec or ".4f"
+        limits = f"{self.lower:{spec}} to {self.upper:{spec}}"
+        if self.reason is not None:
+            limits = f"no interval: {self.reason}"
+        return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
 
     @property
     def reason(self) -> str | None:
@@ -84,7 +112,7 @@ class UncertaintyQueries(BoundsQueries):
 
     def interval(
         self,
-        name: str,
+        metric: str = "auc_pr",
         *,
         level: float = 0.95,
         anytime: bool = False,
@@ -97,7 +125,7 @@ class UncertaintyQueries(BoundsQueries):
 
         Parameters
         ----------
-        name : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+        metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
             The metric. A hull has no interval: it is chosen on the data that it
             is scored on, so its area is a biased estimate for new data, and no
             interval around it would hold its nominal coverage.
@@ -147,24 +175,24 @@ class UncertaintyQueries(BoundsQueries):
         (0.14, 0.89, 1.0)
         """
         check_level(level)
-        check_prevalence(prevalence, name)
+        check_prevalence(prevalence, metric)
         view = self._view()
-        cells = view.resolution is not None and not _is_proportion(name)
-        check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
+        cells = view.resolution is not None and not _is_proportion(metric)
+        check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
-            figure = uncertain_metric(self, name, prevalence).figure
+            figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
             if not math.isnan(figure.variance):
                 limits = bootstrap_limits(
                     view.groups,
-                    lambda groups: value_of(groups, name, prevalence),
+                    lambda groups: value_of(groups, metric, prevalence),
                     alpha=1 - level,
                     fixed_prevalence=prevalence is not None,
                     resamples=resamples,
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        return uncertain_metric(self, name, prevalence).interval(level, anytime=anytime)
+        return uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
@@ -271,12 +299,12 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         raise InvalidInputError(
             f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
-            field="name",
+            field="metric",
         )
     if metric is None or metric.interval is None:
         raise InvalidInputError(
             f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
-            field="name",
+            field="metric",
         )
     if prevalence is None:
         return

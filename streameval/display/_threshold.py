@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._metrics.confusion import f_weights
 from streameval.display._canvas import (
     GUIDE,
@@ -77,6 +78,7 @@ class ThresholdDisplay:
         self.beta = beta
 
     @classmethod
+    @by_keyword
     def from_evaluator(
         cls,
         evaluator: Evaluator,
@@ -116,6 +118,7 @@ class ThresholdDisplay:
         return display.plot(ax=ax, threshold=threshold)
 
     @classmethod
+    @by_keyword
     def from_predictions(
         cls,
         *,

@@ -144,11 +144,11 @@ def test_threshold_lines_are_the_figures_at_each_threshold(ax, beta):
             chosen = ev.confusion_at(float(at))
             assert display.precision_.get_ydata()[row] == pytest.approx(chosen.precision)
             assert display.recall_.get_ydata()[row] == pytest.approx(chosen.recall)
-            assert display.f_.get_ydata()[row] == pytest.approx(chosen.f_measure(beta))
+            assert display.f_.get_ydata()[row] == pytest.approx(chosen.f_beta(beta))
     assert display.f_.get_drawstyle() == "steps-pre"
     assert max(display.f_.get_ydata()) == pytest.approx(ev.maximum_f_measure(beta))
     best = ev.confusion_at(display.threshold_.get_xdata()[0])
-    assert best.f_measure(beta) == pytest.approx(ev.maximum_f_measure(beta))
+    assert best.f_beta(beta) == pytest.approx(ev.maximum_f_measure(beta))
     drawn(display.figure_)
 
 

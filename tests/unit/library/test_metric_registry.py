@@ -10,18 +10,23 @@ import math
 import re
 import runpy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from streameval import Evaluator, Snapshot
+from streameval import Evaluator, PairedEvaluator, Snapshot, compare, functional
 from streameval import _metric_registry as registry
 from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
 from streameval._metrics.shards import ShardPosition, shard_of
+from streameval.client import AsyncClient, Client, Stream
 from streameval.spark._result_rows import row_metrics, row_of
 from streameval.v1.types_pb2 import UndefinedReason
 from streameval_server._queries.metrics import MetricSelection, metric_messages
 from streameval_server._web.metric_table import metrics_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "server/streameval_server/_web/static"
@@ -38,6 +43,25 @@ def filled() -> Evaluator:
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=np.round(rng.beta(1 + labels, 2), 2))
     return ev
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Evaluator.interval,
+        Evaluator.bounds,
+        compare,
+        PairedEvaluator.compare,
+        functional.interval,
+        Client.compare,
+        AsyncClient.compare,
+        Stream.rank_segments,
+    ],
+    ids=lambda call: call.__qualname__,
+)
+def test_one_word_and_one_default(call: Callable[..., object]) -> None:
+    """Whatever takes one metric calls it `metric`, and takes the headline by default."""
+    assert inspect.signature(call).parameters["metric"].default == registry.HEADLINE
 
 
 def test_names_are_unique_and_of_methods() -> None:

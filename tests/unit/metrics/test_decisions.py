@@ -36,10 +36,10 @@ def test_confusion_of_nothing_is_undefined() -> None:
     """Without references every rate is nan; only precision keeps its limit."""
     at = Evaluator().confusion_at(0.5)
     rates = (at.recall, at.fpr, at.specificity, at.accuracy, at.balanced_accuracy, at.mcc)
-    assert all(math.isnan(rate) for rate in (*rates, at.f_measure(), at.youden_j))
+    assert all(math.isnan(rate) for rate in (*rates, at.f_measure, at.youden_j))
     assert at.precision == at.negative_predictive_value == 1.0
     with pytest.raises(InvalidInputError, match="beta must be positive and finite, got 0"):
-        at.f_measure(beta=0)
+        at.f_beta(beta=0)
 
 
 @pytest.mark.parametrize("beta", [1e-200, 1e-9, 1e-7, 0.3, 1, 2, 1e3, 1e7, 3e8, 1e12, 1e200])

@@ -119,16 +119,16 @@ def test_counts_near_the_limit_stay_exact() -> None:
     assert ev.area_under_roc_curve() == half / P
 
 
-def test_text_lists_the_figures() -> None:
-    """str() has each metric once, nan if it is undefined."""
+def test_the_report_lists_the_figures() -> None:
+    """It has each metric once, nan if it is undefined."""
     ev = evaluator("-+-+", missed=1)
-    lines = {line[:38].strip(): line[38:] for line in str(ev).splitlines()}
+    lines = {line[:38].strip(): line[38:] for line in ev.ranked_report().splitlines()}
     assert lines["Positive references"] == "3 (1 missed)"
     assert lines["Negative references"] == "2 (0 missed)"
     assert lines["Reciprocal rank"] == "0.5"
     assert "Precision at 5" not in lines
-    assert "Precision at 5" in str(evaluator("-+-+-"))
-    assert "nan" in str(Evaluator())
+    assert "Precision at 5" in evaluator("-+-+-").ranked_report()
+    assert "nan" in Evaluator().ranked_report()
 
 
 def test_curves_print_as_columns() -> None:

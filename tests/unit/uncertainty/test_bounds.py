@@ -335,7 +335,7 @@ def test_names_and_arguments_are_checked():
     groups = build([(1, 1)])
     with pytest.raises(InvalidInputError, match="bounds are known for auc_pr, ") as caught:
         figure_bounds(groups, "brier", exact=False)
-    assert caught.value.field == "name"
+    assert caught.value.field == "metric"
     with pytest.raises(InvalidInputError, match="rank"):
         figure_bounds(groups, "precision_at", exact=False, rank=-1)
     with pytest.raises(InvalidInputError, match="prevalence"):
