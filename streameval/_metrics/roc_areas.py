@@ -83,9 +83,9 @@ def partial_auc_roc_value(
         if standardize:
             return _standardized(area, _lost_up_to_fpr(groups, max_fpr), max_fpr)
     elif min_recall:
-        area = _from_recall(groups, min_recall)
+        width = 1 - min_recall
+        area = _from_recall(groups, width)
         if standardize:
-            width = 1 - min_recall
             return _standardized(area, _lost_from_recall(groups, width), width)
     else:
         return auc_roc_value(groups)
@@ -96,12 +96,12 @@ def _standardized(area: float, lost: float, width: float) -> float:
     """Return McClish's (1 + (area - chance)/(width - chance))/2 without cancellation.
 
     The chance is width^2/2, and `lost` is the width minus the area. The value is the sum of
-    non-negative terms where it is below 1/2, and 1 minus another above: so it never leaves
+    non-negative terms where it is below 3/4, and 1 minus another above: so it never leaves
     [0, 1].
     """
     scale = width * (2 - width)
     value = (area + width * (1 - width)) / scale
-    return value if value < 1 / 2 else 1 - lost / scale
+    return value if value < 3 / 4 else 1 - lost / scale
 
 
 def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
@@ -115,12 +115,13 @@ def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
     return area / groups.N / groups.P
 
 
-def _from_recall(groups: Groups, min_recall: float) -> float:
-    """Integrate 1 - FPR over TPR up to 1."""
-    limit = min_recall * groups.P
-    kept = groups.tp + groups.p > limit
-    p, n, tp = groups.p[kept], groups.n[kept], groups.tp[kept]
-    inside = np.minimum(tp + p - limit, p)  # the part of a tie above the limit
+def _from_recall(groups: Groups, width: float) -> float:
+    """Integrate 1 - FPR over the last `width` of TPR up to 1."""
+    limit = width * groups.P
+    missed = groups.P - groups.tp - groups.p  # not from the other end: it would cancel
+    kept = missed < limit
+    p, n = groups.p[kept], groups.n[kept]
+    inside = np.minimum(limit - missed[kept], p)  # the part of a tie above the limit
     above = groups.N - groups.fp[kept] - n + n * (inside / p) / 2
     return dot(inside, above) / groups.P / groups.N
 

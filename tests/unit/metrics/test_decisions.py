@@ -51,7 +51,7 @@ def test_f_keeps_its_digits_at_any_weight(beta: float, tp: int, fp: int, fn: int
     """F against fractions: the weight of precision, 1/(1 + beta^2), does not cancel."""
     square = Fraction(beta) ** 2
     expected = (1 + square) * tp / (square * (tp + fn) + tp + fp)
-    value = Confusion(threshold=0.5, tp=tp, fp=fp, fn=fn, tn=0).f_measure(beta)
+    value = Confusion(threshold=0.5, tp=tp, fp=fp, fn=fn, tn=0).f_beta(beta)
     assert abs(Fraction(value) - expected) <= Fraction(1e-15) * expected
     assert value <= 1
     if tp:
