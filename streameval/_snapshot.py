@@ -343,26 +343,13 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,
         reasons={
-            name: reason_of(positives=view.P, negatives=view.N)
-            for name, value in values.items()
-            if math.isnan(value)
+            metric.name: metric.undefined_reason(positives=view.P, negatives=view.N)
+            for metric in SNAPSHOT_METRICS
+            if math.isnan(values[metric.name])
         },
         intervals=_Lazy(_WITH_INTERVAL, queries.interval),
         bounds=_Lazy(_WITH_BOUNDS, queries.bounds),
     )
-
-
-def reason_of(*, positives: int, negatives: int) -> str:
-    """Return why a metric has no value, given the numbers of references.
-
-    Examples
-    --------
-    >>> reason_of(positives=3, negatives=0)
-    'NO_NEGATIVES'
-    """
-    if not positives:
-        return "NO_POSITIVES" if negatives else "EMPTY"
-    return "NO_NEGATIVES"
 
 
 class _Lazy(Mapping[str, V]):

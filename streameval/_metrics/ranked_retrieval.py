@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metrics import ranked_retrieval_curves as curves
-from streameval._metrics.confusion import recall_share
+from streameval._metrics.confusion import f_weights
 from streameval._metrics.pr_areas import average_precision_value
 from streameval._metrics.ranked_curve_queries import RankedCurveQueries
 from streameval._metrics.ranked_retrieval_curves import read_only
@@ -102,9 +102,11 @@ class RankedQueries(RankedCurveQueries):
         >>> ev.maximum_f_measure()
         0.8
         """
-        share = recall_share(beta)
+        weights = f_weights(beta)
         view = self._view()
-        return view.cached(("maximum_f_measure", share), lambda: _maximum_f(view.groups, share))
+        return view.cached(
+            ("maximum_f_measure", weights), lambda: _maximum_f(view.groups, *weights)
+        )
 
     def precision_at(self, rank: SupportsIndex) -> float:
         """Return the precision of the first `rank` cases.
@@ -286,14 +288,14 @@ def _reciprocal_rank(groups: Groups) -> float:
     return expected_reciprocal_rank(int(groups.fp[0]), int(groups.p[0]), int(groups.n[0]))
 
 
-def _maximum_f(groups: Groups, share: float) -> float:
+def _maximum_f(groups: Groups, of_recall: float, of_precision: float) -> float:
     if groups.P == 0:
         return math.nan
     if groups.scores.size == 0:
         return 0.0
     reached = groups.tp + groups.p
-    called = reached + groups.fp + groups.n
-    return float(np.max(reached / (share * groups.P + (1 - share) * called)))
+    errors = of_recall * (groups.P - reached) + of_precision * (groups.fp + groups.n)
+    return float(np.max(reached / (reached + errors)))
 
 
 def _eleven_point(groups: Groups) -> FloatArray:

@@ -157,10 +157,8 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
         else:  # one by one, which only average precision is
             lowest = _least_average_precision(view, **arguments)
     scale = 0.0
-    if arguments.get("max_fpr") or arguments.get("min_recall"):
-        scale = 1.0  # a part of an area rounds like the whole area
-    if rule.is_difference and view.N > 0:
-        scale = 1.0 + view.P / view.N  # both divide rounding by N/(P + N) at most
+    if arguments.get("max_fpr") or arguments.get("min_recall") or rule.is_difference:
+        scale = 1.0  # a part of an area rounds like the whole area, a difference like its terms
     return _widened(lowest, metric, -1, scale), _widened(highest, metric, 1, scale)
 
 

@@ -10,7 +10,7 @@ docs/intervals.md; ``bench/coverage.py`` measures it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
@@ -20,7 +20,7 @@ from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
     figure_of,
-    hidden_variance,
+    hidden_figures,
     limits_of,
     value_of,
     variance_of,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Method: TypeAlias = Literal["analytic", "bootstrap"]
+
+_LIMIT_ROUNDING = 2.0**-48
+"""A limit of AUC-ROC is bisected to 2^-50; those of a bounded evaluator enclose that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,18 +205,21 @@ class UncertaintyQueries(BoundsQueries):
 
 @dataclass(frozen=True, slots=True)
 class UncertainMetric:
-    """A metric, and the two ends of its bounds; both are the metric when counts are exact."""
+    """A metric, and the figures whose limits its interval encloses: itself, for exact counts."""
 
     name: str
     figure: Figure
-    ends: tuple[Figure, Figure]
+    figures: tuple[Figure, ...]
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
-        lower, upper = limits_of(self.ends[0], self.name, alpha, anytime=anytime)
-        if self.ends[1] is not self.ends[0]:
-            upper = limits_of(self.ends[1], self.name, alpha, anytime=anytime)[1]
-        return lower, upper
+        limits = [limits_of(each, self.name, alpha, anytime=anytime) for each in self.figures]
+        if len(limits) == 1:
+            return limits[0]
+        lower, upper = min(each[0] for each in limits), max(each[1] for each in limits)
+        if math.isnan(lower):
+            return UNDEFINED
+        return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
 
     def interval(self, level: float, *, anytime: bool = False) -> Interval:
         """Return the analytic interval at a level. O(1)."""
@@ -242,15 +248,13 @@ def uncertain_metric(
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     if view.resolution is None or _is_proportion(name):
-        return UncertainMetric(name, figure, (figure, figure))
-    lowest, highest = queries.bounds(name, **_prevalence_argument(prevalence))
-    variance = view.cached(
-        ("hidden variance", name, prevalence),
-        lambda: hidden_variance(view, figure, name, prevalence),
+        return UncertainMetric(name, figure, (figure,))
+    bounds = queries.bounds(name, **_prevalence_argument(prevalence))
+    figures = view.cached(
+        ("hidden figures", name, prevalence),
+        lambda: hidden_figures(view, figure, bounds, name, prevalence),
     )
-    spread = replace(figure, variance=variance)
-    ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
-    return UncertainMetric(name, figure, ends)
+    return UncertainMetric(name, figure, figures)
 
 
 def _is_proportion(name: str) -> bool:

@@ -9,8 +9,7 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._metric_registry import SNAPSHOT_NAMES
-from streameval._snapshot import reason_of
+from streameval._metric_registry import SNAPSHOT_NAMES, reason_of
 
 
 def example(**settings) -> Evaluator:
@@ -83,7 +82,7 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()
-    assert reason_of(positives=sum(labels), negatives=labels.count(0)) == reason
+    assert reason_of(sum(labels), labels.count(0)) == reason
 
 
 def test_to_dict_is_plain():

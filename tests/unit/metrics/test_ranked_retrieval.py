@@ -139,6 +139,12 @@ def test_curves_print_as_columns() -> None:
     assert [float(x) for x in lines[2].split()] == [0.5, 0.333333, 0.4]
     assert len(lines) == 1 + len(ev.pr_curve(True))
     assert format_pr_curve(ev.pr_curve(True), beta=2.0).splitlines()[2].split()[2] == "0.357143"
+    # At the largest weights F is the recall, at the least the precision.
+    for beta, column in ((1e200, 1), (1e-200, 0)):
+        for row in format_pr_curve(ev.pr_curve(True), beta=beta).splitlines()[2:-1]:
+            assert row.split()[2] == row.split()[column]
+    with pytest.raises(InvalidInputError, match="beta must be positive and finite"):
+        format_pr_curve(ev.pr_curve(True), beta=0.0)
     scored = format_pr_score_curve(ev.pr_score_curve()).splitlines()
     assert scored[0].split() == ["precision", "recall", "score"]
     assert scored[-1].split() == ["0.500000", "0.666667", "-3"]

@@ -480,3 +480,44 @@ def test_examples(name):
     """The docstrings' examples run."""
     module = importlib.import_module(f"streameval._uncertainty.{name}")
     assert doctest.testmod(module).failed == 0
+
+
+def exact_and_bounded(rng):
+    """Return an exact and a bounded evaluator with the same random cases and misses."""
+    size = int(rng.choice([6, 12, 30, 100, 400]))
+    labels = rng.random(size) < rng.choice([0.02, 0.1, 0.3, 0.5, 0.9])
+    scores = rng.normal(labels * rng.choice([0, 1, 2.5, 5, -1]))
+    settings = {"resolution": int(rng.choice([1, 2, 3, 4, 6, 8, 12]))}
+    if rng.random() < 0.3:
+        settings = {"max_cells": int(rng.choice([4, 8, 20, 60]))}
+    misses = rng.integers(0, 1 + size // 5, 2).tolist() if rng.random() < 0.4 else (0, 0)
+    exact, bounded = Evaluator(), Evaluator(**settings)
+    for ev in (exact, bounded):
+        ev.add_cases(labels=labels, scores=scores)
+        ev.add_misses(misses[0])
+        ev.add_negative_misses(misses[1])
+    return exact, bounded
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("auc_roc", 0), ("auc_pr", 0), ("average_precision", 10)]
+)
+def test_intervals_of_cells_enclose_those_of_exact_scores(name, most):
+    """At any level, anytime or not: always for AUC-ROC; for average precision nearly always.
+
+    Average precision has a greater variance in some orders than in the three that are
+    computed, so a few intervals do not enclose: no more than were counted with this seed.
+    """
+    rng = np.random.default_rng(19)
+    outside = total = 0
+    for _ in range(500):
+        exact, bounded = exact_and_bounded(rng)
+        level = float(rng.choice([0.5, 0.8, 0.95, 0.999]))
+        for anytime in (False, True):
+            inner = exact.interval(name, level=level, anytime=anytime)
+            outer = bounded.interval(name, level=level, anytime=anytime)
+            if inner.reason is None:
+                total += 1
+                outside += not outer.lower <= inner.lower <= inner.upper <= outer.upper
+    assert total > 500
+    assert outside <= most
