@@ -20,27 +20,33 @@ It needs numpy and sortedcontainers. ``streameval.client``, ``streameval.cli``,
 are extras.
 """
 
-from streameval import functional
-from streameval._common.coverage import Coverage
-from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
-from streameval._evaluator import Evaluator
-from streameval._joining.label_joiner import LabelJoiner
-from streameval._joining.rules import JoinCounts
-from streameval._metrics.confusion import Confusion
-from streameval._metrics.costs import CostCurve
-from streameval._metrics.curves import PrHull, RocHull
-from streameval._metrics.operating_points import OperatingPoints
-from streameval._metrics.ranked_retrieval_curves import format_pr_curve, format_pr_score_curve
-from streameval._metrics.reliability import BrierDecomposition, ReliabilityTable
-from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
-from streameval._metrics.skew import PrecisionRecallGainCurve
-from streameval._paired_evaluator import PairedEvaluator
-from streameval._snapshot import Snapshot
-from streameval._time.coverage import ScoreBand
-from streameval._time.window import Window
-from streameval._time.windowed import WindowedEvaluator
-from streameval._uncertainty.compare import Comparison, compare, holm
-from streameval._uncertainty.intervals import Interval
+from typing import TYPE_CHECKING
+
+from streameval._common.lazy_exports import lazy_exports as _lazy_exports
+
+if TYPE_CHECKING:
+    from streameval import functional
+    from streameval._common.coverage import Coverage
+    from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
+    from streameval._evaluator import Evaluator
+    from streameval._joining.label_joiner import LabelJoiner
+    from streameval._joining.rules import JoinCounts
+    from streameval._metrics.confusion import Confusion
+    from streameval._metrics.costs import CostCurve
+    from streameval._metrics.curves import PrHull, RocHull
+    from streameval._metrics.operating_points import OperatingPoints
+    from streameval._metrics.ranked_retrieval_curves import format_pr_curve, format_pr_score_curve
+    from streameval._metrics.reliability import BrierDecomposition, ReliabilityTable
+    from streameval._metrics.roc_pr_space import dominates, pr_between, pr_to_roc, roc_to_pr
+    from streameval._metrics.skew import PrecisionRecallGainCurve
+    from streameval._paired_evaluator import PairedEvaluator
+    from streameval._snapshot import Snapshot
+    from streameval._time.coverage import ScoreBand
+    from streameval._time.window import Window
+    from streameval._time.windowed import WindowedEvaluator
+    from streameval._uncertainty.compare import Comparison, compare, holm
+    from streameval._uncertainty.intervals import Interval
+
 
 __version__ = "0.1.0"
 
@@ -77,3 +83,44 @@ __all__ = [
     "pr_to_roc",
     "roc_to_pr",
 ]
+
+_EXPORTS = {
+    "BrierDecomposition": "streameval._metrics.reliability",
+    "Comparison": "streameval._uncertainty.compare",
+    "Confusion": "streameval._metrics.confusion",
+    "CorruptStateError": "streameval._common.errors",
+    "CostCurve": "streameval._metrics.costs",
+    "Coverage": "streameval._common.coverage",
+    "Evaluator": "streameval._evaluator",
+    "Interval": "streameval._uncertainty.intervals",
+    "InvalidInputError": "streameval._common.errors",
+    "JoinCounts": "streameval._joining.rules",
+    "LabelJoiner": "streameval._joining.label_joiner",
+    "OperatingPoints": "streameval._metrics.operating_points",
+    "PairedEvaluator": "streameval._paired_evaluator",
+    "PrHull": "streameval._metrics.curves",
+    "PrecisionRecallGainCurve": "streameval._metrics.skew",
+    "ReliabilityTable": "streameval._metrics.reliability",
+    "RocHull": "streameval._metrics.curves",
+    "ScoreBand": "streameval._time.coverage",
+    "Snapshot": "streameval._snapshot",
+    "StreamEvalError": "streameval._common.errors",
+    "Window": "streameval._time.window",
+    "WindowedEvaluator": "streameval._time.windowed",
+    "compare": "streameval._uncertainty.compare",
+    "dominates": "streameval._metrics.roc_pr_space",
+    "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
+    "format_pr_score_curve": "streameval._metrics.ranked_retrieval_curves",
+    "functional": "streameval.functional",
+    "holm": "streameval._uncertainty.compare",
+    "pr_between": "streameval._metrics.roc_pr_space",
+    "pr_to_roc": "streameval._metrics.roc_pr_space",
+    "roc_to_pr": "streameval._metrics.roc_pr_space",
+}
+"""Each public name, and the module from which its first use imports it."""
+
+__getattr__ = _lazy_exports(__name__, _EXPORTS)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

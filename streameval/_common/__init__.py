@@ -1,27 +1,34 @@
 """Shared basics that import nothing else of the project.
 
 `errors`, `values` (one value that a caller passed), `names` (streams, ids, segments),
-`arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`.
+`arrays` (array types), `frame` (framed, checksummed bytes), `atomic_file`, `coverage`,
+`addresses` (of servers), `lazy_exports` (names that are imported on first use).
 """
 
 # The names that the server may use; the library imports from the modules.
-from streameval._common.arrays import BoolArray, FloatArray, IntArray
-from streameval._common.atomic_file import write_atomically
-from streameval._common.coverage import Coverage
-from streameval._common.frame import Frame, Reader, raise_corrupt
-from streameval._common.names import (
-    MAX_ID_BYTES,
-    MAX_KEY_LENGTH,
-    MAX_STREAM_NAME,
-    OTHER_VALUE,
-    dot_segment_problem,
-    id_problem,
-    new_stream_name_problem,
-    segment_key_problem,
-    segment_value_problem,
-    stream_name_problem,
-)
-from streameval._common.values import quoted, truncated
+from typing import TYPE_CHECKING
+
+from streameval._common.lazy_exports import lazy_exports as _lazy_exports
+
+if TYPE_CHECKING:
+    from streameval._common.arrays import BoolArray, FloatArray, IntArray
+    from streameval._common.atomic_file import write_atomically
+    from streameval._common.coverage import Coverage
+    from streameval._common.frame import Frame, Reader, raise_corrupt
+    from streameval._common.names import (
+        MAX_ID_BYTES,
+        MAX_KEY_LENGTH,
+        MAX_STREAM_NAME,
+        OTHER_VALUE,
+        dot_segment_problem,
+        id_problem,
+        new_stream_name_problem,
+        segment_key_problem,
+        segment_value_problem,
+        stream_name_problem,
+    )
+    from streameval._common.values import quoted, truncated
+
 
 __all__ = [
     "MAX_ID_BYTES",
@@ -45,3 +52,33 @@ __all__ = [
     "truncated",
     "write_atomically",
 ]
+
+_EXPORTS = {
+    "BoolArray": "streameval._common.arrays",
+    "Coverage": "streameval._common.coverage",
+    "FloatArray": "streameval._common.arrays",
+    "Frame": "streameval._common.frame",
+    "IntArray": "streameval._common.arrays",
+    "MAX_ID_BYTES": "streameval._common.names",
+    "MAX_KEY_LENGTH": "streameval._common.names",
+    "MAX_STREAM_NAME": "streameval._common.names",
+    "OTHER_VALUE": "streameval._common.names",
+    "Reader": "streameval._common.frame",
+    "dot_segment_problem": "streameval._common.names",
+    "id_problem": "streameval._common.names",
+    "new_stream_name_problem": "streameval._common.names",
+    "quoted": "streameval._common.values",
+    "raise_corrupt": "streameval._common.frame",
+    "segment_key_problem": "streameval._common.names",
+    "segment_value_problem": "streameval._common.names",
+    "stream_name_problem": "streameval._common.names",
+    "truncated": "streameval._common.values",
+    "write_atomically": "streameval._common.atomic_file",
+}
+"""Each public name, and the module from which its first use imports it."""
+
+__getattr__ = _lazy_exports(__name__, _EXPORTS)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,4 +11,5 @@ def main() -> None:
         from streameval.cli._app import app  # noqa: PLC0415 - the extra may be absent
     except ModuleNotFoundError as error:
         sys.exit(f"streameval: {error.name} is missing; pip install 'streameval[cli]'")
-    app()
+    # The name of the variables of shell completion comes from the name of the program.
+    app(prog_name="streameval")

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
+from streameval.cli._connection import connects
+from streameval.cli._errors import one_line_errors
 from streameval.cli._options import (
     Address,
     AddressOrData,
@@ -17,12 +19,12 @@ from streameval.cli._options import (
     SegmentOption,
     Window,
 )
-from streameval.cli._output import one_line_errors
 
 admin = typer.Typer(help="Administer a server.", no_args_is_help=True)
 
 
 @admin.command()
+@connects
 def status(address: Address, *, as_json: AsJson = False) -> None:
     """Print a server's status: its log, its memory and disk, warnings.
 
@@ -37,6 +39,7 @@ def status(address: Address, *, as_json: AsJson = False) -> None:
 
 
 @admin.command(name="hash")
+@connects
 def hash_command(
     address: AddressOrData = None,
     *,
@@ -99,6 +102,7 @@ def verify(
 
 
 @admin.command()
+@connects
 def backup(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
     address: AddressOrData = None,
@@ -137,6 +141,7 @@ def restore(
 
 
 @admin.command()
+@connects
 def compact(
     address: AddressOrData = None,
     *,
@@ -161,6 +166,7 @@ def compact(
 
 
 @admin.command(name="export")
+@connects
 def export_command(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
@@ -174,6 +180,7 @@ def export_command(
 
 
 @admin.command(name="import")
+@connects
 def import_command(
     address: Address,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An export.")],

@@ -1,4 +1,8 @@
-"""The commands: each parses its arguments and calls the module that does the work."""
+"""The commands: each parses its arguments and calls the module that does the work.
+
+A command imports that module in its body: numpy, pyarrow, tables and the client take
+longer to import than ``health`` and ``--version`` take to run.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,26 @@ from typing import Annotated
 import typer
 
 from streameval import __version__
-from streameval._metric_registry import COMPARED_NAMES, HEADLINE
-from streameval.cli import _evaluate, _remote
 from streameval.cli._admin import admin
-from streameval.cli._auc import Format, auc
-from streameval.cli._connect import Connection, current_connection
-from streameval.cli._options import Address, AsJson, SegmentOption, Window
-from streameval.cli._output import one_line_errors
-from streameval.cli._rows import Layout
+from streameval.cli._connection import connects
+from streameval.cli._errors import one_line_errors
+from streameval.cli._options import (
+    Address,
+    AsJson,
+    Format,
+    Pane,
+    Retention,
+    SegmentOption,
+    StreamResolution,
+    Window,
+)
 from streameval.cli._serve import serve
+from streameval.cli._streams import streams
 
 app = typer.Typer(
     name="streameval",
     help="Live, exact evaluation of binary scorers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -62,6 +71,8 @@ def evaluate(
 ) -> None:
     """Evaluate a file of scores and labels."""
     with one_line_errors():
+        from streameval.cli import _evaluate  # noqa: PLC0415 - slow to import
+
         _evaluate.evaluate(
             file,
             score=score,
@@ -95,6 +106,8 @@ def auc_command(
 ) -> None:
     """Print AUC-ROC and AUC-PR of a list of scores, or of the points of a curve."""
     with one_line_errors():
+        from streameval.cli._auc import auc  # noqa: PLC0415 - slow to import
+
         auc(
             file,
             format_=format_,
@@ -106,6 +119,7 @@ def auc_command(
 
 
 @app.command()
+@connects
 def push(
     file: Annotated[
         Path | None,
@@ -135,25 +149,46 @@ def push(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A file of labels by id."),
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the stream; refused when it exists.")
+    ] = False,
+    pane: Pane = None,
+    retention: Retention = None,
+    resolution: StreamResolution = None,
 ) -> None:
     """Push files of scores and labels to a server.
+
+    Rows older than the stream's retention are refused. To load history, create the stream with a
+    longer one: --create --retention 10y. --pane, --retention and --resolution need --create.
 
     A FILE of scores with their labels; or, with --id, a FILE of predictions, a file of --labels
     to join with them, or both. All files are checked completely before the first row is sent.
     """
-    layout = Layout(
-        score=score,
-        label=label,
-        id=id_,
-        time=time,
-        segments=tuple(segment or ()),
-        positive=positive,
-    )
     with one_line_errors():
-        _remote.push(file, layout=layout, labels=labels, to=to, stream=stream)
+        from streameval.cli import _remote  # noqa: PLC0415 - slow to import
+        from streameval.cli._rows import Layout  # noqa: PLC0415 - as above
+
+        layout = Layout(
+            score=score,
+            label=label,
+            id=id_,
+            time=time,
+            segments=tuple(segment or ()),
+            positive=positive,
+        )
+        _remote.push(
+            file,
+            layout=layout,
+            labels=labels,
+            to=to,
+            stream=stream,
+            create=create,
+            settings={"pane": pane, "retention": retention, "resolution": resolution},
+        )
 
 
 @app.command()
+@connects
 def query(
     address: Address,
     stream: Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")],
@@ -164,10 +199,13 @@ def query(
 ) -> None:
     """Print a stream's figures."""
     with one_line_errors():
+        from streameval.cli import _remote  # noqa: PLC0415 - slow to import
+
         _remote.query(address, stream, window=window, segment=segment, as_json=as_json)
 
 
 @app.command()
+@connects
 def health(
     address: Address,
     *,
@@ -175,7 +213,7 @@ def health(
 ) -> None:
     """Print a server's health; exit code 1 when it does not serve. For probes."""
     with one_line_errors():
-        from streameval.cli import _health  # noqa: PLC0415 - needs a package of the server's
+        from streameval.cli import _health  # noqa: PLC0415 - imports gRPC
 
         serving = _health.health(address, timeout)
     if not serving:
@@ -185,13 +223,25 @@ def health(
 app.command()(serve)
 
 
+def _metric_names() -> list[str]:
+    from streameval.cli import _top  # noqa: PLC0415 - slow to import
+
+    return list(_top.METRICS)
+
+
 @app.command()
+@connects
 def top(
     address: Address,
     *,
     metric: Annotated[
-        str, typer.Option(metavar="|".join(sorted(COMPARED_NAMES)), help="Which figure.")
-    ] = HEADLINE,
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which figure, for instance auc_roc. [default: auc_pr]",
+            autocompletion=_metric_names,
+        ),
+    ] = None,
     window: Window = None,
     prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
     every: Annotated[
@@ -204,12 +254,13 @@ def top(
     Keys: q quits, s changes the order, w changes the window. AUC-PR depends on the share of
     positives: compare streams with different shares by auc_roc.
     """
-    from streameval.cli import _top  # noqa: PLC0415 - loaded only for this command
-
     with one_line_errors():
+        from streameval.cli import _top  # noqa: PLC0415 - slow to import
+
         _top.top(address, metric, window, prefix=prefix, every_s=every, once=once)
 
 
+app.add_typer(streams, name="streams")
 app.add_typer(admin, name="admin")
 
 
@@ -220,6 +271,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
+@connects(before_command=True)
 def _global_options(
     *,
     _version: Annotated[
@@ -228,39 +280,5 @@ def _global_options(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_TOKEN_FILE",
-            help="File with the token for a server. [default: the token in STREAMEVAL_TOKEN]",
-        ),
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", envvar="STREAMEVAL_TLS", help="Connect with TLS.")
-    ] = False,
-    root_certificates: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_ROOT_CERTIFICATES",
-            help="Certificate authorities to trust, in PEM.",
-        ),
-    ] = None,
-    client_certificate: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="STREAMEVAL_CLIENT_CERTIFICATE", help="For servers that require one (mTLS)."
-        ),
-    ] = None,
-    client_key: Annotated[
-        Path | None, typer.Option(envvar="STREAMEVAL_CLIENT_KEY", help="Its private key.")
-    ] = None,
 ) -> None:
-    current_connection.set(
-        Connection(
-            token_file=token_file,
-            tls=tls,
-            root_certificates=root_certificates,
-            client_certificate=client_certificate,
-            client_key=client_key,
-        )
-    )
+    """Live, exact evaluation of binary scorers."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from streameval._evaluator import Evaluator
 from streameval._metrics.operating_points import OperatingPoints, precision_of
 from streameval._metrics.roc_pr_space import PrPoints, pr_between, pr_to_roc
 from streameval.cli._files import ROWS_PER_CHUNK, FileError
+from streameval.cli._options import Format
 from streameval.cli._output import out
 from streameval.cli._rows import BOOLEAN_LABELS
 
@@ -34,14 +34,6 @@ _MAX_ROWS_BETWEEN_POINTS = 1_000_000
 """Rows written between two points of a curve."""
 _MAX_REFERENCES = 1 << 53
 """Exclusive; from 2**53 on float64 cannot represent every count."""
-
-
-class Format(StrEnum):
-    """The content of the file's lines."""
-
-    LIST = "list"
-    ROC = "roc"
-    PR = "pr"
 
 
 COLUMNS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,32 @@ import typer
 
 from streameval._common.errors import StreamEvalError
 
+
+class Format(StrEnum):
+    """The content of the lines of a file for ``streameval auc``."""
+
+    LIST = "list"
+    ROC = "roc"
+    PR = "pr"
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Window = Annotated[
     str | None, typer.Option(help="The last 90s, 15m, 1h, 7d... [default: all time]")
 ]
 SegmentOption = Annotated[
     str | None, typer.Option(help="One slice, for instance country=US. [default: the whole stream]")
+]
+Pane = Annotated[
+    str | None,
+    typer.Option(help="Shortest time slice with counts of its own: 10s, 1m... [default: 1m]"),
+]
+Retention = Annotated[
+    str | None, typer.Option(help="How long panes are kept: 90d, 10y... [default: 30d]")
+]
+StreamResolution = Annotated[
+    int | None,
+    typer.Option("--resolution", min=1, help="Bits of a score that a pane keeps. [default: 12]"),
 ]
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the server.")]
 AddressOrData = Annotated[
@@ -36,15 +57,35 @@ Config = Annotated[
     typer.Option(metavar="FILE", help="The server's settings: its data directory and limits."),
 ]
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_UNITS_S = {"y": 365 * 86_400, "w": 7 * 86_400, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 
-def parse_span(text: str) -> timedelta:
-    """Read a span such as ``90s``, ``15m``, ``1h``, ``7d``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+def parse_span(text: str, option: str = "--window") -> timedelta:
+    """Read a span such as ``90s``, ``15m``, ``1h``, ``7d``, ``2w``, ``1y`` (365 days)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([ywdhms])", text)
     if match is None or not float(match[1]):
-        raise StreamEvalError(f"--window {text!r}: use a span such as 90s, 15m, 1h or 7d")
-    return timedelta(**{_UNITS[match[2]]: float(match[1])})
+        raise StreamEvalError(f"{option} {text!r}: use a span such as 90s, 15m, 1h or 7d")
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+    except OverflowError:
+        raise StreamEvalError(f"{option} {text!r}: too long") from None
+
+
+def format_span(span: timedelta) -> str:
+    """Return a span in its largest whole unit, as `parse_span` reads it.
+
+    Examples
+    --------
+    >>> format_span(timedelta(days=30)), format_span(timedelta(minutes=90))
+    ('30d', '90m')
+    >>> format_span(timedelta(seconds=1.5))
+    '1.5s'
+    """
+    seconds = span.total_seconds()
+    for unit, unit_s in _UNITS_S.items():
+        if seconds >= unit_s and unit != "w" and not seconds % unit_s:
+            return f"{seconds / unit_s:.0f}{unit}"
+    return f"{seconds:g}s"
 
 
 def parse_segment(text: str | None) -> tuple[str, str] | None:

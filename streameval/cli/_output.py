@@ -1,9 +1,8 @@
-"""Output of the commands: tables, JSON, progress bars, and errors as one line."""
+"""Output of the commands: tables, JSON, progress bars."""
 
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streameval._common.errors import StreamEvalError
 from streameval._metric_registry import SUMMARY_NAMES, title_of
 
 if TYPE_CHECKING:
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streameval._snapshot import Snapshot
-
-WRONG_INPUT = 2
-_MAX_LINE_CHARS = 400
 
 REASONS = {
     "EMPTY": "no cases yet",
@@ -32,39 +27,6 @@ REASONS = {
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Print an error of streameval or the file system as one line and exit with 2."""
-    try:
-        yield
-    except StreamEvalError as error:
-        reason = str(error)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        reason = f"{error.filename}: {error.strerror}"
-    else:
-        return
-    print(f"streameval: {one_line(reason)}", file=sys.stderr)
-    raise SystemExit(WRONG_INPUT)
-
-
-def one_line(text: str) -> str:
-    r"""Return a text as one line of limited length without control characters.
-
-    Names and values come from files and may hold newlines, escape sequences or a
-    megabyte of text.
-
-    Examples
-    --------
-    >>> print(one_line("no column 'score'; it has \x1b[2J"))
-    no column 'score'; it has \x1b[2J
-    """
-    if len(text) > _MAX_LINE_CHARS:
-        text = f"{text[: _MAX_LINE_CHARS // 2]} [...] {text[-_MAX_LINE_CHARS // 2 :]}"
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 @contextmanager

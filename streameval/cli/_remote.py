@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connect import connect
 from streameval.cli._options import parse_segment, parse_span
 from streameval.cli._output import out, print_json, print_snapshot, progress_bar
 from streameval.cli._rows import Layout, Rows, read_rows
+from streameval.cli._stream_admin import parse_settings
 from streameval.client import AlreadyExistsError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from streameval.client import Stream
+    from streameval.client import Client, Stream
 
 
-def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, stream: str) -> None:
+def push(
+    file: Path | None,
+    *,
+    layout: Layout,
+    labels: Path | None,
+    to: str,
+    stream: str,
+    create: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
     """Check files completely, then push them; return once their rows are durable.
 
     Parameters
@@ -29,7 +40,16 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
         The columns of both files.
     labels : Path or None
         A file of labels by id.
+    create : bool
+        Whether to create the stream, with the settings that are not None.
+    settings : mapping, optional
     """
+    given = parse_settings(**(settings or {}))
+    if given and not create:
+        raise StreamEvalError(
+            f"--{next(iter(given))} needs --create; a stream that exists "
+            "changes by 'streameval streams update'"
+        )
     files = _files(file, layout, labels)
     counts = []
     for path, columns in files:
@@ -40,7 +60,9 @@ def push(file: Path | None, *, layout: Layout, labels: Path | None, to: str, str
                 progress(chunk.progress)
         counts.append(rows)
     with connect(to, when_full="block") as client:
-        if layout.segments:
+        if create:
+            _create(client, stream, {**given, "segment_keys": layout.segments})
+        elif layout.segments:
             # A stream created by its first batch has no segment keys.
             with suppress(AlreadyExistsError):
                 client.create_stream(stream, segment_keys=layout.segments)
@@ -75,6 +97,13 @@ def query(
     covers = "" if window is None else f", the last {window}"
     covers += "" if segment is None else f", {segment}"
     print_snapshot(snapshot, heading=f"{stream}{covers} at revision {snapshot.revision}")
+
+
+def _create(client: Client, stream: str, settings: dict[str, Any]) -> None:
+    try:
+        client.create_stream(stream, **settings)
+    except AlreadyExistsError as error:
+        raise StreamEvalError(f"{error}: leave out --create to add rows to it") from None
 
 
 def _files(file: Path | None, layout: Layout, labels: Path | None) -> list[tuple[Path, Layout]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streameval._common.errors import StreamEvalError
-from streameval.cli._output import one_line_errors
+from streameval.cli._errors import one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.table import Table
 from rich.text import Text
 
-from streameval.cli._output import one_line, out
+from streameval.cli._errors import one_line
+from streameval.cli._output import out
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

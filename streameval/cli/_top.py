@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from streameval._common.errors import StreamEvalError
-from streameval._metric_registry import COMPARED_NAMES
+from streameval._metric_registry import COMPARED_NAMES, HEADLINE
 from streameval.cli._connect import transport
 from streameval.cli._options import parse_span
 from streameval.cli._top_reading import Board, Reading, TopQuery, read
@@ -45,9 +45,16 @@ _PERMANENT_ERRORS = (AccessError, InvalidRequestError, UnimplementedError)
 
 
 def top(
-    address: str, metric: str, window: str | None, *, prefix: str, every_s: float, once: bool
+    address: str,
+    metric: str | None,
+    window: str | None,
+    *,
+    prefix: str,
+    every_s: float,
+    once: bool,
 ) -> None:
     """Show streams until the user quits; print them once if the output is not a terminal."""
+    metric = HEADLINE if metric is None else metric
     if metric not in METRICS:
         raise StreamEvalError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r:.60}")
     query = TopQuery(metric, None if window is None else parse_span(window), prefix)

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from streameval._metric_registry import title_of
-from streameval.cli._output import REASONS, one_line
+from streameval.cli._errors import one_line
+from streameval.cli._output import REASONS
 from streameval.cli._status import format_duration
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from streameval import InvalidInputError
+from streameval._common.addresses import is_local
 from streameval.client import AccessError, Client, RowsLostError, UnavailableError
-from streameval.client._wire.credentials import is_local
 from streameval_server import Settings
 from streameval_server._security.tokens import create_token
 from streameval_server.testing import running_server

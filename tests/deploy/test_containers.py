@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import yaml
 
 from streameval.client import AccessError, Client
+from streameval_server import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,6 +134,72 @@ def test_setup_keeps_what_it_finds(volumes, environment):
     assert {mode for name, mode in modes.items() if name.startswith("monitoring")} == {0o444}
 
 
+@pytest.fixture
+def own_volumes(tmp_path, environment, require_command) -> Path:
+    """Return a folder of volumes, for a test that changes them, in which `setup` has run."""
+    require_command("openssl")
+    for name in COMPOSE["volumes"]:
+        (tmp_path / name).mkdir()
+    run_setup(tmp_path, environment)
+    return tmp_path
+
+
+def contents(volumes: Path) -> dict[str, bytes]:
+    files = (path for path in volumes.rglob("*") if path.is_file() and path.name != ".done")
+    return {str(path.relative_to(volumes)): path.read_bytes() for path in files}
+
+
+def verified(volumes: Path) -> bool:
+    """Whether every copy of the authority signed the certificate, and the key is its key."""
+    server = volumes / "server"
+
+    def openssl(*arguments: object) -> str:
+        return subprocess.run(
+            ["openssl", *map(str, arguments)], check=True, capture_output=True, text=True
+        ).stdout
+
+    for place in ("server", "clients", "monitoring"):
+        openssl("verify", "-CAfile", volumes / place / "ca.pem", server / "server.pem")
+    public = openssl("x509", "-in", server / "server.pem", "-noout", "-pubkey")
+    return public == openssl("pkey", "-in", server / "server.key", "-pubout")
+
+
+def test_setup_renews(own_volumes, environment):
+    """Without .done, a second run replaces every file, the read-only ones too."""
+    before = contents(own_volumes)
+    assert verified(own_volumes)
+    (own_volumes / "server" / ".done").unlink()
+    run_setup(own_volumes, environment)
+    after = contents(own_volumes)
+    assert after.keys() == before.keys()
+    assert not [name for name in after if after[name] == before[name]]
+    assert verified(own_volumes)
+    assert {path.stat().st_mode & 0o777 for path in (own_volumes / "monitoring").iterdir()} == {
+        0o444
+    }
+
+
+@pytest.mark.parametrize("part", ["openssl x509", "streameval", "openssl rand"])
+def test_setup_that_fails_changes_nothing(own_volumes, environment, tmp_path_factory, part):
+    """When a step fails, the old key, certificates and tokens stay, and fit each other."""
+    before = contents(own_volumes)
+    (own_volumes / "server" / ".done").unlink()
+    command, _, verb = part.partition(" ")
+    stubs = tmp_path_factory.mktemp("stubs")
+    real = shutil.which(command, path=environment["PATH"])
+    failing = stubs / command
+    failing.write_text(f'#!/bin/sh\n[ "$1" = "{verb or "admin"}" ] && exit 1\nexec {real} "$@"\n')
+    failing.chmod(0o755)
+    broken = {**environment, "PATH": f"{stubs}:{environment['PATH']}"}
+    command = [here(word, SERVICES["setup"], own_volumes) for word in SERVICES["setup"]["command"]]
+    done = subprocess.run(command, check=False, env=broken, capture_output=True, timeout=60)
+    assert done.returncode != 0
+    assert contents(own_volumes) == before
+    run_setup(own_volumes, environment)
+    assert verified(own_volumes)
+    assert contents(own_volumes).keys() == before.keys()
+
+
 def test_the_health_check_passes_and_needs_no_token(server, volumes, environment, free_port):
     """The compose file's command, at this machine's port; at another port it fails."""
     service = SERVICES["server"]
@@ -197,6 +265,27 @@ def test_only_loopback_is_published():
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_time_to_stop_is_one_number():
+    """Code, pages, compose and Kubernetes agree on what calls get and what the process gets."""
+    calls_s = f"{Settings().stop_grace_s:g}"
+    pages = {
+        name: (ROOT / "docs" / f"{name}.md").read_text()
+        for name in ("server", "containers", "kubernetes")
+    }
+    said = {
+        *re.findall(r"stop_grace_s`, (\d+) s", "".join(pages.values())),
+        *re.findall(r"stop_grace_s, (\d+) s", (ROOT / "docker-compose.yml").read_text()),
+    }
+    assert said == {calls_s}
+    assert f"| `stop_grace_s` | `{Settings().stop_grace_s}` |" in pages["server"]
+    process_s = re.fullmatch(r"(\d+)s", SERVICES["server"]["stop_grace_period"])[1]
+    assert set(re.findall(r"terminationGracePeriodSeconds: (\d+)", pages["kubernetes"])) == {
+        process_s
+    }
+    assert f"give a container {process_s} s" in pages["containers"]
+    assert int(process_s) > float(calls_s)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from streameval.cli import _auc
 from streameval.cli._app import app
+from streameval.cli._errors import one_line
 from streameval.cli._files import FileError
-from streameval.cli._output import one_line
 from streameval.cli._rows import Layout, read_rows
 
 SCORES, LABELS = np.array([0.9, 0.2, 0.7]), np.array([1, 0, 1])

@@ -335,7 +335,8 @@ def check_times(
     else:
         rule = (
             f"event time must not be older than retention, got {_shown(time_us)}{where}, "
-            f"kept since {_shown(oldest)}"
+            f"kept since {_shown(oldest)}: give the stream a longer retention "
+            "('streameval streams update --retention 10y'), or leave the row out"
         )
     refuse(Code.INVALID_ARGUMENT, rule, path)
 

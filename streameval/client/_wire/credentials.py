@@ -7,13 +7,13 @@ come from a function, so a long-running client survives the renewal of both.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
 
+from streameval._common.addresses import is_local
 from streameval._common.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -155,37 +155,3 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
-def is_local(address: str) -> bool:
-    """Whether traffic to a gRPC address stays on this machine.
-
-    Names other than localhost are not resolved: their addresses may change.
-
-    Examples
-    --------
-    >>> is_local("localhost:50051"), is_local("[::1]:50051"), is_local("unix:/run/streameval")
-    (True, True, True)
-    >>> is_local("10.0.0.7:50051"), is_local("ipv4:127.0.0.1:1,10.0.0.7:1")
-    (False, False)
-    """
-    scheme, _, rest = address.partition(":")
-    if scheme in {"unix", "unix-abstract"}:
-        return True
-    targets = [address]
-    if scheme in {"dns", "ipv4", "ipv6"}:
-        # An authority between // and / names a DNS server.
-        targets = rest.removeprefix("///").split(",")
-    return all(map(_is_loopback, targets))
-
-
-def _is_loopback(target: str) -> bool:
-    host = target.rpartition(":")[0] if target.count(":") == 1 else target
-    if target.startswith("["):
-        host = target[1:].partition("]")[0]
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

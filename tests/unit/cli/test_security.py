@@ -20,7 +20,7 @@ from streameval_server._service.configuration import FLAGS, flag_of
 from streameval_server.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def run(*arguments: object, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
@@ -159,3 +159,94 @@ def test_a_token_is_no_option() -> None:
     code, _, errors = run("query", "example.org:1", "a/b", env={"STREAMEVAL_TOKEN": "sv1.x.y"})
     assert code == 2
     assert "a token must not travel in plain text to example.org:1" in errors
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the address of a server with tokens, and a token's file."""
+    file, tokens = tmp_path / "token", tmp_path / "tokens.toml"
+    file.write_text(run("admin", "token", "x", "--scope", "admin", "--tokens", tokens)[1])
+    with running_server(Settings(listen="127.0.0.1:0", memory=True, tokens=tokens)) as address:
+        yield address, file
+
+
+def test_a_connection_has_its_options_before_or_after_the_command(
+    guarded: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Both places mean the same; the later one, and any of them over a variable, wins."""
+    address, file = guarded
+    wrong = tmp_path / "wrong"
+    wrong.write_text("sv1.x.y")
+    hashed = ("admin", "hash", address)
+    assert run("--token-file", file, *hashed)[0] == 0
+    assert run(*hashed, "--token-file", file)[0] == 0
+    assert run("--token-file", wrong, *hashed, "--token-file", file)[0] == 0
+    assert run("--token-file", file, *hashed, "--token-file", wrong)[0] == 2
+    variable = {"STREAMEVAL_TOKEN_FILE": str(wrong)}
+    assert run(*hashed, "--token-file", file, env=variable)[0] == 0
+    assert run("--token-file", file, *hashed, env=variable)[0] == 0
+
+
+def test_every_command_with_an_address_has_the_options() -> None:
+    """No command that connects lacks an option of the connection."""
+    options = {
+        "--token-file",
+        "--tls",
+        "--root-certificates",
+        "--client-certificate",
+        "--client-key",
+    }
+    groups, connecting = [typer.main.get_command(app)], []
+    for group in groups:
+        for command in group.commands.values():
+            if hasattr(command, "commands"):
+                groups.append(command)
+            elif {"address", "to"} & {parameter.name for parameter in command.params}:
+                connecting.append(command)
+    assert len(connecting) >= 10
+    for command in connecting:
+        found = {option for parameter in command.params for option in parameter.opts}
+        assert options <= found, command.name
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "this server requires a token: give the file that holds it with --token-file"),
+        (("--token-file", "{tmp}/none"), "--token-file: cannot read {tmp}/none"),
+        (("--token-file", "{tmp}/empty"), "--token-file: {tmp}/empty is empty"),
+        (("--root-certificates", "{tmp}/none"), "--root-certificates: cannot read {tmp}/none: No"),
+        (("--client-key", "{tmp}/empty"), "--client-certificate and --client-key need each other"),
+    ],
+)
+def test_errors_of_a_connection_name_the_option(
+    guarded: tuple[str, Path], table: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    """They speak of the command line, not of HTTP headers or arguments in Python."""
+    address, _ = guarded
+    (tmp_path / "empty").write_text("")
+    given = [option.format(tmp=tmp_path) for option in options]
+    for command in (
+        ("query", address, "a/1"),
+        ("push", table, "--to", address, "--stream", "a/1"),
+        ("admin", "status", address),
+        ("top", address, "--once"),
+    ):
+        code, printed, errors = run(*command, *given)
+        assert (code, printed) == (2, ""), command
+        assert errors.startswith("streameval: " + said.format(tmp=tmp_path)), command
+        assert errors.count("\n") == 1
+
+
+def test_a_token_in_plain_text_is_refused_by_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To another machine only with TLS: the message names the options to give."""
+    file = tmp_path / "token"
+    file.write_text("sv1.x.y")
+    code, _, errors = run("query", "192.0.2.1:1", "a/1", "--token-file", file)
+    assert code == 2
+    assert "--token-file: a token must not travel in plain text to 192.0.2.1:1" in errors
+    assert "--root-certificates, or --tls" in errors
+    monkeypatch.setenv("STREAMEVAL_TOKEN", "sv1.x.y")
+    assert "STREAMEVAL_TOKEN: a token must not" in run("query", "192.0.2.1:1", "a/1")[2]

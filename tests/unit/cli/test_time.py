@@ -116,7 +116,7 @@ def test_push_needs_files_that_fit(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--window", "1y"], "--window '1y': use a span such as 90s, 15m, 1h or 7d"),
+        (["--window", "1x"], "--window '1x': use a span such as 90s, 15m, 1h or 7d"),
         (["--window", "0h"], "--window '0h': use a span"),
         (["--segment", "US"], "--segment 'US': use key=value, for instance country=US"),
     ],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +30,9 @@ def test_all_is_sorted_and_complete(
     require(needs)
     module = importlib.import_module(package)
     assert module.__all__ == sorted(module.__all__)
+    for name in module.__all__:  # some packages import a name when it is first used
+        getattr(module, name)
+    assert set(module.__all__) <= set(dir(module))
     public = {
         name
         for name, value in vars(module).items()
@@ -38,3 +43,20 @@ def test_all_is_sorted_and_complete(
     assert public == {
         name for name in module.__all__ if not isinstance(getattr(module, name), types.ModuleType)
     }
+
+
+@pytest.mark.parametrize("package", ["streameval", "streameval._common"])
+def test_lazy_exports_are_what_type_checkers_see(package: str) -> None:
+    """The imports for type checkers and those at run time are the same, and all public."""
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert seen == module._EXPORTS
+    assert set(seen) == set(module.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A misspelt name fails as it does in any module."""
+    with pytest.raises(AttributeError, match="module 'streameval' has no attribute 'Evaluater'"):
+        importlib.import_module("streameval").Evaluater  # noqa: B018 - the access is the test

@@ -306,7 +306,8 @@ BAD_BY_SETTINGS = {
         {"cases": pb.Cases(scores=[1, 1], positives=[True, True], event_times_us=[NOW, OLD])},
         (
             "event time must not be older than retention, got 2026-12-16T07:59:59.999999+00:00 "
-            "at index 1, kept since 2026-12-16T08:00:00+00:00"
+            "at index 1, kept since 2026-12-16T08:00:00+00:00: give the stream a longer retention "
+            "('streameval streams update --retention 10y'), or leave the row out"
         ),
         "cases.event_times_us[1]",
     ),
@@ -319,7 +320,8 @@ BAD_BY_SETTINGS = {
         {"predictions": pb.Predictions(ids=["a"], scores=[1], event_times_us=[-1])},
         (
             "event time must not be older than retention, got 1969-12-31T23:59:59.999999+00:00 "
-            "at index 0, kept since 2026-12-16T08:00:00+00:00"
+            "at index 0, kept since 2026-12-16T08:00:00+00:00: give the stream a longer retention "
+            "('streameval streams update --retention 10y'), or leave the row out"
         ),
         "predictions.event_times_us[0]",
     ),

@@ -1,0 +1,55 @@
+"""Errors of the commands as one line; imports nothing slow, for `_app` and ``health``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streameval._common.errors import StreamEvalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WRONG_INPUT = 2
+_MAX_LINE_CHARS = 400
+_MISSING_CREDENTIALS = (
+    "this server requires a token: give the file that holds it with --token-file, or the token "
+    "itself in the variable STREAMEVAL_TOKEN"
+)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Print an error of streameval or the file system as one line and exit with 2."""
+    try:
+        yield
+    except StreamEvalError as error:
+        # The server speaks of an HTTP header, which its callers write; here it is an option.
+        reason = (
+            _MISSING_CREDENTIALS if getattr(error, "reason", "") == "TOKEN_MISSING" else str(error)
+        )
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = f"{error.filename}: {error.strerror}"
+    else:
+        return
+    print(f"streameval: {one_line(reason)}", file=sys.stderr)
+    raise SystemExit(WRONG_INPUT)
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line of limited length without control characters.
+
+    Names and values come from files and may hold newlines, escape sequences or a
+    megabyte of text.
+
+    Examples
+    --------
+    >>> print(one_line("no column 'score'; it has \x1b[2J"))
+    no column 'score'; it has \x1b[2J
+    """
+    if len(text) > _MAX_LINE_CHARS:
+        text = f"{text[: _MAX_LINE_CHARS // 2]} [...] {text[-_MAX_LINE_CHARS // 2 :]}"
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

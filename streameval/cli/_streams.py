@@ -1,0 +1,165 @@
+"""``streameval streams``: lists, creates, changes and deletes the streams of a server."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from streameval.cli._connection import connects
+from streameval.cli._errors import one_line_errors
+from streameval.cli._options import Address, AsJson, Pane, Retention, StreamResolution
+
+streams = typer.Typer(help="List, create, change and delete streams.", no_args_is_help=True)
+
+
+class Scale(StrEnum):
+    """Scales on which bits of a score are kept."""
+
+    PLAIN = "plain"
+    PROBABILITY = "probability"
+
+
+class Orphans(StrEnum):
+    """Ways to count a label without a prediction."""
+
+    DROP = "drop"
+    MISS = "miss"
+
+
+class Expired(StrEnum):
+    """Ways to count a prediction without a label."""
+
+    DROP = "drop"
+    NEGATIVE = "negative"
+
+
+StreamName = Annotated[str, typer.Argument(help="Stream, for instance fraud/v3.")]
+LabelTtl = Annotated[
+    str | None,
+    typer.Option(help="How long a prediction waits for its label. [default: 14d, or retention]"),
+]
+RelabelTtl = Annotated[
+    str | None,
+    typer.Option(help="How long a label can be changed or retracted. [default: 1h]"),
+]
+MaxPending = Annotated[
+    int | None, typer.Option(min=1, help="The most ids that are kept. [default: 2000000]")
+]
+OrphansOption = Annotated[
+    Orphans | None,
+    typer.Option(help="How a label without a prediction counts. [default: drop]"),
+]
+ExpiredOption = Annotated[
+    Expired | None,
+    typer.Option(help="How a prediction without a label counts. [default: drop]"),
+]
+
+
+@streams.command(name="list")
+@connects
+def list_command(
+    address: Address,
+    *,
+    prefix: Annotated[str, typer.Option(help="Only streams whose names begin with this.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print the streams of a server with their settings."""
+    with one_line_errors():
+        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+
+        _stream_admin.print_streams(address, prefix, as_json=as_json)
+
+
+@streams.command()
+@connects
+def create(
+    address: Address,
+    stream: StreamName,
+    *,
+    pane: Pane = None,
+    retention: Retention = None,
+    resolution: StreamResolution = None,
+    scale: Annotated[
+        Scale | None,
+        typer.Option(help="The number whose bits are kept. [default: plain]"),
+    ] = None,
+    label_ttl: LabelTtl = None,
+    relabel_ttl: RelabelTtl = None,
+    max_pending: MaxPending = None,
+    orphans: OrphansOption = None,
+    expired: ExpiredOption = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(help="Key of segments; may be given several times.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a stream. --pane, --resolution and --scale cannot change later."""
+    with one_line_errors():
+        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+
+        settings = _stream_admin.parse_settings(
+            pane=pane,
+            retention=retention,
+            resolution=resolution,
+            scale=scale,
+            label_ttl=label_ttl,
+            relabel_ttl=relabel_ttl,
+            max_pending=max_pending,
+            orphans=orphans,
+            expired=expired,
+            segment_keys=segment,
+        )
+        _stream_admin.create(address, stream, settings, as_json=as_json)
+
+
+@streams.command()
+@connects
+def update(
+    address: Address,
+    stream: StreamName,
+    *,
+    retention: Retention = None,
+    label_ttl: LabelTtl = None,
+    relabel_ttl: RelabelTtl = None,
+    max_pending: MaxPending = None,
+    orphans: OrphansOption = None,
+    expired: ExpiredOption = None,
+    segment: Annotated[
+        list[str] | None,
+        typer.Option(help="Key of segments to add; may be given several times."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a stream; those that are not given stay as they are."""
+    with one_line_errors():
+        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+
+        settings = _stream_admin.parse_settings(
+            retention=retention,
+            label_ttl=label_ttl,
+            relabel_ttl=relabel_ttl,
+            max_pending=max_pending,
+            orphans=orphans,
+            expired=expired,
+            segment_keys=segment,
+        )
+        _stream_admin.update(address, stream, settings, as_json=as_json)
+
+
+@streams.command()
+@connects
+def delete(
+    address: Address,
+    stream: StreamName,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a stream and all its counts."""
+    if not yes:
+        typer.confirm(f"Delete {stream} and all its counts?", abort=True)
+    with one_line_errors():
+        from streameval.cli import _stream_admin  # noqa: PLC0415 - slow to import
+
+        _stream_admin.delete(address, stream)

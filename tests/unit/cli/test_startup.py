@@ -1,0 +1,95 @@
+"""What a command imports, the module as a program, and completion in shells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+
+from streameval import __version__
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SLOW = {"numpy", "pyarrow", "matplotlib", "streameval.client", "streameval_server"}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Yield the address of a running server."""
+    with running_server() as address:
+        yield address
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", ["--version", "health"])
+def test_quick_commands_import_nothing_slow(command: str, address: str) -> None:
+    """Probes run `health` every few seconds: it imports gRPC and no metrics, no tables."""
+    arguments = [command] if command == "--version" else [command, address]
+    script = f"""
+import sys
+sys.argv = ["streameval", *{arguments!r}]
+from streameval.cli import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+print(*sorted(sys.modules))
+"""
+    done = run("-c", script)
+    assert done.returncode == 0, done.stderr
+    said, modules = done.stdout.splitlines()
+    assert said == (__version__ if command == "--version" else "SERVING")
+    slow = SLOW | ({"grpc"} if command == "--version" else set())
+    assert not slow & set(modules.split())
+
+
+def test_the_package_is_a_program() -> None:
+    """`python -m streameval` is the command."""
+    done = run("-m", "streameval", "--version")
+    assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
+
+
+def test_completion_prints_a_script() -> None:
+    """`--show-completion` prints the script for a shell; it completes the commands' names."""
+    done = run(
+        *("-m", "streameval", "--show-completion", "bash"),
+        _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "_STREAMEVAL_COMPLETE=complete_bash" in done.stdout
+    done = run(
+        *("-m", "streameval"),
+        _STREAMEVAL_COMPLETE="complete_bash",
+        COMP_WORDS="streameval he",
+        COMP_CWORD="1",
+    )
+    assert done.stdout.split() == ["health"]
+
+
+def test_metrics_are_completed() -> None:
+    """The names for `top --metric` come from the registry."""
+    done = run(
+        *("-m", "streameval"),
+        _STREAMEVAL_COMPLETE="complete_bash",
+        COMP_WORDS="streameval top host:1 --metric auc_r",
+        COMP_CWORD="4",
+    )
+    assert "auc_roc" in done.stdout.split()

@@ -1,0 +1,173 @@
+"""Streams are listed, created, changed and deleted; history is loaded by one command."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("typer", reason="needs the extra cli")
+import typer.main
+from typer.testing import CliRunner
+
+from streameval.cli._app import app
+from streameval.cli._options import format_span, parse_span
+from streameval.v1 import stream_pb2
+from streameval_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Yield the address of a running server."""
+    with running_server() as address:
+        yield address
+
+
+def run(*arguments: object, answer: str | None = None) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it printed."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def streams(verb: str, *arguments: object, **options: str | None) -> tuple[int, str, str]:
+    return run("streams", verb, *arguments, **options)
+
+
+def test_each_setting_of_the_proto_is_an_option() -> None:
+    """`create` has all of them, `update` those that can change."""
+    commands = typer.main.get_command(app).commands["streams"].commands
+    fields = {field.name.replace("_", "-") for field in stream_pb2.StreamSettings.DESCRIPTOR.fields}
+    wanted = {f"--{name}" for name in fields - {"segment-keys"}} | {"--segment"}
+    found = {
+        verb: {option for parameter in commands[verb].params for option in parameter.opts}
+        for verb in ("create", "update")
+    }
+    assert wanted <= found["create"]
+    assert wanted - {"--pane", "--resolution", "--scale"} <= found["update"]
+    assert not {"--pane", "--resolution", "--scale"} & found["update"]
+
+
+def test_create_list_update_delete(address: str) -> None:
+    """Every setting arrives; an update keeps what is not given, and adds segment keys."""
+    code, printed, errors = streams(
+        *("create", address, "s/1", "--pane", "10s", "--retention", "10y", "--resolution", 14),
+        *("--scale", "probability", "--label-ttl", "30d", "--relabel-ttl", "2h"),
+        *("--max-pending", 1000, "--orphans", "miss", "--expired", "drop"),
+        *("--segment", "country", "--segment", "device", "--json"),
+    )
+    assert (code, errors) == (0, "")
+    created = json.loads(printed)
+    settings = {
+        "pane": "10s",
+        "retention": "315360000s",
+        "resolution": 14,
+        "scale": "probability",
+        "label_ttl": "2592000s",
+        "relabel_ttl": "7200s",
+        "max_pending": 1000,
+        "orphans": "miss",
+        "expired": "drop",
+        "segment_keys": ["country", "device"],
+    }
+    assert (created["name"], created["settings"]) == ("s/1", settings)
+    listed = json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
+    assert listed == [created]
+    code, printed, _ = streams("list", address, "--prefix", "s/")
+    row = printed.splitlines()[1]
+    assert [word in row for word in ("s/1", "10s", "10y", "30d", "14", "country, device")] == [
+        True
+    ] * 6
+    code, printed, _ = streams(
+        *("update", address, "s/1", "--label-ttl", "7d", "--segment", "plan", "--json")
+    )
+    changed = {
+        **settings,
+        "label_ttl": "604800s",
+        "segment_keys": ["country", "device", "plan"],
+    }
+    assert json.loads(printed)["settings"] == changed
+    code, printed, _ = streams("update", address, "s/1", "--orphans", "drop")
+    assert code == 0
+    assert {tuple(line.split()) for line in printed.splitlines()} >= {
+        ("orphans", "drop"),
+        ("segment", "keys", "country,", "device,", "plan"),
+        ("retention", "10y"),
+    }
+    code, _, errors = streams("delete", address, "s/1", answer="n\n")
+    assert code == 1
+    assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1])
+    code, printed, errors = streams("delete", address, "s/1", "--yes")
+    assert (code, printed, errors) == (0, "s/1 is deleted\n", "")
+    assert json.loads(streams("list", address, "--prefix", "s/", "--json")[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("update", "{}", "no/such", "--retention", "1d"), "no/such"),
+        (("update", "{}", "no/such"), "give at least one setting to change"),
+        (("create", "{}", "s/2", "--pane", "soon"), "--pane 'soon': use a span such as"),
+        (("create", "{}", "s/2", "--retention", "9" * 30 + "d"), "too long"),
+        (("create", "{}", "s/2", "--label-ttl", "60d"), "label_ttl"),
+        (("delete", "{}", "no/such", "--yes"), "no/such"),
+    ],
+)
+def test_refusals_are_one_line(address: str, arguments: tuple[str, ...], said: str) -> None:
+    """Wrong settings change nothing and say what is wrong."""
+    code, printed, errors = run("streams", *(word.format(address) for word in arguments))
+    assert (code, printed) == (2, "")
+    assert errors.startswith("streameval: ")
+    assert said in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["10s", "90m", "36h", "14d", "1y", "10y", "1.5s"])
+def test_spans_are_read_and_written_alike(text: str) -> None:
+    """What is printed can be given back."""
+    assert format_span(parse_span(text)) == text
+    assert parse_span("2w") == timedelta(days=14)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Return a file of last year's cases."""
+    start = datetime.now(UTC) - timedelta(days=380)
+    rows = [
+        f"{day % 3 == 0:d},{(day * 37 % 100) / 100},{(start + timedelta(days=day)).isoformat()},"
+        f"{'US' if day % 2 else 'DE'}"
+        for day in range(365)
+    ]
+    path = tmp_path / "history.csv"
+    path.write_text("\n".join(["label,score,time,country", *rows]) + "\n")
+    return path
+
+
+def test_history_is_loaded_by_one_command(address: str, history: Path) -> None:
+    """Rows older than the default retention need --create --retention; refusals say so."""
+    push = ("push", history, "--to", address, "--time", "time", "--segment", "country")
+    code, _, errors = run(*push, "--stream", "h/1")
+    assert code == 2
+    assert "event time must not be older than retention" in errors
+    assert "streameval streams update --retention 10y" in errors
+    loaded = (*push, "--stream", "h/2", "--create", "--retention", "10y")
+    code, printed, errors = run(*loaded)
+    assert (code, errors) == (0, "")
+    assert "365 cases" in printed
+    figures = json.loads(run("query", address, "h/2", "--window", "2y", "--json")[1])
+    assert figures["num_positive_ref"] + figures["num_negative_ref"] == 365
+    code, _, errors = run(*loaded)
+    assert code == 2
+    assert "leave out --create" in errors
+
+
+def test_settings_of_push_need_create(address: str, history: Path) -> None:
+    """A setting that would be ignored is refused."""
+    code, _, errors = run("push", history, "--to", address, "--stream", "h/3", "--pane", "1h")
+    assert code == 2
+    assert "--pane needs --create" in errors
