@@ -112,7 +112,6 @@ _EXPORTS = {
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
     "format_pr_score_curve": "streameval._metrics.ranked_retrieval_curves",
     "functional": "streameval.functional",
-    "functional": "streameval.functional",
     "holm": "streameval._uncertainty.compare",
     "pr_between": "streameval._metrics.roc_pr_space",
     "pr_to_roc": "streameval._metrics.roc_pr_space",
