@@ -1,16 +1,16 @@
-"""What each buffer and each cache of docs/architecture.md buys: the work with and without it.
+"""Effect of each buffer and each cache of docs/architecture.md: times with and without it.
 
     python bench/ablation.py [--rounds 5] [--seconds 1] [--only PART_OF_A_NAME ...]
 
-Buffers: a server of its own per variant, on the disk, takes batches as quickly as it
-acknowledges them (bench/load.py); the client's rows call `add_case` against a server in
-memory. Caches: answers over 60 panes and a snapshot of 1 M exact cases, in this process.
-A variant changes one limit, or patches one constant or function, and nothing else. It
-alternates with the program as it is; the table shows medians, and how much better it is
-with the buffer or cache.
+Buffers: one server per variant, with a log on disk, receives batches as quickly as it
+acknowledges them (bench/load.py); the rows of the client call `add_case` against a server
+without a disk. Caches: answers over 60 panes and a snapshot of 1 M exact cases, in this
+process. A variant changes one limit, or patches one constant or function, and nothing
+else. It alternates with the unchanged program; the table shows medians, and the factor
+gained by the buffer or cache.
 """
 
-# ruff: noqa: SLF001 - it takes private parts away, one at a time
+# ruff: noqa: SLF001 - variants patch private parts
 from __future__ import annotations
 
 import argparse
@@ -25,7 +25,7 @@ from unittest import mock
 
 import numpy as np
 from load import Process, Work, ingest, scratch
-from queries import NOW, PANES, asked, evaluator, view
+from queries import NOW, PANES, encoded_snapshot, evaluator, view
 
 from streameval import Evaluator
 from streameval._counts import multiset
@@ -52,11 +52,11 @@ TINY = Work("10-case batches", 10, packed=True, distinct=6_400)
 CALLS = 200_000
 """Calls of `add_case` in a round."""
 CROWD = 20
-"""Equal queries at once."""
+"""Concurrent equal queries."""
 
 
 def patched(owner: object, **values: object) -> Patch:
-    """Return what replaces attributes of a module, class or object."""
+    """Return a patch that replaces attributes of a module, class or object."""
 
     def enter(stack: ExitStack) -> None:
         for name, value in values.items():
@@ -66,7 +66,7 @@ def patched(owner: object, **values: object) -> Patch:
 
 
 def uncached(cache: object) -> Patch:
-    """Return what makes one cache compute every time."""
+    """Return a patch that makes one cache compute every time."""
     return patched(cache, get=lambda _key, _parts, make: make())
 
 
@@ -97,7 +97,7 @@ BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
 
 
 def million_cases_s(name: str, seconds: float) -> float:
-    """Return the rate of durable ingest of a variant; of the program as it is for ""."""
+    """Return the rate of durable ingest of a variant, or unpatched for "NAME as it is"."""
     work, limits, _ = BUFFERS[name.removesuffix(" as it is")]
     if name.endswith(" as it is"):
         limits = {}
@@ -114,7 +114,7 @@ def million_cases_s(name: str, seconds: float) -> float:
 
 
 def run_server(name: str) -> None:
-    """Be the server of a variant; what is left of the arguments is the server's own."""
+    """Run the server of a variant; the remaining arguments are the server's own."""
     with ExitStack() as stack:
         patch = BUFFERS[name][2] if name in BUFFERS else None
         if patch is not None:
@@ -123,7 +123,7 @@ def run_server(name: str) -> None:
 
 
 def call_ns(address: str, *, durable: bool = False, **settings: float) -> float:
-    """Return what one `add_case` takes its caller, or until all are durable."""
+    """Return nanoseconds per `add_case`: of the call, or until all rows are durable."""
     with Client(address, **settings) as client:
         stream = client.stream(f"bench/{time.monotonic_ns()}")
         begin = time.perf_counter()
@@ -138,7 +138,7 @@ def call_ns(address: str, *, durable: bool = False, **settings: float) -> float:
 
 
 def locked_ns(address: str) -> float:
-    """Return what `add_case` takes its caller when every row takes the lock."""
+    """Return nanoseconds per `add_case` when every row acquires the lock."""
     with mock.patch.dict(Buffer.__init__.__kwdefaults__, max_unlocked_rows=0):
         return call_ns(address)
 
@@ -183,7 +183,7 @@ class Stream:
         self.views["s"] = shown
 
     def answer_ms(self, patches: list[Patch], *, changes: bool = False) -> float:
-        """Return what an answer takes; the median of seven."""
+        """Return the time of an answer; the median of seven."""
         times = []
         with ExitStack() as stack:
             for patch in patches:
@@ -192,25 +192,25 @@ class Stream:
                 if changes:
                     self.change()
                 begin = time.perf_counter()
-                asked(self.engine, "s")
-                if number > 2:  # the first ones fill what is cached
+                encoded_snapshot(self.engine, "s")
+                if number > 2:  # the first answers fill the caches
                     times.append(time.perf_counter() - begin)
         return statistics.median(times) * 1e3
 
     def crowd_ms(self, *, shared: bool) -> float:
-        """Return how long equal queries of a new answer take together."""
+        """Return the time of concurrent equal queries after a change."""
 
         async def ask() -> float:
             threads = QueryThreads(lambda: 1)
             self.change()
-            questions = ["s" if shared else f"s{number}" for number in range(CROWD)]
+            keys = ["s" if shared else f"s{number}" for number in range(CROWD)]
             patch = ExitStack()
             with patch:
                 if not shared:
                     uncached(self.engine._snapshots)(patch)
                 begin = time.perf_counter()
                 await asyncio.gather(
-                    *(threads.run(each, lambda: asked(self.engine, "s")) for each in questions)
+                    *(threads.run(key, lambda: encoded_snapshot(self.engine, "s")) for key in keys)
                 )
                 took = time.perf_counter() - begin
             threads.stop()
@@ -220,7 +220,7 @@ class Stream:
 
 
 class Exact:
-    """An exact evaluator of a million cases, which goes on."""
+    """An exact evaluator of a million cases, to which each query adds more."""
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(2)
@@ -232,7 +232,7 @@ class Exact:
         self._evaluator.add_cases(labels=labels, scores=self._rng.normal(size=cases) + labels)
 
     def snapshot_ms(self, patches: list[Patch]) -> float:
-        """Return what a snapshot takes after 1,000 more cases; the median of five."""
+        """Return the time of a snapshot after 1,000 more cases; the median of five."""
         times = []
         with ExitStack() as stack:
             for patch in patches:
@@ -250,7 +250,7 @@ class Exact:
 
 
 def rows(options: argparse.Namespace, address: str) -> dict[str, tuple[str, Callable[[], Pair]]]:
-    """Return what each row measures: with the buffer or cache, and without."""
+    """Return the measurement of each row: with the buffer or cache, and without."""
     stream, exact = Stream(), Exact()
     engine = stream.engine
     messages, windows = uncached(engine._snapshots), uncached(engine._windows)
@@ -337,9 +337,9 @@ def main() -> None:
         run_server(name)
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of ingest in a round")
-    parser.add_argument("--only", nargs="*", default=[""], help="rows whose name has this in it")
+    parser.add_argument("--rounds", type=int, default=5, help="alternations; medians are shown")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of ingest in a round")
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the names of rows")
     options = parser.parse_args()
     print(f"{'buffer or cache':<46}{'with':>9}{'without':>9} {'unit':<18}{'better':>8}")
     server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")

@@ -1,16 +1,16 @@
-"""How wide are the certificates of a bounded evaluator, and what do they cost? A table.
+"""Width and cost of the bounds of a bounded evaluator.
 
     python bench/bounds.py                   # 2 M cases, about ten seconds
     python bench/bounds.py --cases 200_000
 
-Prints one table: the cells and bytes that are kept, half the width of each
-figure's bounds, and the time of a first query of all five (best of five). An
-exact evaluator counts the same cases; a figure of its outside the bounds would
-end the run.
+Prints one table: the number of cells, the bytes of the state, half the width of
+each metric's bounds, and the time of a first query of all five (best of five). An
+exact evaluator counts the same cases; if one of its metrics lies outside the
+bounds, the run stops.
 
-Scores: `logits` are logistic, the positives' shifted by 2; `chances` are their
-probabilities; `saturated` are the probabilities of logits four times as large,
-half of which lie within 1 % of 0 or 1.
+Scores: `logits` are logistic, with those of positives shifted by 2; `chances` are
+their probabilities; `saturated` are the probabilities of logits four times as
+large, half of which lie within 1 % of 0 or 1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from streameval import Evaluator
 
-FIGURES = ("auc_roc", "auc_pr", "average_precision", "auc_pr_hull", "maximum_f_measure")
+METRICS = ("auc_roc", "auc_pr", "average_precision", "auc_pr_hull", "maximum_f_measure")
 RUNS = (
     ("logits", None),
     ("chances", None),
@@ -45,18 +45,18 @@ def streams(cases: int, prevalence: float, seed: int) -> tuple[np.ndarray, dict[
     }
 
 
-def exact_value(evaluator: Evaluator, figure: str) -> float:
-    """Ask the exact evaluator for a figure by its name among the bounds."""
-    if figure == "auc_pr_hull":
+def exact_value(evaluator: Evaluator, metric: str) -> float:
+    """Return the exact evaluator's metric by its name among the bounds."""
+    if metric == "auc_pr_hull":
         return evaluator.auc_pr(hull=True)
-    return float(getattr(evaluator, figure)())
+    return float(getattr(evaluator, metric)())
 
 
 def time_of_bounds(evaluator: Evaluator) -> float:
-    """Return the seconds that the first query of all figures takes."""
+    """Return the seconds that the first query of all metrics takes."""
     begin = time.perf_counter()
-    for figure in FIGURES:
-        evaluator.bounds(figure)
+    for metric in METRICS:
+        evaluator.bounds(metric)
     return time.perf_counter() - begin
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
-    names = "".join(f"{name.removesuffix('_measure'):>19}" for name in FIGURES)
+    names = "".join(f"{name.removesuffix('_measure'):>19}" for name in METRICS)
     print(f"{options.cases:,} cases; half-widths of the bounds")
     print(
         f"{'prevalence':>10} {'scores':>10} {'scale':>12} {'bits':>5} {'cells':>7} {'kB':>6}"
@@ -78,18 +78,18 @@ def main() -> None:
         for scores_name, scores in columns.items():
             evaluator = Evaluator()
             evaluator.add_cases(labels=labels, scores=scores)
-            exact[scores_name] = {figure: exact_value(evaluator, figure) for figure in FIGURES}
+            exact[scores_name] = {metric: exact_value(evaluator, metric) for metric in METRICS}
         for scores_name, scale in RUNS:
             for bits, cap in SETTINGS:
                 evaluator = Evaluator(resolution=bits, scale=scale, max_cells=cap)
                 evaluator.add_cases(labels=labels, scores=columns[scores_name])
                 if cap is not None and evaluator.resolution == bits:
-                    continue  # the cap does not bite: the row above
+                    continue  # the limit has no effect: same as the row above
                 state = evaluator.to_bytes()
                 took = min(time_of_bounds(Evaluator.from_bytes(state)) for _ in range(5))
-                bounds = {figure: evaluator.bounds(figure) for figure in FIGURES}
-                for figure, (lower, upper) in bounds.items():
-                    assert lower <= exact[scores_name][figure] <= upper, (figure, scores_name)
+                bounds = {metric: evaluator.bounds(metric) for metric in METRICS}
+                for metric, (lower, upper) in bounds.items():
+                    assert lower <= exact[scores_name][metric] <= upper, (metric, scores_name)
                 widths = "".join(
                     f"{(upper - lower) / 2:>19.1e}" for lower, upper in bounds.values()
                 )

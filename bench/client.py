@@ -1,14 +1,14 @@
-"""What a client's calls cost their caller, beside a bare list append in the same run.
+"""Cost of the client's calls for their caller, compared with a bare list append.
 
     python bench/client.py [--quick]
 
-The server is a process of its own, in memory, so that its disk is not measured.
-"call" is the time that the caller waits, while the client's thread sends in the
-background and competes for the interpreter; "CPU" is what the whole client
-process spends until everything is durable, the thread's work included; "durable"
-is the wall time until then. Rounds alternate; the table shows medians.
+The server runs in a separate process without a disk, so the disk is not measured.
+"call" is the time of the calls, while the client's background thread sends and
+competes for the interpreter lock. "CPU" is the CPU time of the whole client
+process, including that thread, until everything is durable. "durable" is the wall
+time until then. Rounds alternate; the table shows medians.
 
-Labels go to predictions that the same round has logged before.
+Labels refer to predictions that the same round logged before.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _label_columns(ids: list[str], labels: np.ndarray, rows: int) -> Callable[[S
 
 
 def _measure(add: Callable[[Stream], None], stream: Stream, cases: int) -> Measured:
-    """Return the nanoseconds a case of the calls, of the process's CPU, and until durable."""
+    """Return nanoseconds per case: of the calls, of CPU time, and until durable."""
     cpu, start = time.process_time(), time.perf_counter()
     add(stream)
     called = time.perf_counter() - start
@@ -133,7 +133,7 @@ def _append(labels: list[bool], scores: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few seconds in all")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     quick = parser.parse_args().quick
     cases, rounds = (200_000, 3) if quick else (1_000_000, 7)
     server = Process("-m", "streameval_server", "--listen", "127.0.0.1:0", "--memory")
@@ -167,7 +167,7 @@ def _table(client: Client, cases: int, rounds: int) -> None:
     for round_ in range(rounds):
         for name, (add, _) in works.items():
             appends.append(_append(label_list, score_list))
-            # A label's prediction was logged the same way before it.
+            # Labels go to the stream to which the same round logged the predictions.
             kind = name.replace("label", "log").replace(",", "").replace(" ", "-")
             stream = _stream(client, f"bench/{kind}-{round_}")
             measured[name].append(_measure(add, stream, cases))

@@ -1,11 +1,12 @@
-"""What requests cost the server as they grow: time should grow as size does.
+"""Time to process large requests, which should grow in proportion to their size.
 
     python bench/costs.py
 
-Each row is a request that somebody who may send it, honest or not, can make large. It is
-made three times, each twice as large as the one before, and given to the server's own
-code in this process: what checks it on the event loop, or what applies it while queries
-wait. "growth" is the time of the last by that of the first: 4 is in proportion.
+Each row is a request that a client with permission, honest or malicious, can make large.
+The benchmark builds it three times, each twice as large as the one before, and passes it to
+the server's own code in this process: the code that checks it on the event loop, or the code
+that applies it while queries wait. "growth" is the time of the last divided by that of the
+first: 4 is proportional.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ VALUES = 100
 SIZES = (1, 2, 4)
 
 
-class ResolvedSelection:
-    """A stream of an engine."""
+class EngineStream:
+    """One stream of an engine of its own."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self.engine = Engine(LIMITS)
@@ -84,7 +85,7 @@ class ResolvedSelection:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long it takes to do, or to refuse."""
+    """Return the seconds until the work is done or refused."""
     begin = time.perf_counter()
     with suppress(RefusedError, RequestError):
         work()
@@ -152,12 +153,12 @@ def cases_in_many_panes(size: int) -> float:
         event_times_us=spread(rng, rows),
         segments=columns(rng, rows),
     )
-    return ResolvedSelection(StreamSettings(segment_keys=KEYS)).take(cases=cases)
+    return EngineStream(StreamSettings(segment_keys=KEYS)).take(cases=cases)
 
 
 def relabels_in_many_panes(size: int) -> float:
     rng, rows = np.random.default_rng(1), 512 * size
-    stream = ResolvedSelection(StreamSettings(segment_keys=KEYS, label_ttl_us=30 * DAY))
+    stream = EngineStream(StreamSettings(segment_keys=KEYS, label_ttl_us=30 * DAY))
     ids = list(map(str, range(rows)))
     predictions = ingest_pb2.Predictions(
         ids=ids,
@@ -178,7 +179,7 @@ def merge_of_states(size: int) -> float:
         ingest_pb2.PaneState(event_time_us=NOW - number % 300 * 3_600 * SECOND, evaluator=data)
         for number in range(2_000 * size)
     ]
-    return ResolvedSelection(StreamSettings()).merge(states)
+    return EngineStream(StreamSettings()).merge(states)
 
 
 def predictions_overdue(size: int) -> float:
@@ -187,13 +188,11 @@ def predictions_overdue(size: int) -> float:
     predictions = ingest_pb2.Predictions(
         ids=map(str, range(rows)), scores=[0.5] * rows, event_times_us=times.tolist()
     )
-    return ResolvedSelection(StreamSettings()).take(predictions=predictions)
+    return EngineStream(StreamSettings()).take(predictions=predictions)
 
 
 def ids_that_expire_together(size: int) -> float:
-    stream = ResolvedSelection(
-        StreamSettings(label_ttl_us=600 * SECOND, relabel_ttl_us=600 * SECOND)
-    )
+    stream = EngineStream(StreamSettings(label_ttl_us=600 * SECOND, relabel_ttl_us=600 * SECOND))
     rows = 65_536
     for part in range(2 * size):
         ids = [f"{part}-{number}" for number in range(rows)]
@@ -205,7 +204,7 @@ def ids_that_expire_together(size: int) -> float:
 
 
 def one_row_beside_many_ids(size: int) -> float:
-    stream = ResolvedSelection(
+    stream = EngineStream(
         StreamSettings(retention_us=365 * DAY, label_ttl_us=365 * DAY, relabel_ttl_us=SECOND)
     )
     rows = 65_536
@@ -224,8 +223,8 @@ def one_row_beside_many_ids(size: int) -> float:
 REQUESTS = {
     "JSON of 4,000 keys, one repeated": repeated_json_key,
     "batch with 20,000 segment keys": segment_keys,
-    "overview of 200,000 times one stream": repeated_stream,
-    "2,000 watchers that go together": waiters_that_give_up,
+    "overview of one stream 200,000 times": repeated_stream,
+    "2,000 watchers that leave together": waiters_that_give_up,
     "2,048 cases in 300 panes, 8 keys of 100 values": cases_in_many_panes,
     "512 relabels in 200 panes, 8 keys of 100 values": relabels_in_many_panes,
     "merge of 2,000 states": merge_of_states,

@@ -1,13 +1,13 @@
-"""Do nominal 95 % intervals hold the truth 95 % of the time? Simulated streams say.
+"""Coverage of nominal 95 % intervals, by simulation.
 
     python bench/coverage.py                 # both tables, some ten minutes
     python bench/coverage.py --quick         # the same with few replicates, under a minute
     python bench/coverage.py --methods       # published alternatives beside ours
     python bench/coverage.py --bootstrap     # the percentile bootstrap beside ours
 
-A stream draws its number of positives from the prevalence, so the prevalence is
-as uncertain as it is in production. bench/populations.py has the populations,
-bench/interval_methods.py the alternatives.
+Each stream draws its number of positives from the prevalence, so the prevalence
+is as uncertain as in production. bench/populations.py defines the populations,
+bench/interval_methods.py the alternative methods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOW, HIGH = 0.93, 0.98
 def measure(
     population: Population, positives: int, prevalence: float, replicates: int, seed: int
 ) -> dict[str, tuple[float, float]]:
-    """Return coverage and mean width of each interval, of streams of one kind."""
+    """Return coverage and mean width of each interval over streams of one kind."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence), id_of(population)])
     truth = {name: population.truth(name, prevalence) for name in NAMES}
     kinds = [(name, None) for name in NAMES] + [(name, prevalence) for name in PR_NAMES]
@@ -59,7 +59,7 @@ def measure(
 
 
 def print_coverage(replicates: int, seed: int) -> None:
-    """Print a table for each figure: a row for each population, * where it is outside."""
+    """Print a table for each metric: a row for each population, * where it is outside."""
     cells = [(pi, P) for pi in PREVALENCES for P in POSITIVES]
     measured = {
         (population.name, cell): measure(population, cell[1], cell[0], replicates, seed)
@@ -83,7 +83,8 @@ def print_anytime(streams: int, seed: int) -> None:
     """Print the share of streams whose interval missed the truth at any of 60 looks."""
     looks, per_look = 60, 50
     print(
-        f"\nshare of {streams} streams missed at any of {looks} looks, every {per_look} positives"
+        f"\nshare of {streams} streams whose interval misses the true value at any of "
+        f"{looks} looks, one every {per_look} positives"
     )
     print(f"{'population':<24}{'prevalence':>11}" + "".join(f"{name:>28}" for name in NAMES))
     print(" " * 35 + f"{'fixed':>18}{'anytime':>10}" * len(NAMES))
@@ -112,13 +113,13 @@ def print_anytime(streams: int, seed: int) -> None:
 
 
 def misses(figure: Figure, name: str, truth: float, *, anytime: bool) -> bool:
-    """Tell whether an interval, if there is one, misses the truth."""
+    """Return whether an interval exists and misses the true value."""
     lower, upper = limits_of(figure, name, 1 - LEVEL, anytime=anytime)
     return truth < lower or truth > upper
 
 
 def print_methods(replicates: int, seed: int) -> None:
-    """Print how often each method is outside over all cells, and how wide it is."""
+    """Print the coverage of each method over all cells, and its mean width."""
     results: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for population in POPULATIONS:
         for prevalence in PREVALENCES:
@@ -142,7 +143,7 @@ def print_methods(replicates: int, seed: int) -> None:
 
 
 def print_bootstrap(replicates: int, seed: int) -> None:
-    """Print the percentile bootstrap beside ours, where there are few positives."""
+    """Print the percentile bootstrap beside ours, for small numbers of positives."""
     results: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for population in POPULATIONS:
         for prevalence in PREVALENCES:
@@ -176,9 +177,9 @@ def print_bootstrap(replicates: int, seed: int) -> None:
 
 
 def print_summary(results: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
-    """Print one line for each figure and method over all cells."""
+    """Print one line for each metric and method over all cells."""
     header = (
-        f"{'figure':<20}{'method':<26}{'least':>8}{'most':>8}{'below':>8}{'above':>8}{'width':>8}"
+        f"{'metric':<20}{'method':<26}{'least':>8}{'most':>8}{'below':>8}{'above':>8}{'width':>8}"
     )
     print(f"\nover all cells; below {LOW}, above {HIGH}\n{header}")
     for (name, method), rows in results.items():
@@ -190,11 +191,11 @@ def print_summary(results: dict[tuple[str, str], list[tuple[float, float]]]) -> 
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the tables that the options select."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, help="streams for each cell")
     parser.add_argument("--seed", type=int, default=20_261)
-    parser.add_argument("--quick", action="store_true", help="few replicates")
+    parser.add_argument("--quick", action="store_true", help="fewer replicates")
     parser.add_argument("--methods", action="store_true", help="published alternatives")
     parser.add_argument("--bootstrap", action="store_true", help="the percentile bootstrap")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
-"""Do intervals of differences hold the true difference? Of two streams, and of two models.
+"""Coverage of intervals of differences, between two streams and between two models.
 
     python bench/coverage_differences.py           # both tables, several minutes
-    python bench/coverage_differences.py --quick   # a smoke test of the same
+    python bench/coverage_differences.py --quick   # the same with few replicates
 
 The first table compares independent streams of different populations
 (`compare`), the second two models on the same cases (`PairedEvaluator`), whose
-errors agree by 0.3, 0.9 or 0.99. Each cell shows the least and the greatest
+errors correlate by 0.3, 0.9 or 0.99. Each cell shows the least and the greatest
 coverage over its populations.
 """
 
@@ -34,7 +34,7 @@ AGREEMENTS = (0.3, 0.9, 0.99)
 def independent(
     first: Population, second: Population, prevalence: float, positives: int, *, seed: int, n: int
 ) -> list[float]:
-    """Return the coverage of each figure's difference at a common known prevalence."""
+    """Return the coverage of each metric's difference at a common known prevalence."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     coverage = []
     for name in COMPARED_NAMES:
@@ -62,7 +62,7 @@ def paired(
     seed: int,
     n: int,
 ) -> list[float]:
-    """Return the coverage of each figure's difference between two models of the same cases."""
+    """Return the coverage of each metric's difference between two models of the same cases."""
     rng = np.random.default_rng([seed, positives, round(1 / prevalence)])
     first, second = (EQUAL[each] for each in shifts)
     held = dict.fromkeys(COMPARED_NAMES, 0)
@@ -89,7 +89,7 @@ def paired(
 
 
 def print_row(prevalence: float, positives: int, rows: list[list[float]]) -> None:
-    """Print the least and the greatest coverage of each figure."""
+    """Print the least and the greatest coverage of each metric."""
     ends = "".join(f"{min(v):>14.3f}{max(v):>8.3f}" for v in zip(*rows))
     print(f"{prevalence:>10}{positives:>10,}{ends}")
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replicates", type=int, help="pairs of streams for each cell")
     parser.add_argument("--seed", type=int, default=20_261)
-    parser.add_argument("--quick", action="store_true", help="few replicates")
+    parser.add_argument("--quick", action="store_true", help="fewer replicates")
     arguments = parser.parse_args()
     n = arguments.replicates or (5 if arguments.quick else 400)
     seed = arguments.seed

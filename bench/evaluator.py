@@ -1,13 +1,13 @@
-"""The evaluator beside its peers: live snapshots, bulk loads, scalars, memory, merging.
+"""The evaluator compared with its peers: live snapshots, bulk loads, scalars, memory, merging.
 
     python bench/evaluator.py            a few minutes
     python bench/evaluator.py --quick    half a minute, smaller sizes
     python bench/evaluator.py --large    the live snapshot at 10 M too
     python bench/evaluator.py --growth   each query from 10^3 to 10^7 (with --quick, 10^6)
 
-Every row interleaves both sides in one process and shows medians, because
-machines, and minutes of one machine, differ: read the ratio. Peers are
-scikit-learn, and river and torchmetrics where they are installed.
+Every row interleaves both sides in one process and shows medians. Times differ
+between machines and between minutes on one machine, so compare the ratios. Peers
+are scikit-learn, and river and torchmetrics if they are installed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Columns = tuple[np.ndarray, np.ndarray]
-JUDGED_FROM = 1_000_000
-"""Budgets are for this many cases; at fewer, fixed costs weigh more and nothing is judged."""
+MIN_BUDGET_CASES = 1_000_000
+"""Budgets apply from this number of cases on; below it fixed costs dominate."""
 
 QUERIES: dict[str, Callable[[Evaluator], object]] = {
     "merge 1,000 new": lambda ev: ev.num_cells,
@@ -91,11 +91,11 @@ def skewed(rng: np.random.Generator, size: int, prevalence: float) -> Columns:
 
 
 def adversarial(rng: np.random.Generator, size: int, prevalence: float) -> Columns:
-    """Return a concave ROC chain that a late block of positives unwinds point by point."""
+    """Return a concave ROC chain; a late block of positives removes its points one by one."""
     del rng, prevalence
     steps = int((2 * size * 0.7) ** 0.5) - 1
     labels = np.zeros(size, dtype=bool)
-    labels[np.cumsum(np.arange(1, steps + 1)) - 1] = True  # gaps that grow: every point a corner
+    labels[np.cumsum(np.arange(1, steps + 1)) - 1] = True  # growing gaps: every point a corner
     block = size * 3 // 4
     labels[block : block + steps * 20] = True
     return labels, -np.arange(size, dtype=np.float64)
@@ -110,7 +110,7 @@ ARRIVALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def batch(columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Return scikit-learn's AP and AUC-ROC, the batch answer to compare with."""
+    """Return scikit-learn's AP and AUC-ROC of all columns, the batch computation."""
     return average_precision_score(*columns), roc_auc_score(*columns)
 
 
@@ -135,21 +135,21 @@ def live(size: int, prevalence: float, repeats: int, target: float) -> Row:
 
     mine, theirs = interleaved(repeats, ours, lambda: batch(columns))
     name = f"live snapshot, 1,000 new at {size:,}, {prevalence:.0%} positive"
-    kept = theirs / mine >= target if size >= JUDGED_FROM else None
+    kept = theirs / mine >= target if size >= MIN_BUDGET_CASES else None
     return Row(name, mine, theirs, "scikit-learn AP + AUC", budget=f"{target:g}x", kept=kept)
 
 
 def bulk(size: int, repeats: int) -> Row:
-    """Measure a bulk load with its first snapshot."""
+    """Measure a bulk load and its first snapshot."""
     columns = smooth(np.random.default_rng(2), size, 0.05)
     mine, theirs = interleaved(repeats, lambda: filled(columns), lambda: batch(columns))
     name = f"add_cases + first snapshot, {size:,}"
-    kept = theirs / mine >= 15 if size >= JUDGED_FROM else None
+    kept = theirs / mine >= 15 if size >= MIN_BUDGET_CASES else None
     return Row(name, mine, theirs, "scikit-learn AP + AUC", budget="15x", kept=kept)
 
 
 def by_distribution(size: int, repeats: int) -> list[Row]:
-    """Measure bulk loads and live snapshots on other scores and orders of arrival."""
+    """Measure bulk loads and live snapshots with other distributions and orders of arrival."""
     rows = []
     for kind, make in DISTRIBUTIONS.items():
         labels, scores = make(np.random.default_rng(3), size, 0.05)
@@ -174,7 +174,7 @@ def by_distribution(size: int, repeats: int) -> list[Row]:
 
 
 def scalars(size: int, repeats: int) -> list[Row]:
-    """Measure add_case with its flush against a bare append, and river's update."""
+    """Measure add_case with its flush, a bare append, and river's update."""
     labels, scores = smooth(np.random.default_rng(4), size, 0.05)
     rows = list(zip(labels.tolist(), scores.tolist()))
 
@@ -183,7 +183,7 @@ def scalars(size: int, repeats: int) -> list[Row]:
         add = ev.add_case
         for label, score in rows:
             add(label, score)
-        _ = ev.num_cells  # merges what waits
+        _ = ev.num_cells  # merges the buffered cases
 
     def bare() -> None:
         append = [].append
@@ -202,7 +202,7 @@ def scalars(size: int, repeats: int) -> list[Row]:
             update = metric.update
             for label, score in rows:
                 update(label, score)
-            metric.get()  # works off what waits
+            metric.get()  # processes the pending updates
 
         sides.append(river)
         names.append("river's RollingROCAUC.update")
@@ -215,7 +215,7 @@ def scalars(size: int, repeats: int) -> list[Row]:
 
 
 def torch_metrics(size: int, repeats: int) -> list[Row]:
-    """Measure torchmetrics' exact curves, where installed, on the same columns."""
+    """Measure torchmetrics' exact curves on the same columns, if it is installed."""
     try:
         import torch  # noqa: PLC0415 - a peer that may be absent
         from torchmetrics.classification import (  # noqa: PLC0415 - a peer that may be absent
@@ -266,13 +266,13 @@ def bounded(size: int, repeats: int) -> list[Row]:
     ]
 
 
-def traced(columns: Columns, *, asked: bool = False, **settings: object) -> int:
-    """Return how many bytes an evaluator of these columns holds."""
+def traced(columns: Columns, *, queried: bool = False, **settings: object) -> int:
+    """Return the bytes that an evaluator of these columns holds."""
     tracemalloc.start()
     ev = Evaluator(**settings)
     ev.add_cases(labels=columns[0], scores=columns[1])
     _ = ev.num_cells
-    if asked:
+    if queried:
         ev.snapshot()
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -280,14 +280,14 @@ def traced(columns: Columns, *, asked: bool = False, **settings: object) -> int:
 
 
 def memory(size: int) -> list[Row]:
-    """Measure the exact state a distinct float64 score, bare and with a snapshot's answers."""
+    """Measure the exact state per distinct float64 score, before and after a snapshot."""
     rows = []
     for prevalence in (0.05, 0.5):
         columns = smooth(np.random.default_rng(7), size, prevalence)
-        for asked in (False, True):
-            each = traced(columns, asked=asked) / size
+        for queried in (False, True):
+            each = traced(columns, queried=queried) / size
             name = f"exact state a distinct score, {prevalence:.0%} positive"
-            name += ", snapshot taken" if asked else ""
+            name += ", snapshot taken" if queried else ""
             rows.append(Row(name, each, 8.0, "8 B of float64", "B", "<= 24 B", each <= 24))
     return rows
 
@@ -342,8 +342,8 @@ def show(rows: list[Row]) -> None:
 
 
 def growth(sizes: list[int]) -> None:
-    """Print how each query grows with the number of cases, 5 % positive, all distinct."""
-    lines = [("ms, first time asked at a revision", *(f"{size:,}" for size in sizes))]
+    """Print the time of each query by the number of cases, 5 % positive, all distinct."""
+    lines = [("ms, first query at a revision", *(f"{size:,}" for size in sizes))]
     columns: list[list[str]] = []
     for size in sizes:
         rng = np.random.default_rng(size)

@@ -1,16 +1,16 @@
-"""Coverage-guided fuzzing of what reads strangers' bytes. A table of what was tried.
+"""Coverage-guided fuzzing of the code that reads untrusted bytes.
 
     pip install atheris
-    python bench/fuzz.py                       # a minute in all
+    python bench/fuzz.py                       # a minute in total
     python bench/fuzz.py --seconds 600 --targets state batch
 
-Each target of `bench/fuzz_targets.py` runs in a process of its own, guided by what
-of our modules an input reaches (atheris, libFuzzer): states with checksums that are
-right after each change, requests bent field by field and byte by byte. What is
-accepted is applied, and must replay from the log.
+Each target of `bench/fuzz_targets.py` runs in a separate process, guided by the
+coverage of our modules (atheris, libFuzzer). Inputs are states whose checksums are
+recomputed after each mutation, and requests mutated by field and by byte. Accepted
+input is applied, and must replay from the log. The table lists the inputs tried.
 
-An input that breaks something is printed and kept below --findings, and the exit
-code is 1. It then becomes a test in tests/fuzz. The same --seed tries the same
+An input that violates an invariant is printed and written below --findings, and the
+exit code is 1. It then becomes a test in tests/fuzz. The same --seed tries the same
 inputs, as far as the time allows.
 """
 
@@ -24,15 +24,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-LONGEST_INPUT = 16_384
+MAX_INPUT_BYTES = 16_384
 NAMES = ("state", "windowed", "joiner", "batch", "session", "merge", "import")
 
 
 def fuzz(name: str, corpus: Path, options: list[str]) -> None:
     """Fuzz one target; ends the process."""
-    import atheris  # noqa: PLC0415 - not everybody has it
+    import atheris  # noqa: PLC0415 - an optional dependency
 
-    sys.path.insert(0, str(Path(__file__).parent))  # it is not there with PYTHONSAFEPATH
+    sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH omits it
     with atheris.instrument_imports(include=["streameval", "streameval_server"]):
         from fuzz_targets import TARGETS  # noqa: PLC0415 - instrumented as it is imported
 
@@ -44,7 +44,7 @@ def fuzz(name: str, corpus: Path, options: list[str]) -> None:
 
 
 def main() -> int:
-    """Run each target for its share of the time; print the table."""
+    """Run each target for an equal share of the time; print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -66,11 +66,11 @@ def main() -> int:
 
 
 def run_one(name: str, asked: argparse.Namespace) -> bool:
-    """Fuzz one target in a process of its own; tell whether anything was found."""
+    """Fuzz one target in a separate process; return whether it found anything."""
     with tempfile.TemporaryDirectory() as corpus, tempfile.TemporaryDirectory() as findings:
         options = (
             f"-max_total_time={max(1, asked.seconds // len(asked.targets))}",
-            f"-max_len={LONGEST_INPUT}",
+            f"-max_len={MAX_INPUT_BYTES}",
             f"-seed={asked.seed}",
             f"-artifact_prefix={findings}/{name}-",
             "-timeout=10",

@@ -1,6 +1,7 @@
-"""What `bench/fuzz.py` fuzzes: readers of strangers' bytes, from sound input.
+"""The targets of `bench/fuzz.py`: readers of untrusted bytes, starting from valid input.
 
-Imported where atheris instruments imports, so that it sees what an input reaches.
+`bench/fuzz.py` imports this module while atheris instruments imports, so that coverage
+includes the modules imported here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def _beside_the_tests(name: str) -> ModuleType:
-    """Import what tests/fuzz makes its input with."""
+    """Import a module of tests/fuzz that builds inputs."""
     path = Path(__file__).parent.parent / "tests" / "fuzz" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -50,32 +51,33 @@ NOW_US = exemplars.NOW * 1_000_000
 
 
 class Target(ABC):
-    """Sound inputs, how one is changed, and what is done with it."""
+    """Valid inputs, their mutation, and the code that reads them."""
 
     @abstractmethod
     def seeds(self) -> list[bytes]:
-        """Return sound inputs."""
+        """Return valid inputs."""
 
     @abstractmethod
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Return a changed input of at most so many bytes."""
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
+        """Return a mutated input of at most `max_bytes` bytes."""
 
     @abstractmethod
     def run(self, data: bytes) -> None:
-        """Do what a stranger's input makes us do; whatever this raises is a finding."""
+        """Process untrusted input; an exception that this raises is a finding."""
 
 
 class State(Target):
-    """`from_bytes` of one kind; what it reads is used, written and read again.
+    """`from_bytes` of one class; an accepted state is queried, written and read again.
 
-    Checksums are made right after each change, so that what is behind them is tried.
+    Checksums are recomputed after each mutation, so that fuzzing reaches the code
+    behind the checksum.
     """
 
     def __init__(self, kind: type) -> None:
         self._kind: Any = kind
 
     def seeds(self) -> list[bytes]:
-        """Return states of this kind."""
+        """Return states of this class."""
         exact, bounded = Evaluator(), Evaluator(resolution=6, scale="probability", max_cells=64)
         exact.add_cases(labels=[1, 0, 1], scores=[0.1, 0.2, -7.7], counts=[1, 300, 70_000])
         exact.add_misses(3)
@@ -88,18 +90,18 @@ class State(Target):
             for evaluator in (Evaluator(), WindowedEvaluator())
         ]
         for joiner in joiners:
-            joiner.predict_cases(ids=["a", "b"], scores=[0.1, 0.2], at=NOON)
+            joiner.log_cases(ids=["a", "b"], scores=[0.1, 0.2], at=NOON)
             joiner.label("a", True, at=NOON)
             joiner.label("early", True, at=NOON)
         states = [Evaluator(), exact, bounded, windowed, *joiners]
         return [state.to_bytes() for state in states if isinstance(state, self._kind)]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
-        """Change bytes, and seal them."""
-        return hostile.resealed(atheris.Mutate(data, most))
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:  # noqa: ARG002 - libFuzzer seeds its own
+        """Change bytes and recompute the checksum."""
+        return hostile.resealed(atheris.Mutate(data, max_bytes))
 
     def run(self, data: bytes) -> None:
-        """Read, write, read again, ask."""
+        """Read, write, read again, query."""
         try:
             state = self._kind.from_bytes(data)
         except CorruptStateError as refusal:
@@ -112,16 +114,16 @@ class State(Target):
 
 
 class Batch(Target):
-    """IngestBatch, into a core without a past."""
+    """IngestBatch, into an empty core."""
 
     def seeds(self) -> list[bytes]:
         """Return a batch of every kind."""
         batches = exemplars.batches("s", 6)
         return [ingest_pb2.IngestBatchRequest(batch=each).SerializeToString() for each in batches]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change fields, or bytes."""
-        return _bent(ingest_pb2.IngestBatchRequest(), data, most, seed)
+        return _bent(ingest_pb2.IngestBatchRequest(), data, max_bytes, seed)
 
     def run(self, data: bytes) -> None:
         """Check, commit, apply, replay."""
@@ -136,23 +138,23 @@ class Batch(Target):
 
 
 class Session(Target):
-    """Frames of an Ingest stream, each behind its length in two bytes."""
+    """Frames of an Ingest stream, each preceded by its length in two bytes."""
 
     def seeds(self) -> list[bytes]:
-        """Return an opening and more and more batches."""
+        """Return an opening frame followed by increasingly many batches."""
         frames = [each.SerializeToString() for each in exemplars.session_frames("p", "s")]
         return [_joined(frames[:count]) for count in (2, 4, len(frames))]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
         """Change one frame, or repeat it."""
         frames = _cut(data)
         if not frames:
-            return _bent(ingest_pb2.IngestRequest(), data, most, seed)
+            return _bent(ingest_pb2.IngestRequest(), data, max_bytes, seed)
         at = seed % len(frames)
-        frames[at] = _bent(ingest_pb2.IngestRequest(), frames[at], most, seed)
+        frames[at] = _bent(ingest_pb2.IngestRequest(), frames[at], max_bytes, seed)
         if seed % 7 == 0:
             frames.append(frames[at])
-        return _joined([frame[:65_535] for frame in frames])[:most]
+        return _joined([frame[:65_535] for frame in frames])[:max_bytes]
 
     def run(self, data: bytes) -> None:
         """Feed, commit after each frame, apply, replay."""
@@ -169,23 +171,23 @@ class Session(Target):
 
 
 class Merge(Target):
-    """The states of a merge, into a stream with slices."""
+    """The states of a merge, into a stream with segments."""
 
     def seeds(self) -> list[bytes]:
         """Return a state for all time and one for a pane."""
         return [exemplars.merge_states()]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Change an evaluator and seal it, or fields, or bytes."""
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
+        """Change an evaluator's bytes with its checksum, or fields, or bytes."""
         try:
             states = ingest_pb2.MergeStates.FromString(data)
         except DecodeError:
-            return atheris.Mutate(data, most)
+            return atheris.Mutate(data, max_bytes)
         if states.states and seed % 2:
             state = states.states[seed % len(states.states)]
-            state.evaluator = hostile.resealed(atheris.Mutate(state.evaluator, most))
-            return states.SerializeToString()[:most]
-        return _bent(states, data, most, seed)
+            state.evaluator = hostile.resealed(atheris.Mutate(state.evaluator, max_bytes))
+            return states.SerializeToString()[:max_bytes]
+        return _bent(states, data, max_bytes, seed)
 
     def run(self, data: bytes) -> None:
         """Collect, check, commit, apply, replay."""
@@ -209,20 +211,23 @@ class Merge(Target):
 
 
 class Import(Target):
-    """An exported stream, imported; what is taken must bear more rows, and be exported again."""
+    """An imported stream; if accepted, it must take more rows and be exported again."""
 
     def seeds(self) -> list[bytes]:
-        """Return a stream with panes, slices and ids."""
+        """Return a stream with panes, segments and ids."""
         return [exemplars.exported()]
 
-    def mutated(self, data: bytes, most: int, seed: int) -> bytes:
-        """Change numbers in their places, which bytes seldom are; or bytes; and seal them."""
+    def mutated(self, data: bytes, max_bytes: int, seed: int) -> bytes:
+        """Change whole numbers in place, or bytes, and recompute the checksum.
+
+        Mutated bytes alone rarely give a valid number.
+        """
         if seed % 4 and len(data) > 8:
             return hostile.Hostile(seed).resealed_in_place(data)
-        return hostile.resealed(atheris.Mutate(data, most))
+        return hostile.resealed(atheris.Mutate(data, max_bytes))
 
     def run(self, data: bytes) -> None:
-        """Collect, check, commit, apply; count on; replay."""
+        """Collect, check, commit, apply; add more rows; replay."""
         core = open_core(MemoryStorage(), LIMITS)
         inbox, call = ImportInbox(LIMITS), UnaryCall(core.committer, LIMITS)
         try:
@@ -249,24 +254,24 @@ def _in_words(refusal: Exception) -> None:
 
 
 def _settle(core: ServerCore) -> None:
-    """Commit and apply; the log must say the same."""
+    """Commit and apply; a replay of the log must give the same state."""
     core.committer.step(NOW_US).deliver()
     core.applier.finish()
     replayed = open_core(core.storage, LIMITS)
     assert replayed.engine.state_hash() == core.engine.state_hash()
 
 
-def _bent(message: Message, data: bytes, most: int, seed: int) -> bytes:
-    """Change a message by its fields, or by its bytes."""
+def _bent(message: Message, data: bytes, max_bytes: int, seed: int) -> bytes:
+    """Mutate a message by its fields, or by its bytes."""
     if seed % 3:
         try:
             sound = type(message).FromString(data)
         except DecodeError:
             sound = message
         changed = hostile.Hostile(seed).bent(sound).SerializeToString()
-        if len(changed) <= most:
+        if len(changed) <= max_bytes:
             return changed
-    return atheris.Mutate(data, most)
+    return atheris.Mutate(data, max_bytes)
 
 
 def _joined(frames: list[bytes]) -> bytes:

@@ -1,15 +1,15 @@
-"""How long does the exact hull take on easy, hard and hostile chains? A table.
+"""Time of the exact hull on easy, hard and adversarial chains.
 
     python bench/hull.py                     # 10^6 corners, a few seconds
     python bench/hull.py --corners 100_000
 
-Each chain is timed three times; the best counts. `scan` is Andrew's algorithm in
-plain Python on the same chain: what the hull may never be much slower than,
-whatever an adversary does. Both give the same vertices, or the run ends.
+Each chain is timed three times; the table shows the best. `scan` is Andrew's
+algorithm in plain Python on the same chain: the hull must never be much slower than
+that, even on adversarial input. If the two return different vertices, the run stops.
 
-The hostile chains begin as an arc on which every point is a vertex. `jitter` moves
-half of its points outwards: passes over neighbours then drop few points each.
-`huge counts` is the arc with totals far above 2^31, beyond int64 products.
+The adversarial chains start from an arc on which every point is a vertex. `jitter`
+moves half of its points outwards, so that each pass over neighbours drops few points.
+`huge counts` is the arc with totals far above 2^31, whose products exceed int64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Chain = tuple[np.ndarray, np.ndarray]
 
 
 def binormal(corners: int, shift: float) -> Chain:
-    """Draw a ROC curve with about that many corners, half of the cases positive."""
+    """Draw a ROC curve with about `corners` corners, half of the cases positive."""
     rng = np.random.default_rng(0)
     positive = rng.random(2 * corners) < 0.5
     ranked = positive[np.argsort(-(rng.normal(size=positive.size) + shift * positive))]
@@ -38,7 +38,7 @@ def binormal(corners: int, shift: float) -> Chain:
 
 
 def arc(corners: int) -> Chain:
-    """Make a chain on which every point is a vertex: distinct, falling directions."""
+    """Return a chain with distinct, falling directions, so that every point is a vertex."""
     side = np.arange(1, int((corners / 0.6) ** 0.5) + 3)
     dx, dy = (axis.ravel() for axis in np.meshgrid(side, side))
     proper = np.gcd(dx, dy) == 1
@@ -64,7 +64,7 @@ def chains(corners: int) -> Iterator[tuple[str, Chain]]:
 
 
 def best_of_three(work: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
-    """Return the least seconds, and the answer."""
+    """Return the least seconds, and the result."""
     least = float("inf")
     for _ in range(3):
         begin = time.perf_counter()
@@ -82,7 +82,7 @@ def main() -> None:
         hull, vertices = best_of_three(lambda x=x, y=y: upper_hull(x, y))
         scan, expected = best_of_three(lambda x=x, y=y: _scan(x.tolist(), y.tolist()))
         if not np.array_equal(vertices, expected):
-            raise SystemExit(f"{name}: the hull differs from the scan")
+            raise SystemExit(f"{name}: hull and scan differ")
         print(f"{name:<22}{x.size:>10,}{vertices.size:>10,}{hull * 1e3:>10.1f}{scan * 1e3:>10.1f}")
 
 

@@ -1,16 +1,16 @@
-"""Durable acked ingest over gRPC, against a bare server that drops the same batches.
+"""Durable acked ingest over gRPC, compared with a bare server that drops the same batches.
 
     python bench/ingest.py [--quick]
 
-The peer parses each batch into arrays, acknowledges it and forgets it (bench/load.py).
-Both servers run as processes of their own; the client is this process, sends frames
-that were encoded beforehand, and keeps as much in flight as the server allows. Each
-round has every row of the table, for both servers, so that all see the same noise;
-the table shows medians. Rates count a case when its ack has arrived, and for our
-server an ack means synced to disk. Sooner or later a stream sees more distinct scores than
-it keeps apart; until then, and always in the last row, they are counted exactly, which
-means to sort them. At full speed the time to an ack is what is in flight divided by the
-rate; bench/latency.py shows what a user waits.
+The bare server parses each batch into arrays, acknowledges it and drops it
+(bench/load.py). Both servers run as separate processes. The client is this process; it
+sends frames that were encoded beforehand, and keeps as much in flight as the server
+allows. Each round measures every row of the table on both servers, so that all see the
+same noise; the table shows medians. A case counts when its ack has arrived, and for our
+server an ack means synced to disk. Most streams eventually exceed the number of distinct
+scores that they count exactly; until then, and always in the last row, scores are sorted
+and counted exactly. At full speed the time to an ack is the amount in flight divided by
+the rate; bench/latency.py measures the latency of a user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORKS = (
 
 
 def _declare_keys(address: str) -> None:
-    """Make the streams that have segments."""
+    """Create the streams that have segments."""
     with grpc.insecure_channel(address) as channel:
         service = stream_pb2_grpc.StreamServiceStub(channel)
         keys = {work.stream(i): work.segments for work in WORKS for i in range(work.streams)}
@@ -76,7 +76,7 @@ def _table(rounds: int, seconds: float, addresses: dict[str, str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a few seconds in all")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in total")
     arguments = parser.parse_args()
     rounds, seconds = (2, 0.8) if arguments.quick else (5, 2.0)
     with served_beside_bare() as (servers, directory):

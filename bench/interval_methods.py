@@ -1,4 +1,4 @@
-"""The published intervals that ours were chosen against, each as a function of a figure."""
+"""Published intervals that we compared with ours, each as a function of an estimate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wald(figure: Figure, variance: float) -> Limits:
 
 
 def logit(figure: Figure, variance: float) -> Limits:
-    """Return the limits that are symmetric on the logit scale; all of [0, 1] at its ends."""
+    """Return the limits that are symmetric on the logit scale; [0, 1] for an estimate of 0 or 1."""
     t = figure.estimate
     if not 0 < t < 1:
         return (0.0, 1.0)
@@ -35,7 +35,7 @@ def logit(figure: Figure, variance: float) -> Limits:
 
 
 def inverted(figure: Figure, variance: Callable[[float], float]) -> Limits:
-    """Return the t that are z standard errors, taken at t, from the estimate."""
+    """Return the values t whose distance from the estimate is z standard errors at t."""
     t = figure.estimate
     grid = np.linspace(0, 1, 20_001)
     inside = grid[np.abs(grid - t) <= Z * np.sqrt(variance(grid))]
@@ -43,7 +43,7 @@ def inverted(figure: Figure, variance: Callable[[float], float]) -> Limits:
 
 
 def hanley_mcneil(figure: Figure) -> Callable[[float], float]:
-    """Return the variance that two exponential score distributions would have."""
+    """Return the variance by t, for exponential score distributions."""
     P, N = figure.positives, figure.negatives
 
     def variance(t: float) -> float:
@@ -54,7 +54,7 @@ def hanley_mcneil(figure: Figure) -> Callable[[float], float]:
 
 
 def binomial(figure: Figure) -> float:
-    """Return Boyd's variance: the area as a share of the positives."""
+    """Return Boyd's variance, which treats the area as a binomial share of the positives."""
     return figure.estimate * (1 - figure.estimate) / figure.positives
 
 

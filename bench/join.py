@@ -1,17 +1,17 @@
-"""The join, the panes and their memory.
+"""Time and memory of the join and of panes.
 
     python bench/join.py                     10 M pending: two minutes, 2 GB
     python bench/join.py --quick             1 M pending: twenty seconds
     python bench/join.py --pending 3_000_000
-    python bench/join.py --memory [1000]     so many windowed evaluators, by themselves
+    python bench/join.py --memory [1000]     only the memory of 1,000 windowed evaluators
 
-Join: predictions with 12-byte ids come in batches of 1,000 until so many wait; then
-labels come for them in random order. A stall is the time of one batch. Bytes are
-those of the process, less what it had before; accounted is what the table says of
-itself. Then all ids fall due, bucket by bucket; the server takes a bucket in slices.
+Join: predictions with 12-byte ids arrive in batches of 1,000 until `--pending` ids wait;
+then their labels arrive in random order. A stall is the time of one batch. Bytes are the
+growth of the process; "accounted" is the table's own estimate. Then all ids expire,
+bucket by bucket; the server processes a bucket in slices.
 
-Panes: 60 panes of 1 M smooth scores at 12 bits are merged to one answer, cold and
-again while none changed, beside np.argsort of all their cells in the same run.
+Panes: 60 panes of 1 M smooth scores at 12 bits are merged to one snapshot, first cold and
+then unchanged, compared with np.argsort of all their cells in the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BATCH = 1_000
 DAY_US = 86_400_000_000
 START_US = 1_767_225_600_000_000
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MOST_LABELS = 2_000_000
+MAX_LABELS = 2_000_000
 
 
 def resident() -> int:
@@ -50,7 +50,7 @@ def show(work: str, value: str, budget: str = "", *, kept: bool | None = None) -
 
 
 def ids_of(numbers: list[int]) -> list[bytes]:
-    """Return ids as a log has them: 12 bytes, in no order."""
+    """Return ids like those of a log: 12 bytes, unordered."""
     return [b"order-%06x" % (number * 7919 % (1 << 24)) for number in numbers]
 
 
@@ -60,7 +60,7 @@ def batches(numbers: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def fill(joiner: Joiner, pending: int) -> tuple[float, float]:
-    """Let predictions come over half a day; return seconds in all and of the worst batch."""
+    """Add predictions over half a day; return total seconds and those of the slowest batch."""
     rng = np.random.default_rng(0)
     taken = []
     for numbers in batches(np.arange(pending)):
@@ -73,7 +73,7 @@ def fill(joiner: Joiner, pending: int) -> tuple[float, float]:
 
 
 def label(joiner: Joiner, numbers: np.ndarray) -> tuple[float, float]:
-    """Let labels come, 1,000 a second of stream time."""
+    """Add labels, 1,000 per second of stream time."""
     rng = np.random.default_rng(1)
     now_us = joiner.now_us
     taken = []
@@ -88,7 +88,7 @@ def label(joiner: Joiner, numbers: np.ndarray) -> tuple[float, float]:
 
 
 def find(joiner: Joiner, numbers: np.ndarray) -> float:
-    """Only look the same ids up; return seconds."""
+    """Look up the same ids without labelling them; return seconds."""
     taken = 0.0
     for part in batches(numbers):
         ids = ids_of(part.tolist())
@@ -98,8 +98,8 @@ def find(joiner: Joiner, numbers: np.ndarray) -> float:
     return taken
 
 
-def fall_due(joiner: Joiner) -> tuple[float, float]:
-    """Let time pass bucket by bucket until nothing is kept."""
+def expire_all(joiner: Joiner) -> tuple[float, float]:
+    """Advance the time bucket by bucket until the table is empty."""
     taken = []
     while len(joiner):
         now_us = joiner.now_us + joiner.settings.bucket_us
@@ -112,28 +112,28 @@ def fall_due(joiner: Joiner) -> tuple[float, float]:
 def join(pending: int) -> None:
     print(f"\n{'join, ' + format(pending, ',') + ' pending':<52}{'':>14}{'budget':>14}")
     joiner = Joiner(JoinSettings(DAY_US, max_pending=20_000_000))
-    order = np.random.default_rng(2).permutation(pending)[:MOST_LABELS].copy()
+    order = np.random.default_rng(2).permutation(pending)[:MAX_LABELS].copy()
     before = resident()
     seconds, worst = fill(joiner, pending)
     show("predictions joined, M/s", f"{pending / seconds / 1e6:.2f}")
-    show("worst stall of a batch, ms", f"{worst * 1e3:.1f}")
+    show("longest stall of a batch, ms", f"{worst * 1e3:.1f}")
     each = (resident() - before) / pending
-    # With fewer entries dicts may be half empty: the budget is for 10 M.
+    # With fewer entries the dicts may be half empty: the budget applies to 10 M.
     judged = each <= 150 if pending >= 10_000_000 else None
     show("bytes per entry", f"{each:.0f}", "<= 150", kept=judged)
     show("bytes per entry, accounted", f"{joiner.table.memory_bytes / pending:.0f}")
-    looked_up = order[: MOST_LABELS // 10]
+    looked_up = order[: MAX_LABELS // 10]
     seconds = find(joiner, looked_up)
-    show("the same ids only looked up, M/s", f"{looked_up.size / seconds / 1e6:.2f}")
+    show("the same ids looked up, M/s", f"{looked_up.size / seconds / 1e6:.2f}")
     seconds, worst = label(joiner, order)
     rate = order.size / seconds / 1e6
     show("labels joined, M/s", f"{rate:.2f}", ">= 0.5", kept=rate >= 0.5)
-    show("worst stall of a batch, ms", f"{worst * 1e3:.1f}")
+    show("longest stall of a batch, ms", f"{worst * 1e3:.1f}")
     each = (resident() - before) / pending
-    show("bytes per entry, a part of them labelled", f"{each:.0f}")
-    seconds, worst = fall_due(joiner)
-    show("ids fallen due, M/s", f"{pending / seconds / 1e6:.2f}")
-    show("worst stall of a bucket, ms", f"{worst * 1e3:.1f}")
+    show("bytes per entry, some labelled", f"{each:.0f}")
+    seconds, worst = expire_all(joiner)
+    show("ids expired, M/s", f"{pending / seconds / 1e6:.2f}")
+    show("longest stall of a bucket, ms", f"{worst * 1e3:.1f}")
 
 
 def panes() -> None:
@@ -152,7 +152,7 @@ def panes() -> None:
     cells = np.concatenate(runs)
     cold, sort, warm = [], [], []
     for minute in range(9):
-        # One case more, and the window is another.
+        # One more case changes the window.
         ev.add_case(False, 0.0, at=NOON + minute * timedelta(minutes=1))
         for pane in ev.panes():
             pane._view()
@@ -173,7 +173,7 @@ def panes() -> None:
 
 
 def memory(evaluators: int) -> None:
-    """Keep so many evaluators with 60 panes of 1,000 cases each."""
+    """Measure the memory of `evaluators` evaluators with 60 panes of 1,000 cases each."""
     print(f"\n{f'{evaluators:,} evaluators x 60 panes x 1,000 cases, 12 bits':<66}")
     rng = np.random.default_rng(4)
     before = resident()
@@ -189,19 +189,26 @@ def memory(evaluators: int) -> None:
         kept.append(ev)
     seconds = time.perf_counter() - begin
     used = resident() - before
-    show("in all, MB", f"{used / 1e6:,.0f}")
+    show("total, MB", f"{used / 1e6:,.0f}")
     show("KB per evaluator", f"{used / 1e3 / evaluators:,.0f}")
     show("KB per pane", f"{used / 1e3 / evaluators / 60:,.1f}")
     show("bytes per cell", f"{used / cells:.1f}")
-    show("cells in all", f"{cells:,}")
+    show("total cells", f"{cells:,}")
     show("cases counted, M/s", f"{evaluators * 60_000 / seconds / 1e6:.2f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--pending", type=int, default=10_000_000)
-    parser.add_argument("--memory", type=int, nargs="?", const=1000, metavar="EVALUATORS")
+    parser.add_argument("--quick", action="store_true", help="1 M pending ids")
+    parser.add_argument("--pending", type=int, default=10_000_000, help="ids that wait for labels")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        nargs="?",
+        const=1000,
+        metavar="EVALUATORS",
+        help="only measure the memory of windowed evaluators",
+    )
     arguments = parser.parse_args()
     if arguments.memory:
         memory(arguments.memory)

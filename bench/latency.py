@@ -1,21 +1,21 @@
-"""What producers wait for their acks, and what queries take while others ingest.
+"""Latency of acks, and of queries with and without concurrent ingest.
 
     python bench/latency.py [--quick]
 
-Acks: 1,000-case batches are offered at 1 M cases/s, on a timetable that does not
-wait for acks, in turn to our server, to one whose log is in a file system in memory
-(where there is one at /dev/shm, and room), and to a bare one that drops them (bench/load.py).
-How long the disk takes to append 4 KiB and sync them between the rounds, with nothing
-else to do, stands above: our ack includes that, the others do not. Beside it stands how much
-of the processors' time the machine's host gave to others (its steal). A run before the first
-round does not count: a stream that has just begun counts exactly, until it has 262,144
-distinct scores and goes over to cells, once.
+Acks: batches of 1,000 cases are sent at 1 M cases/s, on a schedule that does not wait for
+acks. They go in turn to our server, to a server whose log is on a file system in memory (if
+/dev/shm exists and has room), and to a bare server that drops them (bench/load.py). The
+first line shows the time that the idle disk takes to append 4 KiB and sync, measured between
+the rounds: our ack includes that, the others do not. It also shows the steal: the share of
+CPU time that the machine's host gave to others. A run before the first round does not count:
+a new stream counts exactly until it has 262,144 distinct scores, and then converts to cells
+once.
 
-Queries: whole snapshots of a stream of 100,000 cases in 60 panes, once unchanged and
-once right after a case was added to it, as its reader waits for it (`min_revision`).
-Rounds alternate between an idle server and one that ingests on another stream, from
-another process, at half of the rate that it has just reached at its fastest. Each figure
-is the median over the rounds, as with acks, and beside it stand the ratios of all rounds.
+Queries: whole snapshots of a stream of 100,000 cases in 60 panes, once unchanged and once
+right after a case was added, with the wait for that case (`min_revision`). Rounds alternate
+between an idle server and one that ingests on another stream, from another process, at half
+of the maximum rate just measured. Each number is the median over the rounds, as with acks;
+beside it are the ratios of all rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import grpc
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
-from load import Stolen, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
+from load import Steal, Work, ingest, percentiles_ms, serve, served_beside_bare, sync_seconds
 
 from streameval.v1 import ingest_pb2, ingest_pb2_grpc, query_pb2, query_pb2_grpc, types_pb2
 
@@ -47,16 +47,16 @@ BUDGET_MS = (1.5, 6.0)
 STREAM = "bench/asked"
 CASES = 100_000
 BETWEEN_S = 0.005
-"""Between two queries."""
+"""Seconds between two queries."""
 SYNCS = 2_000
-"""A round: about half a second, in which a disk that often stops will."""
-MEMORY = Path("/dev/shm")  # noqa: S108 - it is ours to use, and emptied
+"""Syncs per round: about half a second, enough to see a disk that stalls often."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - only a temporary directory in it is used
 MEMORY_BYTES = 1 << 30
-"""Room for all that is sent, with its write-ahead log."""
+"""Free space needed for all batches and the write-ahead log."""
 
 
 def pushed(address: str, work: Work, seconds: float) -> tuple[float, list[float]]:
-    """Run a load; in a process of its own."""
+    """Run a load; called in a separate process."""
     return asyncio.run(ingest(address, work, seconds))
 
 
@@ -64,12 +64,12 @@ def pushed(address: str, work: Work, seconds: float) -> tuple[float, list[float]
 
 
 def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float) -> None:
-    """Print what acks took: the median over rounds, and the best round."""
+    """Print the latency of acks: the median over rounds, and the best round."""
     times: dict[str, list[list[float]]] = {key: [] for key in addresses}
     syncs: list[float] = []
     for address in addresses.values():
         pushed(address, OFFERED, 0.5)
-    stolen = Stolen()
+    steal = Steal()
     for _ in range(rounds):
         syncs += sync_seconds(directory, SYNCS)
         for key, address in addresses.items():
@@ -78,26 +78,26 @@ def acks(addresses: dict[str, str], directory: Path, rounds: int, seconds: float
         f"append 4 KiB and fdatasync, p50 / p99 / slowest ms: {percentiles_ms(syncs)} / "
         f"{max(syncs) * 1e3:.0f}"
     )
-    print(f"of the processors' time that was wanted, stolen: {stolen}")
+    print(f"steal, of the CPU time demanded: {steal}")
     print(f"{OFFERED.label:<44}{'p50':>8}{'p99':>8}{'best round p50 / p99, ms':>28}")
     for key, runs in times.items():
         each = [np.percentile(run, [50, 99]) * 1e3 for run in runs]
         p50, p99 = (statistics.median(column) for column in zip(*each, strict=True))
         best = percentiles_ms(min(runs, key=lambda run: float(np.percentile(run, 99))))
         print(f"{'  ' + key:<44}{p50:8.2f}{p99:8.2f}{best:>28}")
-    print(f"{'  budget of ours':<44}{BUDGET_MS[0]:8.2f}{BUDGET_MS[1]:8.2f}", flush=True)
+    print(f"{'  our budget':<44}{BUDGET_MS[0]:8.2f}{BUDGET_MS[1]:8.2f}", flush=True)
 
 
 @contextmanager
 def served_in_memory() -> Iterator[dict[str, str]]:
-    """Start a server whose disk is memory, where there is such a file system; yield its address."""
+    """Yield the address of a server whose log is in memory; nothing without such a file system."""
     if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
         yield {}
         return
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         server = serve(Path(name))
         try:
-            yield {"ours, its log in memory": server.address}
+            yield {"ours, log in memory": server.address}
         finally:
             server.stop()
 
@@ -106,7 +106,7 @@ def served_in_memory() -> Iterator[dict[str, str]]:
 
 
 class Reader:
-    """Asks for one stream's last hour."""
+    """Queries the last hour of one stream."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._ingest = ingest_pb2_grpc.IngestServiceStub(channel)
@@ -138,14 +138,14 @@ class Reader:
         self._add(ingest_pb2.Batch(stream=STREAM, cases=cases))
 
     def ask(self) -> None:
-        """Ask for a snapshot that includes what was added."""
+        """Query a snapshot that includes every added case."""
         chosen = types_pb2.Selection(
             stream=STREAM, last=Duration(seconds=3600), min_revision=self._revision
         )
         self._query.GetSnapshot(query_pb2.GetSnapshotRequest(selection=chosen))
 
     def times(self, count: int, before: Callable[[], None]) -> list[float]:
-        """Return what so many queries took, each after something was done."""
+        """Return the seconds of `count` queries, calling `before` ahead of each."""
         taken = []
         for _ in range(count):
             before()
@@ -162,7 +162,7 @@ def _p50_p99_ms(seconds: list[float]) -> tuple[float, float]:
 
 
 def queries(address: str, rounds: int, count: int) -> None:
-    """Print what queries took on an idle server and on one that ingests."""
+    """Print the latency of queries on an idle server and on one that ingests."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool, grpc.insecure_channel(address) as line:
         peak, _ = pool.submit(pushed, address, Work("peak", 1_000), 2.0).result()
@@ -173,20 +173,20 @@ def queries(address: str, rounds: int, count: int) -> None:
         idle: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         busy: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         rates: list[float] = []
-        stolen = Stolen()
+        steal = Steal()
         for _ in range(rounds):
             for name, before in works.items():
                 idle[name].append(_p50_p99_ms(reader.times(count, before)))
                 load = pool.submit(pushed, address, half, 0.02 * count)
-                time.sleep(0.3)  # until it is under way
+                time.sleep(0.3)  # until the load has started
                 taken: list[float] = []
                 while not load.done():
                     taken += reader.times(10, before)
                 rates.append(load.result()[0])
                 busy[name].append(_p50_p99_ms(taken))
     print(
-        f"\npeak {peak / 1e6:.2f} M cases/s; offered half, taken {np.median(rates) / 1e6:.2f}; "
-        f"stolen: {stolen}"
+        f"\npeak {peak / 1e6:.2f} M cases/s; half offered, {np.median(rates) / 1e6:.2f} accepted; "
+        f"steal: {steal}"
     )
     print(f"{'snapshot of the last hour, p50 / p99 ms':<44}{'idle':>16}{'ingesting':>18}{'p99':>7}")
     for name in works:
@@ -204,7 +204,7 @@ def queries(address: str, rounds: int, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="half a minute in all")
+    parser.add_argument("--quick", action="store_true", help="half a minute in total")
     arguments = parser.parse_args()
     rounds, seconds, count = (3, 1.0, 100) if arguments.quick else (9, 2.0, 300)
     with served_beside_bare() as (servers, directory), served_in_memory() as in_memory:

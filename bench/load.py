@@ -1,9 +1,9 @@
-"""Servers as processes, and a load of batches that were encoded beforehand.
+"""Server processes, and a load of batches that were encoded beforehand.
 
-What `client.py`, `ingest.py`, `latency.py`, `operate.py`, `recovery.py`,
-`scale.py` and `soak.py` share. The peer is a grpc.aio server that parses each
-batch into arrays, acknowledges it and forgets it: what is left when validation,
-the log, the sync to disk and the counting are taken away.
+Shared by `client.py`, `ingest.py`, `latency.py`, `operate.py`, `recovery.py`,
+`scale.py` and `soak.py`. The bare server, the peer in comparisons, is a grpc.aio
+server that parses each batch into arrays, acknowledges it and drops it: no
+validation, log, sync to disk or counting.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 INGEST = "/streameval.v1.IngestService/Ingest"
 DISTINCT = 640_000
-"""Distinct scores that a producer sends: more than a stream keeps apart, as a model's are."""
-BARE_INFLIGHT = 8 << 20
+"""Distinct scores that a producer sends: more than a stream counts exactly, as models do."""
+BARE_INFLIGHT_BYTES = 8 << 20
 
 
 # --- The peer -----------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ async def _drop(
         message = ingest_pb2.IngestRequest.FromString(raw)
         if message.HasField("open"):
             reply = ingest_pb2.IngestResponse(
-                resume=ingest_pb2.Resume(max_inflight_bytes=BARE_INFLIGHT)
+                resume=ingest_pb2.Resume(max_inflight_bytes=BARE_INFLIGHT_BYTES)
             )
         else:
             cases = message.batch.cases
@@ -77,7 +77,7 @@ async def _bare_server() -> None:
 
 
 class Process:
-    """A server process and where it listens."""
+    """A server process and its address."""
 
     def __init__(self, *command: str) -> None:
         arguments = [sys.executable, *command]
@@ -90,11 +90,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self.popen.pid
 
     def stop(self) -> float:
-        """Ask it to stop, and return the seconds that it took."""
+        """Terminate the process, and return the seconds until it ended."""
         begin = time.perf_counter()
         self.popen.terminate()
         self.popen.wait(60)
@@ -108,7 +108,7 @@ def serve(data: Path) -> Process:
 
 @contextmanager
 def served_beside_bare() -> Iterator[tuple[dict[str, Process], Path]]:
-    """Start our server and the peer, and stop them; yield them and a directory on the disk."""
+    """Run our server and the bare one; yield them and a directory on the disk."""
     with scratch() as directory, ExitStack() as stack:
         servers = {"ours": serve(directory / "data"), "bare": Process(__file__)}
         for server in servers.values():
@@ -118,7 +118,7 @@ def served_beside_bare() -> Iterator[tuple[dict[str, Process], Path]]:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Make a directory here, where the disk is a disk, and remove it."""
+    """Yield a temporary directory inside the current one, so that it is on a disk."""
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
         yield Path(name)
 
@@ -128,7 +128,7 @@ def scratch() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Work:
-    """A load.
+    """The parameters of a load.
 
     Attributes
     ----------
@@ -137,11 +137,11 @@ class Work:
     packed : bool
         Whether columns travel as bytes, as `streameval.client` sends them.
     rate : float or None
-        Cases offered a second; None is as many as acks allow.
+        Cases sent per second; None sends as fast as acks allow.
     segments : int
         Segment keys of 10 values each.
     distinct : int
-        Distinct scores: so many cases are sent again and again.
+        Distinct scores: this number of cases is sent repeatedly.
     """
 
     label: str
@@ -153,7 +153,7 @@ class Work:
     distinct: int = DISTINCT
 
     def stream(self, number: int) -> str:
-        """Return the name of one of its streams."""
+        """Return the name of one stream of the load."""
         return f"bench/{self.segments}/{self.distinct}/{number}"
 
 
@@ -167,7 +167,7 @@ def _varint(value: int) -> bytes:
 
 
 def bodies(work: Work, stream: str) -> list[bytes]:
-    """Encode batches of random cases, without their sequence numbers."""
+    """Return encoded batches of random cases, without sequence numbers."""
     return _bodies(work.distinct // work.rows, work.rows, work.segments, stream, work.packed)
 
 
@@ -196,7 +196,7 @@ def _bodies(count: int, rows: int, segments: int, stream: str, packed: bool) -> 
 
 
 def frame(body: bytes, sequence: int) -> bytes:
-    """Put a sequence number before an encoded batch: fields may come in any order."""
+    """Prepend a sequence number to an encoded batch: the order of fields is free."""
     number = b"\x08" + _varint(sequence)
     return b"\x12" + _varint(len(number) + len(body)) + number + body
 
@@ -206,7 +206,7 @@ def frame(body: bytes, sequence: int) -> bytes:
 
 @dataclass
 class Run:
-    """What one Ingest stream saw."""
+    """The result of one Ingest stream."""
 
     cases: int = 0
     seconds: float = 0.0
@@ -214,7 +214,7 @@ class Run:
 
 
 async def _ingest(channel: grpc.aio.Channel, work: Work, name: str, seconds: float) -> Run:
-    """Send batches on one stream for a while."""
+    """Send batches on one stream for `seconds`."""
     rows = work.rows
     rate = work.rate and work.rate / work.streams
     encoded = bodies(work, name)
@@ -262,7 +262,7 @@ async def _ingest(channel: grpc.aio.Channel, work: Work, name: str, seconds: flo
 
 
 async def ingest(address: str, work: Work, seconds: float) -> tuple[float, list[float]]:
-    """Return cases a second over all streams, and every batch's time to its ack."""
+    """Return cases per second over all streams, and every batch's time to its ack."""
     async with grpc.aio.insecure_channel(address) as channel:
         runs = await asyncio.gather(
             *(_ingest(channel, work, work.stream(i), seconds) for i in range(work.streams))
@@ -271,11 +271,11 @@ async def ingest(address: str, work: Work, seconds: float) -> tuple[float, list[
     return cases / max(run.seconds for run in runs), [t for run in runs for t in run.ack_seconds]
 
 
-# --- Figures ------------------------------------------------------------------------------------
+# --- Measurements -------------------------------------------------------------------------------
 
 
 def sync_seconds(directory: Path, count: int = 200) -> list[float]:
-    """Return how long it takes to append 4 KiB to a file and sync it, again and again."""
+    """Return the seconds of each of `count` appends of 4 KiB with a sync."""
     times = []
     with (directory / "sync").open("wb", buffering=0) as file:
         for _ in range(count):
@@ -286,11 +286,10 @@ def sync_seconds(directory: Path, count: int = 200) -> list[float]:
     return times
 
 
-class Stolen:
-    """How much of the processors' time the machine's host gave to others, since this was made.
+class Steal:
+    """Share of CPU time that the machine's host gave to others (steal) since construction.
 
-    While a processor is stopped nothing on it answers, and a 99th percentile is the
-    time of the slowest 1 %.
+    A stopped CPU delays everything on it, which shows in the 99th percentiles.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""What looking after a server takes, and what whoever sends meanwhile notices of it.
+"""Duration of administrative operations, and their effect on concurrent ingest.
 
     python bench/operate.py [--cases N]
 
-A log of 10,000-case batches (bytes columns) is written as a server writes it, without a
-checkpoint, and a server started on it; one more stream has ids that wait for labels. Then each
-operation runs once, while a producer sends a batch of 100 cases every 10 ms, each by a call of its
-own; the last columns are how long those waited for their acks, and the row above how
-long they wait when nothing else goes on. Offline operations follow, on the same directory.
+The benchmark writes a log of 10,000-case batches (bytes columns) without a checkpoint and
+starts a server on it; one more stream has ids that wait for labels. Then each operation runs
+once, while a producer sends a batch of 100 cases every 10 ms by separate calls. The last
+columns are the producer's times to an ack; the first row shows them without an operation.
+Offline operations follow, on the same directory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 ROWS = 10_000
 IDS = 200_000
 PIECE_BYTES = 1 << 20
-PACE_S = 0.01
+INTERVAL_S = 0.01
 IDLE_S = 5.0
 
 
 class Producer:
-    """Sends on and on in a thread; knows how long each ack took."""
+    """Sends batches in a thread until ended, and records the time of each ack."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.waits: list[float] = []
@@ -62,31 +62,31 @@ class Producer:
             self._stub.IngestBatch(request)
             took = time.perf_counter() - begin
             self.waits.append(took)
-            time.sleep(max(PACE_S - took, 0))
+            time.sleep(max(INTERVAL_S - took, 0))
 
     def during(self, work: Callable[[], Any]) -> tuple[Any, float, list[float]]:
-        """Return what work returns, how long it took, and the waits meanwhile."""
+        """Return the result of `work`, its seconds, and the ack times during it."""
         first, begin = len(self.waits), time.perf_counter()
         done = work()
         return done, time.perf_counter() - begin, self.waits[first:]
 
     def end(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._ended.set()
         self._thread.join()
 
 
 def row(what: str, seconds: float, size: str, waits: list[float] | None = None) -> None:
     """Print a line of the table."""
-    figures = ""
+    times = ""
     if waits:
         p50, p99 = np.quantile(waits, (0.5, 0.99))
-        figures = f"{p50 * 1e3:10.2f}{p99 * 1e3:10.2f}{max(waits) * 1e3:10.2f}"
-    print(f"{what:<22}{seconds:9.2f}  {size:<24}{figures}", flush=True)
+        times = f"{p50 * 1e3:10.2f}{p99 * 1e3:10.2f}{max(waits) * 1e3:10.2f}"
+    print(f"{what:<22}{seconds:9.2f}  {size:<24}{times}", flush=True)
 
 
 def fill_ids(address: str) -> None:
-    """Send predictions whose labels never come."""
+    """Send predictions whose labels never arrive."""
     with Client(address, when_full="block") as client:
         stream = client.stream("ids")
         stream.log_cases(
@@ -97,7 +97,7 @@ def fill_ids(address: str) -> None:
 
 
 def online(server: Process) -> None:
-    """Measure what a server does."""
+    """Measure the operations of a running server."""
     with grpc.insecure_channel(
         server.address, (("grpc.max_receive_message_length", 64 << 20),)
     ) as channel:
@@ -105,7 +105,7 @@ def online(server: Process) -> None:
         producer = Producer(channel)
         try:
             _, seconds, waits = producer.during(lambda: time.sleep(IDLE_S))
-            row("nothing", seconds, "", waits)
+            row("none", seconds, "", waits)
             status, seconds, waits = producer.during(
                 lambda: admin.GetServerStatus(admin_pb2.GetServerStatusRequest())
             )
@@ -140,7 +140,7 @@ def backup(admin: admin_pb2_grpc.AdminServiceStub) -> int:
 
 
 def export(admin: admin_pb2_grpc.AdminServiceStub) -> bytes:
-    """Receive a stream."""
+    """Export a stream; return its bytes."""
     pieces = admin.ExportStream(admin_pb2.ExportStreamRequest(name="ids"))
     return b"".join(piece.data for piece in pieces)
 
@@ -154,7 +154,7 @@ def imported(data: bytes) -> Any:
 
 
 def offline(data: Path) -> None:
-    """Measure what needs no server."""
+    """Measure the operations on a data directory."""
     limits = Limits()
     size = (data / LOG_NAME).stat().st_size
     begin = time.perf_counter()
@@ -170,7 +170,7 @@ def offline(data: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=20_000_000)
+    parser.add_argument("--cases", type=int, default=20_000_000, help="cases in the log")
     arguments = parser.parse_args()
     with scratch() as directory:
         data = directory / "data"

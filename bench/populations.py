@@ -1,9 +1,9 @@
-"""Score distributions whose figures are known, by numerical integration.
+"""Score distributions whose metrics are known by numerical integration.
 
-All figures depend on the scores only through how many negatives rank above
-each positive: these counts are drawn directly (a multinomial over the gaps
-between the positives), which makes 1,000 positives among 200,000 cases as
-cheap as 1,000 among 2,000.
+All metrics depend on the scores only through the number of negatives that rank
+above each positive. These counts are drawn directly (a multinomial over the
+gaps between the positives), so that 1,000 positives among 200,000 cases cost as
+little as 1,000 among 2,000.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Population:
-    """Two score distributions; `cuts` ties the scores, misses are never scored.
+    """Two score distributions, optionally tied and with misses.
 
     Parameters
     ----------
     name : str
-        What the table calls it.
+        The name in the table.
     positive, negative : scipy frozen distribution
-        Of the scores.
+        The distributions of the scores.
     cuts : tuple of float, optional
-        Scores are tied between neighbouring cuts.
+        Scores between neighbouring cuts are tied.
     missed : (float, float)
         Shares of the positives and of the negatives that are never scored.
     """
@@ -80,10 +80,10 @@ class Population:
         ]
 
     def truth(self, name: str, prevalence: float) -> float:
-        """Return the figure of the whole population."""
+        """Return the metric of the whole population."""
         if self.cuts:
             p, n = self.shares()
-            scale = 1e12  # counts so large that the empirical figure is the population's
+            scale = 1e12  # counts so large that the empirical metric is the population's
             ratio = (1 - prevalence) / prevalence
             p_counts = np.maximum(np.rint(p * scale), 1).astype(np.int64)
             n_counts = np.rint(n * scale * ratio).astype(np.int64)
@@ -92,7 +92,7 @@ class Population:
         ratio = (1 - prevalence) / prevalence
 
         def integrand(u: float) -> float:
-            # Over the quantiles of the positives: u is the share above the score.
+            # u is the share of positives above the score.
             tp = keep_p * u
             fp = keep_n * float(self.negative.sf(self.positive.isf(u)))
             if name == "auc_roc":
@@ -113,7 +113,7 @@ class Population:
 
 
 def _integral(function: Callable[[float], float]) -> float:
-    # The integrands bend at the ends on a logarithmic scale: substitute u = logistic(x).
+    # The integrands vary on a logarithmic scale at both ends: substitute u = logistic(x).
     def substituted(x: float) -> float:
         u = special.expit(x)
         return function(u) * u * special.expit(-x)
@@ -161,7 +161,7 @@ POPULATIONS = (
 
 
 def draw(population: Population, rng: Rng, positives: int, prevalence: float) -> Groups:
-    """Return one stream with about so many positives, at least two of each class."""
+    """Return one stream with about `positives` positives, and at least two of each class."""
     total = round(positives / prevalence)
     while True:
         P = int(rng.binomial(total, prevalence))
@@ -170,5 +170,5 @@ def draw(population: Population, rng: Rng, positives: int, prevalence: float) ->
 
 
 def id_of(population: Population) -> int:
-    """Return the population's number, to seed it."""
+    """Return the population's index, for its seed."""
     return POPULATIONS.index(population)

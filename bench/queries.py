@@ -1,12 +1,12 @@
-"""What a window's answer costs, cold, unchanged and changed, and all answers of many streams.
+"""Time of a window's snapshot, cold, unchanged and changed; and of those of many streams.
 
     python bench/queries.py                    # 60 panes of 1 M cases; 1,000 streams; a minute
     python bench/queries.py --streams 200 --cases 100_000
 
-An answer is a whole snapshot: six figures, their intervals and bounds, the hull,
-coverage, as an encoded message. Merging is timed beside an argsort of all cells,
-in the same run. Streams share panes, which changes no time: answers are found by
-the panes' identity.
+An answer is a whole snapshot: six metrics, their intervals and bounds, the hull and
+coverage, as an encoded message. Merging is compared with an argsort of all cells in the
+same run. Streams share panes, which does not affect the times, because caches use the
+identity of the panes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from streameval_server._state.views import FrozenStream, LazyCounts, PaneView, S
 MINUTE = 60 * 1_000_000
 NOW = 20_000 * 24 * 60 * MINUTE + MINUTE // 2
 PANES = 60
-_SETTLING = 2
-"""After so many changes of one pane the others are added up for good."""
+WARM_UP_CHANGES = 2
+"""After this number of changes of one pane the sum of the other panes is cached."""
 
 
 def evaluator(rng: np.random.Generator, cases: int) -> Evaluator:
@@ -54,8 +54,8 @@ def view(name: str, evaluators: list[Evaluator]) -> StreamView:
     return StreamView(StreamInfo(name, 0, 1), 1, NOW, frozen, StreamCounters())
 
 
-def asked(answers: QueryEngine, name: str) -> bytes:
-    """Answer a question for the last hour."""
+def encoded_snapshot(answers: QueryEngine, name: str) -> bytes:
+    """Return the encoded snapshot of the last hour."""
     chosen = types_pb2.Selection(stream=name, last=Duration(seconds=60 * (PANES - 1)))
     request = query_pb2.GetSnapshotRequest(selection=chosen)
     return snapshot(answers, parse_snapshot_request(request)).SerializeToString()
@@ -67,8 +67,8 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def of_one_window(rng: np.random.Generator, cases: int) -> None:
-    """Print what merging sixty panes costs, and the whole answer."""
+def time_one_window(rng: np.random.Generator, cases: int) -> None:
+    """Print the time of merging sixty panes, and of the whole answer."""
     panes = [evaluator(rng, cases) for _ in range(PANES)]
     states = [pane._view() for pane in panes]
     runs = [run for each in states for run in (each.counts.positives, each.counts.negatives)]
@@ -84,24 +84,24 @@ def of_one_window(rng: np.random.Generator, cases: int) -> None:
         timed("merged, cold", lambda: window.append(Window(merge_states(states, revision=0), 0, 1)))
         views = {"s": view("s", panes)}
         answers = QueryEngine(views.__getitem__, lambda: NOW)
-        timed("answer, cold", lambda of=answers: asked(of, "s"))
-        timed("answer, unchanged", lambda of=answers: asked(of, "s"))
+        timed("answer, cold", lambda of=answers: encoded_snapshot(of, "s"))
+        timed("answer, unchanged", lambda of=answers: encoded_snapshot(of, "s"))
         for number in range(6):
             newest = panes[-1].copy()
             newest.add_case(True, 1.25 + number / 64)
             views["s"] = view("s", [*panes[:-1], newest])
-            if number < _SETTLING:
-                asked(answers, "s")
+            if number < WARM_UP_CHANGES:
+                encoded_snapshot(answers, "s")
             else:
-                timed("answer, newest changed", lambda of=answers: asked(of, "s"))
+                timed("answer, newest changed", lambda of=answers: encoded_snapshot(of, "s"))
     print(f"{PANES} panes of {cases:,} cases, {len(cells):,} cells in all")
     for name, times in took.items():
         print(f"  {name:<24}{statistics.median(times) * 1e3:>10.2f} ms")
     print(f"  {'cells of the window':<24}{len(window[0]._view().counts):>10,}")
 
 
-def of_many_streams(rng: np.random.Generator, streams: int) -> None:
-    """Print what all answers cost: none known, none changed, 1 % of streams and of panes."""
+def time_many_streams(rng: np.random.Generator, streams: int) -> None:
+    """Print the time of all answers: cold, unchanged, 1 % of streams or of panes changed."""
     pool = [evaluator(rng, 1_000) for _ in range(300)]
     names = [str(number) for number in range(streams)]
     of = {
@@ -118,11 +118,11 @@ def of_many_streams(rng: np.random.Generator, streams: int) -> None:
 
     def every() -> None:
         for name in names:
-            asked(answers, name)
+            encoded_snapshot(answers, name)
 
     print(f"{streams:,} streams x {PANES} panes of 1,000 cases: all answers")
-    print(f"  {'none known before':<24}{seconds(every):>10.3f} s")
-    print(f"  {'nothing changed':<24}{seconds(every):>10.3f} s")
+    print(f"  {'cold':<24}{seconds(every):>10.3f} s")
+    print(f"  {'unchanged':<24}{seconds(every):>10.3f} s")
     for name in names[: max(1, streams // 100)]:
         change(name, PANES - 1)
     print(f"  {'1 % of streams changed':<24}{seconds(every):>10.3f} s")
@@ -138,8 +138,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    of_one_window(rng, options.cases)
-    of_many_streams(rng, options.streams)
+    time_one_window(rng, options.cases)
+    time_many_streams(rng, options.streams)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""How long a start takes after a crash, and what a logged case takes on disk.
+"""Duration of a start after a crash, and size of a logged case on disk.
 
     python bench/recovery.py [--quick]
 
-So many cases are logged as a server logs them, in batches of 1,000, and no checkpoint
-is written. Then the log is opened as at a start: first all of it is replayed, then,
-after an orderly stop, its checkpoint is read. The same with columns as bytes, as bulk
-loaders send them. Medians of three; how long the disk takes to append 4 KiB and sync
-them stands above. The system may still have the file in memory, as after a crash of
-the process; not so after a crash of the machine.
+The benchmark logs `--cases` cases as a server does, in batches of 1,000, without a
+checkpoint. Then it opens the log as a start does: first by a replay of all rows, then,
+after an orderly stop, from the checkpoint. It repeats this with columns as bytes, as
+bulk loaders send them. Times are medians of three; the first line shows the time that
+the disk takes to append 4 KiB and sync. The file may still be in the page cache, as
+after a crash of the process; after a crash of the machine it is not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUDGETS = {"replayed, s": 3.0, "from its checkpoint, s": 0.5, "bytes on disk a c
 
 
 def log(path: Path, work: Work, cases: int) -> None:
-    """Log cases, a millisecond apart for each batch, and crash."""
+    """Log cases, one batch per millisecond of log time, and stop without a checkpoint."""
     core = open_core(SqliteStorage(path), NEVER)
     session = IngestSession(core.committer, NEVER)
     opened = ingest_pb2.IngestRequest(open=ingest_pb2.Open(producer="bench", epoch=1))
@@ -54,14 +54,14 @@ def log(path: Path, work: Work, cases: int) -> None:
 
 
 def opened(path: Path) -> tuple[ServerCore, float]:
-    """Open it as at a start; return how many seconds that took."""
+    """Open a log as a start does; return the core and the seconds."""
     begin = time.perf_counter()
     core = open_core(SqliteStorage(path), NEVER)
     return core, time.perf_counter() - begin
 
 
 def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
-    """Return the figures of one log."""
+    """Return the measurements of one log."""
     log(path, work, cases)
     size = path.stat().st_size
     replayed: list[float] = []
@@ -79,14 +79,14 @@ def measure(path: Path, work: Work, cases: int) -> dict[str, float]:
             raise SystemExit("the checkpoint was not used")
         restored.append(seconds)
         core.storage.close()
-    figures = statistics.median(replayed), statistics.median(restored), size / cases
-    return dict(zip(BUDGETS, figures, strict=True))
+    measured = statistics.median(replayed), statistics.median(restored), size / cases
+    return dict(zip(BUDGETS, measured, strict=True))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1 M cases")
-    parser.add_argument("--cases", type=int, default=10_000_000)
+    parser.add_argument("--cases", type=int, default=10_000_000, help="cases in each log")
     arguments = parser.parse_args()
     cases = 1_000_000 if arguments.quick else arguments.cases
     works = {"doubles": Work("", ROWS), "bytes": Work("", ROWS, packed=True)}
@@ -97,9 +97,9 @@ def main() -> None:
         found = {name: measure(directory / name, work, cases) for name, work in works.items()}
     print(f"{f'{cases:,} logged cases':<28}{'doubles':>10}{'bytes':>10}{'budget':>10}")
     for what, budget in BUDGETS.items():
-        # Times are in proportion to the cases; a checkpoint is not.
-        figures = "".join(f"{found[name][what]:10.2f}" for name in works)
-        print(f"{what:<28}{figures}{'<= ' + format(budget, 'g'):>10}")
+        # Times of a replay are proportional to the cases; those of a checkpoint are not.
+        measured = "".join(f"{found[name][what]:10.2f}" for name in works)
+        print(f"{what:<28}{measured}{'<= ' + format(budget, 'g'):>10}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a plan for many servers rests on: sizes of states, merges a second, memory a stream.
+"""Measurements for a plan with several servers: size of states, merges per second, memory.
 
     python bench/scale.py [--quick]
 
-Prints the four tables of docs/scale.md: how many bytes a state has on its way; how
-many durable merges a server takes; what it holds of many small streams; what it
-costs to read one stream's parts from several servers.
+Prints the four tables of docs/scale.md: the bytes of a serialised state; the durable
+merges that a server accepts per second; the memory of many small streams; and the time
+to read the parts of one stream from several servers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streameval.client._delivery.routing import owner
 
 
 def state(rows: int, seed: int, resolution: int | None = 12) -> Evaluator:
-    """Return an evaluator of so many cases, 5 % positive, scores nearly all distinct."""
+    """Return an evaluator of `rows` cases, 5 % positive, with almost only distinct scores."""
     rng = np.random.default_rng(seed)
     labels = rng.random(rows) < 0.05
     ev = Evaluator(resolution=resolution)
@@ -37,7 +37,7 @@ def state(rows: int, seed: int, resolution: int | None = 12) -> Evaluator:
 
 
 def sizes() -> Table:
-    """Measure bytes on the way."""
+    """Measure the bytes of serialised states."""
     table = Table("cases in a state", "exact, bytes", "at 12 bits, bytes", "at 8 bits, bytes")
     for rows in (10, 100, 1_000, 10_000, 100_000, 1_000_000):
         found = (len(state(rows, 1, bits).to_bytes()) for bits in (None, 12, 8))
@@ -46,8 +46,8 @@ def sizes() -> Table:
 
 
 def merges(address: str, merges_each: int) -> Table:
-    """Measure durable merges, from one client and from eight at a time."""
-    table = Table("durable merges of", "clients at a time", "merges a second", "cases a second")
+    """Measure durable merges, from one client and from eight concurrent ones."""
+    table = Table("durable merges of", "clients", "merges per second", "cases per second")
     for rows in (10, 1_000, 100_000):
         ev = state(rows, 2)
         for clients in (1, 8):
@@ -68,10 +68,17 @@ def _merge_again(address: str, ev: Evaluator, stream: str, source: str, times: i
 
 
 def memory(server: Process, streams: int, panes: int) -> Table:
-    """Measure what a server holds of many small streams."""
+    """Measure the memory of a server with many small streams."""
     process = psutil.Process(server.pid)
     table = Table(
-        "streams", "panes each", "cases a pane", "memory", "a stream", "a pane", "a cell", "to fill"
+        "streams",
+        "panes each",
+        "cases per pane",
+        "memory",
+        "per stream",
+        "per pane",
+        "per cell",
+        "to fill",
     )
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     with Client(server.address) as client:
@@ -100,8 +107,8 @@ def memory(server: Process, streams: int, panes: int) -> Table:
 
 
 def reading(addresses: list[str], repeats: int) -> Table:
-    """Measure one answer from the parts of a stream on several servers."""
-    table = Table("servers", "cases each", "one exact answer", "bytes moved")
+    """Measure one query over the parts of a stream on several servers."""
+    table = Table("servers", "cases each", "one exact query", "bytes moved")
     for rows in (10_000, 250_000):
         with Client(addresses) as client:
             for number, shard in enumerate(client.shards(f"read/{rows}")):
@@ -124,7 +131,7 @@ def reading(addresses: list[str], repeats: int) -> Table:
 
 
 def _discard(server: Process) -> None:
-    """End it without a last checkpoint, which takes longer the more it holds."""
+    """Kill a server, which avoids the last checkpoint of an orderly stop."""
     server.popen.kill()
     server.popen.wait()
 

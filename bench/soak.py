@@ -1,15 +1,17 @@
-"""A server under churn for a long time: whether its memory stays where it was.
+"""Memory of a server under long-lasting churn, which must not grow.
 
     python bench/soak.py [--minutes 10] [--seed 1]
 
-Producers come, send cases, misses, predictions and labels, with segments, and go;
-streams are made and deleted; readers ask for windows, slices, series and states; others
-watch and leave in the middle, or connect and say nothing. Streams keep panes of a
-second for ten seconds, so that after a warm-up the server holds as much as before.
-Its resident memory is read twice a second; the slope is the median of those between
-all pairs of readings after the warm-up (Theil and Sen), and must stay under 1 MB a
-minute. A table says what moved each tenth of the time, and how often an answer came
-too late; anything else that goes wrong in an actor ends it with an error.
+Producers connect, send cases, misses, predictions and labels with segments, and
+disconnect. Streams are created and deleted. Readers query windows, segments, series and
+states. Others watch a stream and disconnect in the middle, or connect and send nothing.
+Streams keep panes of a second for ten seconds, so that after a warm-up the state of the
+server has a constant size.
+
+The benchmark reads the resident memory twice a second. The slope is the median of the
+slopes between all pairs of readings after the warm-up (Theil and Sen), and must stay
+below 1 MB per minute. A table lists the completed actions ten times during the run,
+late answers included; any other error of an actor ends the run.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ BUDGET_MB_A_MINUTE = 1.0
 STREAMS = 10
 READ_S = 0.5
 WARM_S = 25.0
-"""Streams are full by then; allocators take longer to settle."""
+"""Streams are full after this time; allocators take longer to settle."""
 KEYS = {"country": ("US", "DE", "FR", "IT"), "device": ("web", "app")}
 SETTINGS = {
     "pane": timedelta(seconds=1),
@@ -51,14 +53,14 @@ WINDOWS = timedelta(seconds=3), timedelta(seconds=9)
 
 
 class Churn:
-    """The actors and what they share.
+    """The actors and their shared state.
 
     Parameters
     ----------
     address
-        The server's.
+        The address of the server.
     seed
-        Of the actors' choices; how their threads take turns is left to the system.
+        The seed of the actors' choices; the scheduling of their threads is not seeded.
     """
 
     def __init__(self, address: str, seed: int) -> None:
@@ -77,7 +79,7 @@ class Churn:
         ]
 
     def start(self) -> None:
-        """Make the streams, and let the actors begin."""
+        """Create the streams, and start the actors."""
         with Client(self._address) as client:
             for number in range(self._first, self._last):
                 client.create_stream(_name(number), **SETTINGS)
@@ -85,13 +87,13 @@ class Churn:
             thread.start()
 
     def stop(self) -> None:
-        """Let the actors come to an end."""
+        """Stop the actors and wait for them."""
         self._stop.set()
         for thread in self._others:
             thread.join()
         if self.problems:
             return
-        # Who watches a stream that rests from now on waits until it goes.
+        # A watcher of a stream that no longer changes waits until the stream is deleted.
         with Client(self._address) as client:
             for stream in client.list_streams():
                 client.delete_stream(stream.name)
@@ -100,37 +102,37 @@ class Churn:
     def _act(self, actor: Callable[[random.Random], None], chance: random.Random) -> None:
         while not self._stop.is_set() and not self.problems:
             try:
-                # A stream may go while somebody asks for it.
+                # A stream may be deleted during a query.
                 with suppress(NotFoundError):
                     actor(chance)
             except (DeadlineError, UnavailableError) as error:
-                # A machine that is busy with other things; all of it is in the table.
-                self._did("too late")
+                # The machine is busy with other work; the table counts these.
+                self._count("late answers")
                 print(f"{type(error).__name__}: {error}", flush=True)
-            except Exception as error:  # noqa: BLE001 - it is reported, and ends the run
+            except Exception as error:  # noqa: BLE001 - reported; ends the run
                 self.problems.append(error)
 
-    def _did(self, what: str, count: int = 1) -> None:
+    def _count(self, what: str, count: int = 1) -> None:
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + count
 
     def _any(self, chance: random.Random) -> str:
-        # A new one: it will be there for some time.
+        # One of the newer streams, which will not be deleted soon.
         return _name(chance.randrange(self._first + STREAMS // 2, self._last))
 
     def _manage(self, _: random.Random) -> None:
-        """Make a stream, and delete the oldest."""
+        """Create a stream, and delete the oldest."""
         with Client(self._address) as client:
             client.create_stream(_name(self._last), **SETTINGS)
             self._last += 1
             self._first += 1
-            # Whoever has chosen it has had time to go on.
+            # Actors that chose this stream have had time to finish with it.
             self._stop.wait(1.0)
             client.delete_stream(_name(self._first - 1))
-        self._did("streams")
+        self._count("streams")
 
     def _produce(self, chance: random.Random) -> None:
-        """Be a producer for a while."""
+        """Send rows as a new producer."""
         rng = np.random.default_rng(chance.randrange(1 << 30))
         with Client(self._address) as client:
             stream = client.stream(self._any(chance))
@@ -144,12 +146,12 @@ class Churn:
                 stream.label_cases(ids=ids[:150], labels=labels[:150])
                 stream.add_misses(1)
                 self._stop.wait(0.05)
-                self._did("rows", 851)
+                self._count("rows", 851)
             client.flush()
-        self._did("producers")
+        self._count("producers")
 
     def _read(self, chance: random.Random) -> None:
-        """Ask for one thing and another."""
+        """Run random queries."""
         with Client(self._address) as client:
             for _ in range(chance.randrange(1, 20)):
                 stream = client.stream(self._any(chance))
@@ -162,28 +164,28 @@ class Churn:
                     if chance.random() < 0.2:
                         now = datetime.now(UTC)
                         stream.series(now - WINDOWS[-1], now, timedelta(seconds=2))
-                self._did("queries")
+                self._count("queries")
                 self._stop.wait(0.02)
 
     def _watch(self, chance: random.Random) -> None:
-        """Watch a few answers, and leave in the middle."""
+        """Read a few answers of a watch, then cancel it."""
         with Client(self._address) as client:
             stream = client.stream(self._any(chance))
             watching = stream.watch(window=chance.choice((None, *WINDOWS)))
             for _ in range(chance.randrange(1, 5)):
                 next(watching)
             watching.close()
-        self._did("watchers")
+        self._count("watchers")
 
     def _dial(self, chance: random.Random) -> None:
-        """Connect and say nothing, or half of something."""
+        """Connect and send nothing, or an incomplete preface."""
         host, _, port = self._address.rpartition(":")
         with ExitStack() as stack:
             for _ in range(10):
                 line = stack.enter_context(socket.create_connection((host, int(port))))
                 line.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[: chance.randrange(25)])
             self._stop.wait(0.5)
-        self._did("silent connections", 10)
+        self._count("silent connections", 10)
 
 
 def _name(number: int) -> str:
@@ -198,14 +200,14 @@ def slope_mb_a_minute(seconds: np.ndarray, resident: np.ndarray) -> float:
 
 
 def soak(server: Process, minutes: float, seed: int) -> float:
-    """Let it churn; print what moved; return the slope in MB a minute."""
+    """Run the churn; print its progress; return the slope in MB per minute."""
     process = psutil.Process(server.pid)
     churn = Churn(server.address, seed)
     churn.start()
     begun = time.monotonic()
     readings: list[tuple[float, int]] = []
     shown = 0
-    print(f"{'minute':>7}{'RSS MB':>8}{'threads':>8}{'files':>7}  done since the start")
+    print(f"{'minute':>7}{'RSS MB':>8}{'threads':>8}{'files':>7}  completed since the start")
     while (at := time.monotonic() - begun) < 60 * minutes and not churn.problems:
         readings.append((at, process.memory_info().rss))
         if at >= 6 * minutes * shown:
@@ -232,7 +234,7 @@ def soak(server: Process, minutes: float, seed: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="duration")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=BUDGET_MB_A_MINUTE, help="MB a minute")
     arguments = parser.parse_args()

@@ -1,15 +1,15 @@
-"""Rows counted a second: in this process, by Spark on two threads, by two workers.
+"""Rows counted per second: in this process, by Spark on two threads, by two workers.
 
     python bench/spark.py [--quick]
 
-Needs ``streameval[spark]`` and Java 17. The rows are in Parquet files, as a job
-finds them: 10 groups, scores nearly all distinct, 5 % positive. Each way reads
-them and gives the six figures with intervals for every group. In process that
-is pyarrow and an `Evaluator` for each group, timed by turns with Spark. Spark has
-been started, and has run one small job, before the clock runs: a session is
-started once, not once a job.
-The last lines say where Spark would begin to pay, if its rate held at every size
-and it had as many cores: below it the library alone is quicker.
+Needs ``streameval[spark]`` and Java 17. The rows are in Parquet files, as for a real
+job: 10 groups, scores nearly all distinct, 5 % positive. Each variant reads them and
+computes the six metrics with intervals for every group. In process that is pyarrow and
+one `Evaluator` per group, timed alternately with Spark. Spark has started and run one
+small job before the timing begins, because a session starts once, not once per job.
+
+The last lines estimate the sizes from which Spark is faster, if its rate held at every
+size and it had more cores; below them the library alone is faster.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SPARK = {
 
 
 def write_rows(directory: Path, rows: int) -> None:
-    """Write the files."""
+    """Write the Parquet files."""
     rng = np.random.default_rng(7)
     for index in range(rows // FILE_ROWS):
         label = rng.random(FILE_ROWS) < 0.05
@@ -74,7 +74,7 @@ def write_rows(directory: Path, rows: int) -> None:
 
 
 def in_process(directory: Path, **settings: int) -> None:
-    """Read and evaluate everything here."""
+    """Read and evaluate all rows in this process."""
     evaluators = {key: Evaluator(**settings) for key in range(GROUPS)}
     for path in sorted(directory.iterdir()):
         for (model,), rows in grouped(parquet.read_table(path), ("model",)):
@@ -87,7 +87,7 @@ def in_process(directory: Path, **settings: int) -> None:
 
 
 def in_spark(session: Any, directory: Path, **settings: int) -> None:
-    """Read and evaluate everything in Spark."""
+    """Read and evaluate all rows in Spark."""
     df = session.read.parquet(str(directory))
     found = evaluate(df, score="score", label="label", by=["model"], **settings).collect()
     assert len(found) == GROUPS
@@ -95,7 +95,7 @@ def in_spark(session: Any, directory: Path, **settings: int) -> None:
 
 @contextmanager
 def session(master: str) -> Iterator[Any]:
-    """Start a session."""
+    """Run a Spark session; yield it."""
     builder = SparkSession.builder.master(master).appName("streameval-bench")
     for name, value in SPARK.items():
         builder = builder.config(name, value)
@@ -109,7 +109,7 @@ def session(master: str) -> Iterator[Any]:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[str]:
-    """Start a master and two workers of one core; yield the master's address."""
+    """Run a master and two workers of one core; yield the master's address."""
     home = Path(pyspark.__file__).parent
     processes = []
 
@@ -126,11 +126,11 @@ def cluster(directory: Path) -> Iterator[str]:
         return log
 
     try:
-        url = said(start("master", "master.Master"), "Starting Spark master at ").split()[-1]
+        url = wait_for(start("master", "master.Master"), "Starting Spark master at ").split()[-1]
         for name in ("worker-1", "worker-2"):
             log = start(name, "worker.Worker", url, "--cores", "1", "--memory", "1g",
                         "--work-dir", str(directory / "work"))  # fmt: skip
-            said(log, "Successfully registered with master")
+            wait_for(log, "Successfully registered with master")
         yield url
     finally:
         for process in reversed(processes):
@@ -138,30 +138,30 @@ def cluster(directory: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def said(log: Path, text: str) -> str:
-    """Wait for a line of a log."""
+def wait_for(log: Path, text: str) -> str:
+    """Wait for a line with `text` in a log; return it."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         for line in log.read_text(errors="replace").splitlines():
             if text in line:
                 return line
         time.sleep(0.1)
-    sys.exit(f"{text!r} was never said:\n{log.read_text(errors='replace')[-2000:]}")
+    sys.exit(f"{text!r} never appeared in the log:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 def timed(work: Any) -> float:
-    """Return how long it takes, in seconds."""
+    """Return the seconds that `work` takes."""
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
 
 
 Taken = dict[tuple[str, str, int], tuple[float, float]]
-"""Seconds in Spark and in process, by place, way and size."""
+"""Seconds in Spark and in process, by cluster, variant and size."""
 
 
 def measure(spark: Any, place: str, scratch: Path, sizes: list[int], repeats: int) -> Taken:
-    """Time each way and size in Spark and in this process, by turns."""
+    """Time each variant and size alternately in Spark and in this process."""
     taken: Taken = {}
     in_spark(spark, scratch / str(sizes[0]))
     for size in sizes:
@@ -205,13 +205,13 @@ def main() -> None:
 
 
 def show(taken: Taken, sizes: list[int]) -> None:
-    """Print the table, and where Spark begins to pay."""
-    table = Table("rows a second, beside one process", *(f"{s / 1e6:g} M rows" for s in sizes))
+    """Print the table, and the sizes from which Spark is faster."""
+    table = Table("rows per second, Spark and one process", *(f"{s / 1e6:g} M rows" for s in sizes))
     for place, way in dict.fromkeys((place, way) for place, way, _ in taken):
         cells = []
         for size in sizes:
             there, here = taken[place, way, size]
-            cells.append(f"{size / there / 1e6:.2f} M beside {size / here / 1e6:.2f} M "
+            cells.append(f"{size / there / 1e6:.2f} M and {size / here / 1e6:.2f} M "
                          f"({there / here:.1f}x the time)")  # fmt: skip
         table.add_row(f"{place}, {way}", *cells)
     console = Console(width=120)
@@ -221,20 +221,20 @@ def show(taken: Taken, sizes: list[int]) -> None:
         # t = fixed + rows / rate, from the smallest and the largest size.
         (small, _), (large, here) = (taken[place, way, size] for size in (sizes[0], sizes[-1]))
         if large < 1.5 * small:
-            console.print(f"{place}: a job of {large:.1f} s is hardly longer than a small one")
+            console.print(f"{place}: a large job takes {large:.1f} s, little more than a small one")
             continue
         rate = (sizes[-1] - sizes[0]) / (large - small)
         fixed = max(0.0, small - sizes[0] / rate)
         alone = sizes[-1] / here
         console.print(
-            f"{place}: {fixed:.1f} s a job and {rate / 2e6:.2f} M rows/s a core, where one process "
-            f"has {alone / 1e6:.2f} M/s: Spark draws level at {2 * alone / rate:.0f} cores"
+            f"{place}: {fixed:.1f} s per job and {rate / 2e6:.2f} M rows/s per core, one process "
+            f"{alone / 1e6:.2f} M/s: Spark breaks even at {2 * alone / rate:.0f} cores"
         )
-        for many in (8, 32, 128):
-            together = many * rate / 2
+        for cores in (8, 32, 128):
+            together = cores * rate / 2
             if together > alone:
                 level = fixed / (1 / alone - 1 / together)
-                console.print(f"  with {many} cores it pays from {level / 1e6:,.0f} M rows on")
+                console.print(f"  with {cores} cores Spark wins from {level / 1e6:,.0f} M rows on")
 
 
 if __name__ == "__main__":

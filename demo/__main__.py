@@ -1,7 +1,7 @@
-"""The whole walk: a real model, a real server, live AUC-PR; then drift and late labels.
+"""The demo: a real model, a real server, live AUC-PR; then drift and late labels.
 
-Run it with ``make demo``; ``DEMO_STAY=1 make demo`` leaves the server up at the
-end, with its page, until Ctrl-C.
+Run it with ``make demo``. ``DEMO_STAY=1 make demo`` keeps the server and its web page
+running at the end, until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ STOP = {signal.SIGINT, signal.SIGTERM}
 
 @contextmanager
 def running_server(data: Path) -> Iterator[tuple[str, str]]:
-    """Start a server on free ports; yield its address and its page's; stop it."""
+    """Run a server on free ports; yield its address and the address of its web page."""
     command = [sys.executable, "-m", "streameval_server", "--listen", "127.0.0.1:0", "--data", data]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            # It says where it listens, and then where the page is.
+            # The first line ends with the gRPC address, the second with that of the page.
             address, page = (server.stdout.readline().split()[-1:] for _ in range(2))
             if not (address and page):
                 sys.exit("the server did not start")
@@ -43,16 +43,16 @@ def running_server(data: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Run the walk; exit 1 if the server's figures are not scikit-learn's."""
+    """Run the demo; exit 1 if the server's metrics differ from scikit-learn's."""
     with tempfile.TemporaryDirectory() as data, running_server(Path(data)) as (address, page):
         console.print(f"server on {address}, log in {data}\nwatch it live: {page}\n")
         with Client(address) as client:
             if not stream_digits(client):
-                sys.exit(f"the server's figures differ from scikit-learn's by over {EQUAL_WITHIN}")
+                sys.exit(f"the server's metrics differ from scikit-learn's by over {EQUAL_WITHIN}")
             watch_drift(client)
         if os.environ.get("DEMO_STAY") == "1":
-            console.print(f"\nThe page stays at {page} until Ctrl-C.")
-            # Waited for, not raised: whoever stops the demo stops its server, too.
+            console.print(f"\nThe web page remains at {page} until Ctrl-C.")
+            # Wait for the signal instead of being interrupted, so that the server is stopped too.
             signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
             signal.sigwait(STOP)
 

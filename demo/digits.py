@@ -1,8 +1,8 @@
 """A real model's predictions, case by case, and live AUC-PR.
 
-A logistic regression tells scikit-learn's handwritten eights from the other
-digits. Its out-of-fold scores are streamed into the server; the live figures
-are printed as they move, and at the end they stand beside scikit-learn's on the
+A logistic regression separates scikit-learn's handwritten eights from the other
+digits. The demo streams its out-of-fold scores into the server, prints the live
+metrics as they change, and at the end compares them with scikit-learn's on the
 same scores.
 """
 
@@ -36,7 +36,7 @@ console = Console(highlight=False)
 
 
 def out_of_fold_scores() -> tuple[np.ndarray, np.ndarray]:
-    """Score every digit with a model that has not seen it."""
+    """Return labels and scores, each from a model that was not trained on its digit."""
     images, digits = load_digits(return_X_y=True)
     is_eight = digits == 8
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.001, max_iter=1000))
@@ -47,7 +47,7 @@ def out_of_fold_scores() -> tuple[np.ndarray, np.ndarray]:
 
 
 def stream_digits(client: Client) -> bool:
-    """Stream the scores; return whether the server's figures are scikit-learn's."""
+    """Stream the scores; return whether the server's metrics equal scikit-learn's."""
     labels, scores = out_of_fold_scores()
     console.print(f"{'cases':>7} {'positive':>9} {'AUC-PR':>9} {'achievable':>11} {'AUC-ROC':>9}")
     stream = client.stream(STREAM)

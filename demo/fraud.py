@@ -1,11 +1,11 @@
-"""Drift that an all-time figure hides: an online model on a stream with late labels.
+"""Drift that an all-time metric hides: an online model on a stream with late labels.
 
-A logistic regression that learns as it goes scores payments, 2 % of them
-fraudulent. Labels come minutes of stream time later. Halfway through the day
-the fraud changes its pattern. The hour's AUC-PR falls, with its interval; the
-all-time figure hardly moves. A day of stream time passes in about a minute.
+An online logistic regression scores payments, of which 2 % are fraudulent. Labels
+arrive minutes of stream time later. Halfway through the day the pattern of fraud
+changes. The hour's AUC-PR falls, with its interval; the all-time AUC-PR hardly
+changes. A day of stream time takes about a minute.
 
-``make demo`` runs it after the digits.
+``make demo`` runs this after the digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP = timedelta(minutes=5)
 ROWS_PER_STEP = 500
 FEATURES = 12
 COUNTRIES = ("DE", "FR", "IT", "NL", "PT")
-HARD = "PT"  # where fraud looks more like anything else
+HARD = "PT"  # the country in which fraud resembles other payments more
 SECONDS_AN_HOUR = 2.2
 HOUR = timedelta(hours=1)
 
@@ -50,11 +50,11 @@ class Payments:
         return 3.0 * pattern / np.linalg.norm(pattern)
 
     def drift(self) -> None:
-        """Let fraud look different from now on."""
+        """Change the pattern of fraud from now on."""
         self._direction = 0.35 * self._direction + 0.75 * self._pattern()
 
     def take(self, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return features, whether each payment is fraudulent, and its country."""
+        """Return the features of payments, whether each is fraudulent, and its country."""
         fraud = self._random.random(rows) < PREVALENCE
         countries = self._random.choice(COUNTRIES, rows)
         features = self._random.normal(size=(rows, FEATURES))
@@ -63,12 +63,12 @@ class Payments:
         return features, fraud, countries
 
     def delays(self, rows: int) -> np.ndarray:
-        """Return how many minutes each label takes."""
+        """Return the delay of each label in minutes."""
         return self._random.gamma(shape=2.0, scale=6.0, size=rows)
 
 
 def watch_drift(client: Client) -> None:
-    """Stream a day of payments, hour by hour, and print what a monitor would show."""
+    """Stream a day of payments, hour by hour, and print the metrics of each hour."""
     payments = Payments(SEED)
     model = SGDClassifier(loss="log_loss", alpha=1e-3, learning_rate="constant", eta0=0.002)
     features, fraud, _ = payments.take(20_000)
@@ -78,9 +78,9 @@ def watch_drift(client: Client) -> None:
     stream = client.stream(STREAM)
     begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - HOURS * HOUR
     waiting: list[tuple[datetime, int, str, bool, np.ndarray]] = []
-    row, figures = 0, []
+    row, first = 0, []
     console.print(
-        f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels come minutes later; "
+        f"\nA day of payments, {PREVALENCE:.0%} of them fraud; labels arrive minutes later; "
         f"drift at {DRIFT_AT_HOUR}:00\n"
     )
     console.print(
@@ -115,25 +115,25 @@ def watch_drift(client: Client) -> None:
                 stream.label_cases(ids=[id_ for _, _, id_, _, _ in arrived], labels=labels)
                 model.partial_fit(np.array([vector for *_, vector in arrived]), labels)
         stream.flush()
-        figures.append(_print_hour(stream, hour, begin + hour * HOUR))
+        first.append(_print_hour(stream, hour, begin + hour * HOUR))
         time.sleep(max(0.0, started + (hour + 1) * SECONDS_AN_HOUR - time.monotonic()))
-    _print_restated(stream, waiting, begin, figures)
+    _print_restated(stream, waiting, begin, first)
 
 
 def _print_restated(
-    stream: Stream, waiting: list[tuple], begin: datetime, figures: list[float]
+    stream: Stream, waiting: list[tuple], begin: datetime, first: list[float]
 ) -> None:
-    """Let the last labels arrive, and show that they restate the past."""
+    """Send the last labels, and show that they change past results."""
     stream.label_cases(
         ids=[id_ for _, _, id_, _, _ in waiting], labels=[bool(label) for *_, label, _ in waiting]
     )
     stream.flush()
     rows = stream.series(begin, begin + HOURS * HOUR, step=HOUR, metrics=["auc_pr"])
     restated = [row.auc_pr for row in rows]
-    moved = max(range(HOURS), key=lambda hour: abs(restated[hour] - figures[hour]))
+    moved = max(range(HOURS), key=lambda hour: abs(restated[hour] - first[hour]))
     console.print(
-        f"\nLate labels restate the past: with all of them in, hour {moved} reads "
-        f"{restated[moved]:.3f}, which read {figures[moved]:.3f} when it ended."
+        f"\nLate labels change past results: with all labels, the AUC-PR of hour {moved} is "
+        f"{restated[moved]:.3f}; when the hour ended it was {first[moved]:.3f}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Sphinx: how docs/ becomes a site. Built by ``make docs``, where a warning is an error."""
+"""Configuration of Sphinx. ``make docs`` builds the site; a warning is an error."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ html_static_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# Blocks whose first word names the library that they need.
+# The second word of a code block may name the library that the block needs.
 suppress_warnings = ["misc.highlighting_failure"]
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
-# Heavy, and only its names are needed.
+# pyspark is large, and the reference needs only its names.
 autodoc_mock_imports = ["pyspark"]
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
-# Docstrings name things in single backquotes, as Markdown does.
+# Docstrings mark code with single backquotes, as Markdown does.
 default_role = "code"
 
 
 def write_commands(app: Sphinx) -> None:
-    """Write the commands' reference from the commands themselves."""
+    """Write the reference of the commands from their help texts."""
     command = [sys.executable, "-m", "typer", "streameval.cli._app", "utils", "docs"]
     done = subprocess.run(  # noqa: S603 - our own command
         [*command, "--name", "streameval"], check=True, capture_output=True, text=True
@@ -66,16 +66,17 @@ def write_metrics(app: Sphinx) -> None:
 
 
 def metrics_page() -> str:
-    """Return the page of all metrics that have a name."""
+    """Return the page with the table of all registered metrics."""
     return "\n".join(
         [
             "# The metrics",
             "",
-            "What `GetSnapshot`, `streameval.spark` and `bounds` call them. *Interval* is how the",
-            "[confidence interval](intervals.md) is made, *bounds* which order of a cell's cases",
-            "gives [the least value](bounded-memory.md) when scores kept few bits.",
+            "The names that `GetSnapshot`, `streameval.spark` and `bounds` accept. *Interval* is",
+            "the method of the [confidence interval](intervals.md). *Bounds* is the order of a",
+            "cell's cases that gives [the least value](bounded-memory.md) when scores keep fewer",
+            "bits.",
             "",
-            "| name | | better | range | interval | bounds | where |",
+            "| name | metric | better | range | interval | bounds | where |",
             "|---|---|---|---|---|---|---|",
             *map(_metric_row, METRICS),
             "",
@@ -113,7 +114,7 @@ def _metric_row(metric: Metric) -> str:
 
 
 def _write(target: Path, page: str) -> None:
-    """Write a page unless it is the same: Sphinx reads again what is newer."""
+    """Write a page unless it is unchanged, because Sphinx reads newer files again."""
     if not target.exists() or target.read_text() != page:
         target.write_text(page)
 
@@ -123,6 +124,6 @@ def _plain(code: re.Match[str]) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Write generated pages before Sphinx reads pages."""
+    """Generate pages before Sphinx reads them."""
     app.connect("builder-inited", write_commands)
     app.connect("builder-inited", write_metrics)

@@ -1,6 +1,6 @@
-"""The pictures of docs/ideas.md, drawn from what the library computes.
+"""Draw the pictures of docs/ideas.md from what the library computes.
 
-``python docs/pictures.py`` writes them to docs/images/ and prints the figures that
+``python docs/pictures.py`` writes them to docs/images/ and prints the numbers that
 the page quotes. Seeds are fixed: the same library draws the same pictures.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parent / "images"
-# Okabe and Ito's: told apart by colour-blind people, and in grey.
+# The palette of Okabe and Ito, which remains distinct for colour-blind people and in grey.
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#6b6b6b"
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -41,7 +41,7 @@ MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def interpolation() -> Figure:
-    """Draw two thresholds of the paper's table 1, joined rightly and by a straight line."""
+    """Draw two thresholds of the paper's table 1, joined correctly and by a straight line."""
     points = pr_between((5, 5), (30, 10), positives=20)
     recall = np.asarray(points.recall)
     precision = np.asarray(points.precision)
@@ -92,7 +92,7 @@ def hull() -> Figure:
 
 
 def certainty() -> Figure:
-    """Draw one stream's interval and confidence sequence; and certificates by bits."""
+    """Draw one stream's interval and confidence sequence, and certificates by bits."""
     rng = np.random.default_rng(11)
     n = 20_000
     labels = rng.random(n) < 0.1
@@ -134,7 +134,7 @@ def certainty() -> Figure:
 
 
 def restatement() -> Figure:
-    """Draw two weeks' AUC-PR by day, as known soon, later, and when all labels are in."""
+    """Draw two weeks' AUC-PR by day, evaluated at three times while labels arrive."""
     rng = np.random.default_rng(5)
     days, each, day = 14, 1500, timedelta(days=1)
     ev = WindowedEvaluator(pane=day, retention=365 * day)
@@ -142,11 +142,11 @@ def restatement() -> Figure:
     n = days * each
     positive = rng.random(n) < 0.08
     scores = rng.normal(positive * 1.6, 1)
-    # What was stopped is reviewed at once; complaints about what was let through come late.
+    # Stopped events are reviewed at once; complaints about the others arrive late.
     waited = np.where(scores > 1, rng.exponential(0.05, n), rng.exponential(20.0, n))
     made = [MIDNIGHT + day * (k / each) for k in range(n)]
     ids = [f"case-{k}" for k in range(n)]
-    joiner.predict_cases(ids=ids, scores=scores, at=made)
+    joiner.log_cases(ids=ids, scores=scores, at=made)
     due = [at + day * float(wait) for at, wait in zip(made, waited, strict=True)]
     order = sorted(range(n), key=due.__getitem__)
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
@@ -163,11 +163,11 @@ def restatement() -> Figure:
             ids=[ids[k] for k in chosen], labels=positive[chosen], at=[due[k] for k in chosen]
         )
         windows = [ev.between(MIDNIGHT + k * day, MIDNIGHT + (k + 1) * day) for k in range(days)]
-        figures = [window.auc_pr() for window in windows]
+        areas = [window.auc_pr() for window in windows]
         share = np.mean([joiner.coverage(window).labelled_share for window in windows])
         label = f"{name}: {share:.0%} labelled"
-        mean = np.mean(figures)
-        axes.plot(range(1, days + 1), figures, color=colour, lw=2, marker="o", ms=4, label=label)
+        mean = np.mean(areas)
+        axes.plot(range(1, days + 1), areas, color=colour, lw=2, marker="o", ms=4, label=label)
         print(f"restatement: {name} the mean of AUC-PR is {mean:.2f}, {share:.0%} labelled")
     axes.set(xlabel="day of the predictions", ylabel="AUC-PR of that day", ylim=(0, 1))
     axes.legend(loc="lower left")

@@ -5,6 +5,7 @@ The layers, from the caller inwards; each imports only those below it:
 - `Evaluator`, `PairedEvaluator`, `WindowedEvaluator`, `LabelJoiner`: cases of one
   scorer, cases of two scorers, cases by event time, and predictions whose labels
   arrive later. `Snapshot`: the metrics of one revision.
+- `functional`: metrics of columns in one call.
 - `_joining`: predictions and labels by id. `_time`: panes, windows, coverage.
 - `_evaluator_queries`: all facets of queries combined.
 - `_uncertainty`: intervals, comparisons, and the bounds of bounded memory.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 from streameval._common.lazy_exports import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
+    from streameval import functional
     from streameval._common.coverage import Coverage
     from streameval._common.errors import CorruptStateError, InvalidInputError, StreamEvalError
     from streameval._evaluator import Evaluator
@@ -75,6 +77,7 @@ __all__ = [
     "dominates",
     "format_pr_curve",
     "format_pr_score_curve",
+    "functional",
     "holm",
     "pr_between",
     "pr_to_roc",
@@ -108,6 +111,7 @@ _EXPORTS = {
     "dominates": "streameval._metrics.roc_pr_space",
     "format_pr_curve": "streameval._metrics.ranked_retrieval_curves",
     "format_pr_score_curve": "streameval._metrics.ranked_retrieval_curves",
+    "functional": "streameval.functional",
     "holm": "streameval._uncertainty.compare",
     "pr_between": "streameval._metrics.roc_pr_space",
     "pr_to_roc": "streameval._metrics.roc_pr_space",

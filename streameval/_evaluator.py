@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import numpy as np
 
+from streameval._common.keywords import MISSING, by_keyword, keywords_error, reports_keywords
 from streameval._counts import codec
 from streameval._counts.accumulator import (
     MAX_BUFFERED_SCORES,
@@ -156,7 +157,8 @@ class Evaluator(EvaluatorQueries):
             self._permits = repeat(None, self._accumulator.renew_permits(MAX_BUFFERED_SCORES) - 1)
         (self._positives if label else self._negatives).append(number)
 
-    def add_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
+    @reports_keywords
+    def add_cases(self, *columns: Never, labels: Any, scores: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.
 
         Parameters
@@ -191,6 +193,8 @@ class Evaluator(EvaluatorQueries):
         >>> ev.num_negative_ref
         14
         """
+        if columns or labels is MISSING or scores is MISSING:
+            raise keywords_error(Evaluator.add_cases)
         is_positive, values, weights = check_columns(
             labels=labels, scores=scores, counts=counts, scale=self._accumulator.state.scale
         )
@@ -289,6 +293,7 @@ class Evaluator(EvaluatorQueries):
         if not self._accumulator.remove(is_positive, number):
             raise missing_case_error(is_positive, number, field="score")
 
+    @by_keyword
     def remove_cases(self, *, labels: Any, scores: Any, counts: Any = None) -> None:
         """Remove columns of cases, all or none.
 
@@ -398,6 +403,32 @@ class Evaluator(EvaluatorQueries):
         self._accumulator.replace(merged)
         self._permits = iter(())  # the remaining total has changed: renew
         self._set_limits(merged.scale)
+
+    def reset(self) -> None:
+        """Remove all cases and misses; the settings stay, and the revision rises by one.
+
+        Notes
+        -----
+        O(1). Bits that `max_cells` has dropped stay dropped: `resolution` says how many
+        are kept.
+
+        Examples
+        --------
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.4])
+        >>> ev.reset()
+        >>> ev.num_cases, ev.revision
+        (0, 2)
+        """
+        state = self._accumulator.view()
+        empty = State(
+            revision=state.revision + 1,
+            resolution=state.resolution,
+            scale=state.scale,
+            max_cells=state.max_cells,
+        )
+        self._accumulator.replace(empty)
+        self._permits = iter(())  # the remaining total has changed: renew
 
     def __add__(self, other: Evaluator) -> Self:
         if not isinstance(other, Evaluator):
@@ -574,7 +605,12 @@ class Evaluator(EvaluatorQueries):
         settings = [f"resolution={state.resolution}"] if state.resolution is not None else []
         settings += [f"scale={state.scale!r}"] if state.scale != "plain" else []
         settings += [f"max_cells={state.max_cells}"] if state.max_cells is not None else []
-        return f"<Evaluator({', '.join(settings)}): P={state.P}, N={state.N}>"
+        line = take_snapshot(RevisionQueries(state))._headline_line()
+        return f"<Evaluator({', '.join(settings)}): {line}>"
+
+    def __str__(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
+        return self.snapshot()._headline_table()
 
     # -- internals -------------------------------------------------------------
 

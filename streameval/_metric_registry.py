@@ -180,6 +180,34 @@ class Metric:
         """Whether it is an area of the hull, and so optimistic."""
         return bool(self.arguments.get("hull"))
 
+    def undefined_reason(self, *, positives: int, negatives: int) -> str:
+        """Return why the metric is nan, given the numbers of references.
+
+        A metric that reads probabilities is nan only where no case was scored, whatever
+        was missed.
+
+        Examples
+        --------
+        >>> for name in ("auc_roc", "brier_score"):
+        ...     print(BY_NAME[name].undefined_reason(positives=3, negatives=0))
+        NO_NEGATIVES
+        EMPTY
+        """
+        return "EMPTY" if self.of_probabilities else reason_of(positives, negatives)
+
+
+def reason_of(positives: int, negatives: int) -> str:
+    """Return why a metric of ranks has no value, given the numbers of references.
+
+    Examples
+    --------
+    >>> reason_of(3, 0)
+    'NO_NEGATIVES'
+    """
+    if not positives:
+        return "NO_POSITIVES" if negatives else "EMPTY"
+    return "NO_NEGATIVES"
+
 
 def _prevalence(queries: SkewQueries) -> float:
     """Return the share of positives P/(P+N), misses included."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._counts.columns import (
     check_label,
     check_labels,
@@ -68,7 +69,7 @@ class PairedEvaluator:
     ...     scores_b=[0.9, 0.3, 0.4, 0.5, 0.2, 0.1],
     ...     ids=["u1", "u2", "u3", "u4", "u5", "u6"],
     ... )
-    >>> change = pair.compare()
+    >>> change = pair.compare(metric="auc_roc")
     >>> round(change.difference, 4), change.lower < 0 < change.upper
     (0.1111, True)
     """
@@ -132,6 +133,7 @@ class PairedEvaluator:
             ids=[id],
         )
 
+    @by_keyword
     def add_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
         """Add columns of cases, all or none.
 
@@ -164,6 +166,7 @@ class PairedEvaluator:
         """
         self._change(labels, scores_a, scores_b, ids, sign=1)
 
+    @by_keyword
     def remove_cases(self, *, labels: Any, scores_a: Any, scores_b: Any, ids: Any) -> None:
         """Remove columns of cases, all or none, with the values they were added with.
 
@@ -241,17 +244,18 @@ class PairedEvaluator:
         """The sampled shares of the positives' and of the negatives' ids; 1.0 below the cap."""
         return 0.5 ** self._cells[True].lowest, 0.5 ** self._cells[False].lowest
 
+    @by_keyword
     def compare(
-        self, *, metric: str = "auc_roc", level: float = 0.95, prevalence: float | None = None
+        self, *, metric: str = "auc_pr", level: float = 0.95, prevalence: float | None = None
     ) -> Comparison:
-        """Compare a figure of the two models.
+        """Compare a metric of the two models.
 
         Parameters
         ----------
-        metric : {"auc_roc", "auc_pr", "average_precision"}
-            The figure.
+        metric : {"auc_pr", "average_precision", "auc_roc"}
+            The metric.
         level : float
-            Nominal coverage of the interval of a's figure minus b's.
+            Nominal coverage of the interval of a's value minus b's.
         prevalence : float, optional
             Rescales the areas in precision-recall space to this prevalence, taken as
             known. The default is the cases' prevalence, with its uncertainty.

@@ -13,7 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval._metric_registry import SNAPSHOT_METRICS, SNAPSHOT_NAMES, title_of
+from streameval._metric_registry import (
+    COMPARED_NAMES,
+    SNAPSHOT_METRICS,
+    SNAPSHOT_NAMES,
+    title_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +33,7 @@ V = TypeVar("V")
 
 _WITH_INTERVAL = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.interval)
 _WITH_BOUNDS = tuple(metric.name for metric in SNAPSHOT_METRICS if metric.bounds)
+_INTERVALS_NOTE = "  ({:g} % intervals, if cases are independent)"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,12 +88,13 @@ class Snapshot:
     (0.75, 4, 1)
     >>> print(snapshot)
     4 cases at revision 1: 2 positive, 2 negative references
-      AUC-ROC              0.750000
+      AUC-ROC              0.750000  0.0056 to 0.9994
       AUC-ROC of the hull  0.875000
-      AUC-PR               0.797267
+      AUC-PR               0.797267  0.0069 to 1.0000
       AUC-PR, achievable   0.887327
-      Average precision    0.833333
-      Prevalence           0.500000
+      Average precision    0.833333  0.0085 to 1.0000
+      Prevalence           0.500000  0.1500 to 0.8500
+      (95 % intervals, if cases are independent)
     """
 
     revision: int
@@ -160,6 +167,46 @@ class Snapshot:
             "warnings": list(self.warnings),
         }
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the snapshot as one flat row of a table: plain values, no nested ones.
+
+        ``pd.DataFrame([each.to_row() for each in snapshots])`` is a table of them, and so
+        is ``pl.DataFrame`` of the same list. Undefined metrics and limits are nan; what a
+        snapshot does not have is None. Computes intervals. O(G).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.7, 0.4, 0.1])
+        >>> row = ev.snapshot().to_row()
+        >>> row["num_cases"], row["auc_roc"], round(row["auc_roc_lower"], 3)
+        (4, 0.75, 0.006)
+        """
+        start, end = self.window or (None, None)
+        key, value = self.segment or (None, None)
+        return {
+            "window_start": start,
+            "window_end": end,
+            "segment_key": key,
+            "segment_value": value,
+            "revision": self.revision,
+            "resolution": self.resolution,
+            "num_cases": self.num_cases,
+            "num_positive_ref": self.num_positive_ref,
+            "num_negative_ref": self.num_negative_ref,
+            "num_misses": self.num_misses,
+            "num_negative_misses": self.num_negative_misses,
+            **{name: float(self._figure(name)) for name in self._names()},
+            **{
+                f"{name}_{end}": float(limit)
+                for name, interval in self.intervals.items()
+                for end, limit in zip(("lower", "upper"), interval, strict=True)
+            },
+            "labelled_share": None if self.coverage is None else self.coverage.labelled_share,
+            "warnings": "; ".join(self.warnings),
+        }
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Snapshot):
             return NotImplemented
@@ -171,7 +218,13 @@ class Snapshot:
         titles = {name: title_of(name) for name in self._names()}
         width = max(map(len, titles.values()))
         lines = [self._summary()]
-        lines += [f"  {title:<{width}}  {self._value(name)}" for name, title in titles.items()]
+        lines += [
+            f"  {title:<{width}}  {self._value(name)}  {self._interval(name)}".rstrip()
+            for name, title in titles.items()
+        ]
+        level = next((each.level for each in self.intervals.values() if not each.reason), None)
+        if level is not None:
+            lines.append(_INTERVALS_NOTE.format(100 * level))
         return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
@@ -190,6 +243,29 @@ class Snapshot:
             f'<th style="text-align:left">{100 * level:g} % interval, if cases are independent</th>'
             f"</tr></thead><tbody>{rows}</tbody></table>{notes}"
         )
+
+    def _headline_table(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, one on a line."""
+        width = max(len(title_of(name)) for name in COMPARED_NAMES)
+        lines = [self._summary()]
+        intervals = [(name, self.intervals[name]) for name in COMPARED_NAMES]
+        for name, interval in intervals:
+            value = self._value(name) if math.isnan(interval.estimate) else f"{interval:.4f}"
+            lines.append(f"  {title_of(name):<{width}}  {value}")
+        if any(interval.reason is None for _, interval in intervals):
+            lines.append(_INTERVALS_NOTE.format(95))
+        return "\n".join([*lines, *self._notes()])
+
+    def _headline_line(self) -> str:
+        """Return the counts and the defined metrics of `_headline_table` on one line."""
+        parts = [f"P={self.num_positive_ref}, N={self.num_negative_ref}"]
+        for name in COMPARED_NAMES:
+            interval = self.intervals[name]
+            if not math.isnan(interval.estimate):
+                title = "AP" if name == "average_precision" else title_of(name)
+                text = f"{interval.estimate:.3f}" if interval.reason else f"{interval:.3f}"
+                parts.append(f"{title} {text}")
+        return ", ".join(parts)
 
     def _names(self) -> Iterable[str]:
         """Return the names of the metrics that are shown."""
@@ -226,11 +302,19 @@ class Snapshot:
             return f"undefined ({self.reasons.get(name, 'TOO_FEW')})"
         return f"{value:.6f}"
 
-    def _limits(self, name: str) -> str:
-        parts = []
+    def _interval(self, name: str) -> str:
+        """Return a metric's interval as text, or why a value has none; empty for a hull."""
         interval = self.intervals.get(name)
-        if interval is not None and not math.isnan(interval.lower):
-            parts.append(f"{interval.lower:.4f} to {interval.upper:.4f}")
+        if interval is None or math.isnan(self._figure(name)):
+            return ""
+        if interval.reason is not None:
+            return f"no interval: {interval.reason}"
+        return f"{interval.lower:.4f} to {interval.upper:.4f}"
+
+    def _limits(self, name: str) -> str:
+        """Return the interval and the bounds of a metric as text."""
+        interval = self._interval(name)
+        parts = [interval] if interval else []
         limits = self.bounds.get(name)
         if self.resolution is not None and limits is not None and not math.isnan(limits[0]):
             parts.append(f"exact value within {limits[0]:.6f} to {limits[1]:.6f}")
@@ -259,26 +343,13 @@ def take_snapshot(queries: EvaluatorQueries) -> Snapshot:
         hull=queries.roc_hull() if view.P and view.N else None,
         resolution=view.resolution,
         reasons={
-            name: reason_of(positives=view.P, negatives=view.N)
-            for name, value in values.items()
-            if math.isnan(value)
+            metric.name: metric.undefined_reason(positives=view.P, negatives=view.N)
+            for metric in SNAPSHOT_METRICS
+            if math.isnan(values[metric.name])
         },
         intervals=_Lazy(_WITH_INTERVAL, queries.interval),
         bounds=_Lazy(_WITH_BOUNDS, queries.bounds),
     )
-
-
-def reason_of(*, positives: int, negatives: int) -> str:
-    """Return why a metric has no value, given the numbers of references.
-
-    Examples
-    --------
-    >>> reason_of(positives=3, negatives=0)
-    'NO_NEGATIVES'
-    """
-    if not positives:
-        return "NO_POSITIVES" if negatives else "EMPTY"
-    return "NO_NEGATIVES"
 
 
 class _Lazy(Mapping[str, V]):

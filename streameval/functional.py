@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval._common.keywords import by_keyword
 from streameval._evaluator import Evaluator
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 
+@by_keyword
 def evaluator(*, labels: Any, scores: Any, counts: Any = None) -> Evaluator:
     """Return an exact evaluator of these columns.
 
@@ -55,6 +57,7 @@ def evaluator(*, labels: Any, scores: Any, counts: Any = None) -> Evaluator:
     return filled
 
 
+@by_keyword
 def snapshot(*, labels: Any, scores: Any, counts: Any = None) -> Snapshot:
     """Return the metrics of these columns, as :meth:`streameval.Evaluator.snapshot`.
 
@@ -66,6 +69,7 @@ def snapshot(*, labels: Any, scores: Any, counts: Any = None) -> Snapshot:
     return evaluator(labels=labels, scores=scores, counts=counts).snapshot()
 
 
+@by_keyword
 def auc_roc(
     *,
     labels: Any,
@@ -88,6 +92,7 @@ def auc_roc(
     )
 
 
+@by_keyword
 def auc_pr(
     *,
     labels: Any,
@@ -110,6 +115,7 @@ def auc_pr(
     )
 
 
+@by_keyword
 def average_precision(
     *, labels: Any, scores: Any, counts: Any = None, prevalence: float | None = None
 ) -> float:
@@ -124,6 +130,7 @@ def average_precision(
     return filled.average_precision(prevalence=prevalence)
 
 
+@by_keyword
 def maximum_f_measure(*, labels: Any, scores: Any, counts: Any = None, beta: float = 1.0) -> float:
     """Return the best F measure, as :meth:`streameval.Evaluator.maximum_f_measure`.
 
@@ -135,6 +142,7 @@ def maximum_f_measure(*, labels: Any, scores: Any, counts: Any = None, beta: flo
     return evaluator(labels=labels, scores=scores, counts=counts).maximum_f_measure(beta)
 
 
+@by_keyword
 def brier_score(*, labels: Any, scores: Any, counts: Any = None) -> float:
     """Return the mean squared error of probabilities, as :meth:`streameval.Evaluator.brier_score`.
 
@@ -146,6 +154,7 @@ def brier_score(*, labels: Any, scores: Any, counts: Any = None) -> float:
     return evaluator(labels=labels, scores=scores, counts=counts).brier_score()
 
 
+@by_keyword
 def log_loss(*, labels: Any, scores: Any, counts: Any = None) -> float:
     """Return the mean log loss of probabilities, as :meth:`streameval.Evaluator.log_loss`.
 
@@ -157,8 +166,9 @@ def log_loss(*, labels: Any, scores: Any, counts: Any = None) -> float:
     return evaluator(labels=labels, scores=scores, counts=counts).log_loss()
 
 
+@by_keyword
 def interval(
-    name: str,
+    metric: str = "auc_pr",
     *,
     labels: Any,
     scores: Any,
@@ -175,9 +185,10 @@ def interval(
     True
     """
     filled = evaluator(labels=labels, scores=scores, counts=counts)
-    return filled.interval(name, level=level, prevalence=prevalence)
+    return filled.interval(metric, level=level, prevalence=prevalence)
 
 
+@by_keyword
 def operating_points(*, labels: Any, scores: Any, counts: Any = None) -> OperatingPoints:
     """Return every operating point, as :meth:`streameval.Evaluator.operating_points`.
 
@@ -189,6 +200,7 @@ def operating_points(*, labels: Any, scores: Any, counts: Any = None) -> Operati
     return evaluator(labels=labels, scores=scores, counts=counts).operating_points()
 
 
+@by_keyword
 def roc_curve(
     *, labels: Any, scores: Any, counts: Any = None, interpolate: bool = False
 ) -> FloatArray:
@@ -202,6 +214,7 @@ def roc_curve(
     return evaluator(labels=labels, scores=scores, counts=counts).roc_curve(interpolate)
 
 
+@by_keyword
 def pr_curve(
     *, labels: Any, scores: Any, counts: Any = None, interpolate: bool = False
 ) -> FloatArray:
@@ -215,6 +228,7 @@ def pr_curve(
     return evaluator(labels=labels, scores=scores, counts=counts).pr_curve(interpolate)
 
 
+@by_keyword
 def roc_hull(*, labels: Any, scores: Any, counts: Any = None) -> RocHull:
     """Return the ROC curve's upper hull, as :meth:`streameval.Evaluator.roc_hull`.
 
@@ -226,6 +240,7 @@ def roc_hull(*, labels: Any, scores: Any, counts: Any = None) -> RocHull:
     return evaluator(labels=labels, scores=scores, counts=counts).roc_hull()
 
 
+@by_keyword
 def pr_hull(*, labels: Any, scores: Any, counts: Any = None) -> PrHull:
     """Return the achievable PR curve, as :meth:`streameval.Evaluator.pr_hull`.
 

@@ -1,9 +1,9 @@
-"""List words that make a sentence a riddle, with file and line; ``make check`` runs it.
+"""List words that leave the subject of a sentence open; ``make check`` runs it.
 
 Comments, messages and docs are written in plain technical English: the role, the
-invariant, the reason, in the terms of the field. Each word below stands for a
-thread, a caller, a row or a limit that has a name of its own, so say that name.
-A limit is ``MAX_`` or ``MIN_`` with a noun and a unit.
+invariant and the reason, in the terms of the field. Each word below replaces the name
+of a thread, a caller, a row or a limit: write that name instead. A limit is ``MAX_`` or
+``MIN_`` with a noun and a unit.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ WORDS = re.compile(
     r"|\b_?[A-Z][A-Z_]*_(?:MUCH|FEW|MANY|MOST|LEAST|ENOUGH)\b"
 )
 SUFFIXES = {".py", ".pyi", ".js", ".html", ".css", ".proto", ".md", ".yml", ".yaml", ".toml", ".sh"}
-# Reasons that the contract publishes.
+# Reason codes of the public API.
 PUBLISHED = {"TOO_FEW", "UNDEFINED_REASON_TOO_FEW", "TOO_FEW_EFFECTIVE", "TOO_MANY"}
 
 
 def main() -> int:
-    """Print every place and return how many there are, at most 1 as an exit code."""
+    """Print every occurrence with file and line; return 1 if there is one."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         check=True,

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Regenerates streameval/v1/ from proto/. `tools/stubs.sh --check` changes
-# nothing and fails when the committed stubs differ.
+# nothing and fails if the committed stubs differ.
 #
-# The generator lives in an environment of its own: stubs of grpcio-tools
-# 1.72.2 (gencode 6.30) import on protobuf 6.30 to 7.x, those of newer tools
+# The generator has a separate environment: stubs of grpcio-tools 1.72.2
+# (gencode 6.30) work with protobuf 6.30 to 7.x, while stubs of newer tools
 # refuse older runtimes.
 set -euo pipefail
 cd "$(dirname "$0")/.."

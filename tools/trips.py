@@ -1,11 +1,11 @@
-"""Which files one case and one query pass through, as a profile hook sees them.
+"""List the files that one case and one query pass through, recorded by a profile hook.
 
     python tools/trips.py            # the table
     python tools/trips.py --files    # and the files of each trip
 
-Starts a server in this process, adds one case by the client and asks for a
-snapshot twice. Every call of a function of this project, in any thread, is
-counted; generated code is left out.
+Starts a server in this process, adds one case by the client and queries a snapshot
+twice. Counts every call of a function of this project, in any thread, except of
+generated code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 
 
 class Recorder:
-    """Counts calls of this project's functions while it is on."""
+    """Counts calls of this project's functions while `is_on` is set."""
 
     def __init__(self) -> None:
         self.is_on = False
@@ -49,7 +49,7 @@ class Recorder:
             self.classes.add(f"{name}:{function.split('.')[0]}")
 
     def start(self) -> None:
-        """Forget what was recorded and record from now on."""
+        """Clear the record and start recording."""
         self.files.clear()
         self.classes.clear()
         self.threads.clear()
@@ -58,7 +58,7 @@ class Recorder:
         self.is_on = True
 
     def stop(self, trip: str, *, with_files: bool) -> None:
-        """Stop, and print a row of the table."""
+        """Stop recording, and print a row of the table."""
         self.is_on = False
         row = f"{len(self.files):6} {len(self.classes):8} {self.moves:6} {len(self.threads):8}"
         print(f"{trip:<52}{row}")
@@ -68,7 +68,7 @@ class Recorder:
 
 
 def project_path(filename: str) -> str | None:
-    """Return a source file's path from its package on; None for what is not this project's."""
+    """Return a source file's path from its package on; None if it is of another project."""
     for package in ("streameval_server/", "streameval/"):
         start = filename.rfind(package)
         if start >= 0:
@@ -86,7 +86,7 @@ def main() -> None:
     threading.setprofile(recorder.hook)
     sys.setprofile(recorder.hook)
 
-    # Imported here, so that the hook sees every thread that they start.
+    # Imported after the hook is set, so that it sees every thread that they start.
     from streameval import Evaluator
     from streameval.client import Client
     from streameval_server import Settings

@@ -25,7 +25,7 @@ def lazy_exports(package: str, exports: Mapping[str, str]) -> Callable[[str], An
     package : str
         The package's ``__name__``.
     exports : mapping of str to str
-        Each public name, and the module that defines it.
+        Each public name, and the module that defines it, or that it is.
 
     Examples
     --------
@@ -40,7 +40,8 @@ def lazy_exports(package: str, exports: Mapping[str, str]) -> Callable[[str], An
     def __getattr__(name: str) -> Any:  # noqa: N807 - the hook of modules
         if name not in exports:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(exports[name]), name)
+        module = importlib.import_module(exports[name])
+        value = module if module.__name__ == f"{package}.{name}" else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 

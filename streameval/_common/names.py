@@ -29,6 +29,7 @@ OTHER_VALUE = "__other__"
 """The segment value that stands for all values beyond a key's maximum; it is reserved."""
 
 _STREAM = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*\Z")
+_DOT_SEGMENT = re.compile(r"(?:\A|/)\.\.?(?:/|\Z)")
 _KEY = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_KEY_LENGTH}}}\Z")
 
 
@@ -52,6 +53,32 @@ def stream_name_problem(name: str, max_length: int) -> str | None:
     if _STREAM.match(name) is None:
         return f"stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got {quoted(name)}"
     return None
+
+
+def dot_segment_problem(name: str) -> str | None:
+    """Return why `name` is not safe in a URL's path; None when it is.
+
+    Browsers, HTTP clients and proxies resolve the segments ``.`` and ``..``, so the
+    request would reach another stream.
+
+    Examples
+    --------
+    >>> dot_segment_problem("fraud/v1.2...")
+    >>> dot_segment_problem("fraud/../payments/v1")
+    "stream name must have no segment '.' or '..', got 'fraud/../payments/v1'"
+    """
+    if _DOT_SEGMENT.search(name) is None:
+        return None
+    return f"stream name must have no segment '.' or '..', got {quoted(name)}"
+
+
+def new_stream_name_problem(name: str, max_length: int) -> str | None:
+    """Return why no stream can be created with `name`; None when one can.
+
+    Streams that exist, created before segments of dots were refused, are only checked by
+    `stream_name_problem`, so that they can be read, exported and deleted.
+    """
+    return stream_name_problem(name, max_length) or dot_segment_problem(name)
 
 
 def id_problem(kind: str, value: str, max_bytes: int) -> str | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.frame import Frame, raise_corrupt
+from streameval._common.keywords import by_keyword
 from streameval._common.names import check_id, check_ids
 from streameval._counts.columns import (
     check_label,
@@ -105,8 +106,8 @@ class LabelJoiner:
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
     >>> ev = WindowedEvaluator()
     >>> joiner = LabelJoiner(ev, ttl=timedelta(days=7))
-    >>> joiner.predict("order-17", 0.93, at=noon)
-    >>> joiner.predict("order-18", 0.12, at=noon)
+    >>> joiner.log("order-17", 0.93, at=noon)
+    >>> joiner.log("order-18", 0.12, at=noon)
     >>> joiner.label("order-17", True, at=noon + timedelta(days=2))
     >>> ev.between(noon, noon + timedelta(minutes=1)).num_positive_ref
     1
@@ -146,8 +147,8 @@ class LabelJoiner:
 
     # -- predictions and labels ----------------------------------------------
 
-    def predict(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
-        """Take a prediction.
+    def log(self, id_: str | bytes, /, score: float, *, at: datetime) -> None:
+        """Log a prediction.
 
         Parameters
         ----------
@@ -165,14 +166,14 @@ class LabelJoiner:
 
         Notes
         -----
-        O(1), some 10 us. Columns take a tenth of that: `predict_cases`.
+        O(1), some 10 us. Columns take a tenth of that: `log_cases`.
 
         Examples
         --------
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.coverage().pending
         1
         """
@@ -183,8 +184,9 @@ class LabelJoiner:
             raise too_old_error(at_us, oldest_us)
         self._apply_one(Op.PREDICT, key, value, at_us)
 
-    def predict_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
-        """Take columns of predictions, all or none.
+    @by_keyword
+    def log_cases(self, *, ids: Any, scores: Any, at: Any) -> None:
+        """Log columns of predictions, all or none.
 
         Parameters
         ----------
@@ -207,7 +209,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.coverage().pending
         2
         """
@@ -225,7 +227,7 @@ class LabelJoiner:
             )
 
     def label(self, id_: str | bytes, /, positive: bool, *, at: datetime) -> None:
-        """Take a label. It may arrive before its prediction, or replace an earlier label.
+        """Add a label. It may arrive before its prediction, or replace an earlier label.
 
         Parameters
         ----------
@@ -246,7 +248,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.label("order-17", True, at=noon + timedelta(days=2))
         >>> joiner.evaluator.between(noon, noon + timedelta(hours=1)).num_positive_ref
         1
@@ -255,8 +257,9 @@ class LabelJoiner:
         op = Op.LABEL_POSITIVE if is_positive else Op.LABEL_NEGATIVE
         self._apply_one(op, key, math.nan, to_us(at))
 
+    @by_keyword
     def label_cases(self, *, ids: Any, labels: Any, at: Any) -> None:
-        """Take columns of labels, all or none.
+        """Add columns of labels, all or none.
 
         Parameters
         ----------
@@ -275,7 +278,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.label_cases(ids=["a", "b"], labels=[1, 0], at=noon + timedelta(days=2))
         >>> joiner.coverage().labelled
         2
@@ -299,13 +302,14 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.retract("order-17", at=noon)
         >>> joiner.coverage().retracted
         1
         """
         self._apply_one(Op.RETRACT, check_id(id_), 0.0, to_us(at))
 
+    @by_keyword
     def retract_cases(self, *, ids: Any, at: Any) -> None:
         """Retract a column of predictions, all or none; as `retract`.
 
@@ -314,7 +318,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.retract_cases(ids=["a", "b"], at=noon)
         >>> joiner.num_ids
         0
@@ -331,7 +335,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> joiner.advance(noon + timedelta(days=8))
         >>> joiner.coverage().expired
         1
@@ -385,7 +389,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
+        >>> joiner.log_cases(ids=["a", "b"], scores=[0.9, 0.4], at=noon)
         >>> joiner.label("a", True, at=noon)
         >>> joiner.coverage().labelled_share
         0.5
@@ -404,7 +408,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(Evaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict_cases(ids=["a", "b", "c"], scores=[0.2, 0.3, 0.9], at=noon)
+        >>> joiner.log_cases(ids=["a", "b", "c"], scores=[0.2, 0.3, 0.9], at=noon)
         >>> joiner.label("c", True, at=noon)
         >>> [(band.predictions, band.labelled) for band in joiner.coverage_by_score()]
         [(1, 0), (1, 0), (1, 1)]
@@ -437,7 +441,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> LabelJoiner.from_bytes(joiner.to_bytes()) == joiner
         True
         """
@@ -458,7 +462,7 @@ class LabelJoiner:
         >>> from datetime import datetime, timedelta, timezone
         >>> noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
         >>> joiner = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7))
-        >>> joiner.predict("order-17", 0.9, at=noon)
+        >>> joiner.log("order-17", 0.9, at=noon)
         >>> LabelJoiner.from_bytes(joiner.to_bytes()).num_ids
         1
         """

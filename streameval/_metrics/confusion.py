@@ -31,7 +31,7 @@ class Confusion:
     Examples
     --------
     >>> at = Confusion(threshold=0.5, tp=3, fp=2, fn=2, tn=4)
-    >>> at.recall, at.precision, round(at.specificity, 3), at.f_measure()
+    >>> at.recall, at.precision, round(at.specificity, 3), at.f_measure
     (0.6, 0.6, 0.667, 0.6)
     """
 
@@ -95,7 +95,12 @@ class Confusion:
         agreement = self.tp * self.tn - self.fp * self.fn
         return agreement / math.sqrt(called * positives) / math.sqrt(rest * negatives)
 
-    def f_measure(self, beta: float = 1.0) -> float:
+    @property
+    def f_measure(self) -> float:
+        """2 TP / (P + TP + FP), F1; nan without positives. `f_beta` takes a weight of recall."""
+        return self.f_beta(1.0)
+
+    def f_beta(self, beta: float) -> float:
         """Return (1 + beta^2) TP / (beta^2 P + TP + FP).
 
         Parameters
@@ -119,29 +124,31 @@ class Confusion:
 
         Examples
         --------
-        >>> Confusion(threshold=0.5, tp=4, fp=4, fn=0, tn=1).f_measure(beta=2.0)
+        >>> Confusion(threshold=0.5, tp=4, fp=4, fn=0, tn=1).f_beta(2.0)
         0.8333333333333334
         """
-        share = recall_share(beta)
-        positives = self.tp + self.fn
-        if positives == 0:
-            return math.nan
-        return self.tp / (share * positives + (1 - share) * (self.tp + self.fp))
+        of_recall, of_precision = f_weights(beta)
+        if self.tp == 0:
+            return 0.0 if self.fn else math.nan
+        return self.tp / (self.tp + of_recall * self.fn + of_precision * self.fp)
 
 
-def recall_share(beta: float) -> float:
-    """Return beta^2/(1 + beta^2), the share of recall in F, without overflow.
+def f_weights(beta: float) -> tuple[float, float]:
+    """Return beta^2/(1 + beta^2) and 1/(1 + beta^2), the weights of recall and precision in F.
 
-    F = 1/(share/recall + (1 - share)/precision) = TP/(share P + (1 - share)(TP + FP)).
+    F is their weighted harmonic mean, TP/(TP + r FN + q FP) with the weights r and q. Each
+    weight is computed without overflow and to the last digit: the difference of the other
+    one from 1 would cancel where beta is large or small.
     """
     weight = real(beta, "beta")
     if not (weight > 0 and math.isfinite(weight)):
         message = f"beta must be positive and finite, got {shown(beta)}"
         raise InvalidInputError(message, field="beta")
     if weight <= 1:
-        return weight * weight / (1 + weight * weight)
-    inverse = 1 / weight
-    return 1 / (1 + inverse * inverse)
+        square = weight * weight
+        return square / (1 + square), 1 / (1 + square)
+    inverse = (1 / weight) ** 2
+    return 1 / (1 + inverse), inverse / (1 + inverse)
 
 
 def _ratio(part: int, whole: int, *, empty: float = math.nan) -> float:

@@ -78,6 +78,29 @@ class Curve(CurveAreas):
         """Precision TP/(TP+FP) of each point; 1 if nothing is called positive."""
         return precision_of(self.fp, self.tp)
 
+    def to_dict(self) -> dict[str, FloatArray | IntArray]:
+        """Return the columns of a table, one row for each point: ``pd.DataFrame`` takes them.
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0], scores=[0.9, 0.3])
+        >>> columns = ev.operating_points().to_dict()
+        >>> list(columns)
+        ['threshold', 'fp', 'tp', 'fpr', 'recall', 'precision']
+        >>> columns["threshold"], columns["precision"]
+        (array([inf, 0.9, 0.3]), array([1. , 1. , 0.5]))
+        """
+        return {
+            "threshold": self.thresholds,
+            "fp": self.fp,
+            "tp": self.tp,
+            "fpr": self.fpr,
+            "recall": self.recall,
+            "precision": self.precision,
+        }
+
     def groups(self) -> Groups:
         """Return the steps of the curve that gain positives, as tied groups. O(K)."""
         return step_groups(self.thresholds, self.fp, self.tp, self.P, self.N)

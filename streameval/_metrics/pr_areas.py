@@ -104,6 +104,17 @@ def auc_pr_value(
     return area / groups.P
 
 
+def auc_pr_rest(groups: Groups) -> float:
+    """Return P (1 - AUC-PR), without the cancellation of the difference. P > 0; O(G).
+
+    Parameters
+    ----------
+    groups : Groups
+        With misses: ``groups.with_misses()``.
+    """
+    return sum(_closed_rest(*pieces) for pieces in _pieces(groups, 1.0, 0.0))
+
+
 def average_precision_value(groups: Groups, *, prevalence: float | None = None) -> float:
     """Return the sum over groups of p/P x TP/(TP + FP).
 
@@ -202,23 +213,48 @@ def closed_area(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) ->
         tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
         if not tp.size:
             return area
-    # p/s [p phi + tp log1p] with z = s/d divided out, phi and log1p as above.
-    above = tp + fp
-    d, z, tail = log_series(above, p + n)
+    return area + dot(_mean_shares(tp, p, tp + fp, p + n), p)
+
+
+def _closed_rest(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:
+    """Return P times (the width of the pieces, minus their area): the integral of 1 - precision.
+
+    As `closed_area` with the classes exchanged, so that an area next to 1 keeps the digits
+    of its distance to 1.
+    """
+    rest = 0.0
+    if tp[0] + fp[0] == 0:
+        rest = float(p[0] * (n[0] / (p[0] + n[0])))
+        tp, fp, p, n = tp[1:], fp[1:], p[1:], n[1:]
+        if not tp.size:
+            return rest
+    return rest + dot(_mean_shares(fp, n, tp + fp, p + n), p)
+
+
+def _mean_shares(
+    start: FloatArray, gain: FloatArray, above: FloatArray, growth: FloatArray
+) -> FloatArray:
+    """Return one class's mean share of the cases called positive, over each piece.
+
+    The class grows from `start` by `gain` while all cases grow from `above`, which is
+    positive and is overwritten, by `growth`.
+    """
+    # (gain phi + start log1p)/growth with z = growth/d divided out, phi and log1p as above.
+    d, z, tail = log_series(above, growth)
     tail *= z
     q = tail * z
     q += 1
-    q *= tp
+    q *= start
     q *= 2
     # z - 1, computed without z, which would cancel for z near 1.
     above *= -2
     above /= d
     tail *= above
     tail += 1
-    tail *= p
+    tail *= gain
     q += tail
     q /= d
-    return area + dot(q, p)
+    return q
 
 
 def _unit_excess(tp: FloatArray, fp: FloatArray, p: FloatArray, n: FloatArray) -> float:

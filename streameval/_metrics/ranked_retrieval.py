@@ -1,4 +1,4 @@
-"""Query facet: the classic metrics of a ranked list, and the printed report.
+"""Query facet: the classic metrics of a ranked list, and their report as text.
 
 The names and meanings are those of LingPipe's ``ScoredPrecisionRecallEvaluation``
 in snake_case (docs/worked-example.md reproduces its example number by number,
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval._metrics import ranked_retrieval_curves as curves
-from streameval._metrics.confusion import recall_share
+from streameval._metrics.confusion import f_weights
 from streameval._metrics.pr_areas import average_precision_value
 from streameval._metrics.ranked_curve_queries import RankedCurveQueries
 from streameval._metrics.ranked_retrieval_curves import read_only
@@ -102,9 +102,11 @@ class RankedQueries(RankedCurveQueries):
         >>> ev.maximum_f_measure()
         0.8
         """
-        share = recall_share(beta)
+        weights = f_weights(beta)
         view = self._view()
-        return view.cached(("maximum_f_measure", share), lambda: _maximum_f(view.groups, share))
+        return view.cached(
+            ("maximum_f_measure", weights), lambda: _maximum_f(view.groups, *weights)
+        )
 
     def precision_at(self, rank: SupportsIndex) -> float:
         """Return the precision of the first `rank` cases.
@@ -215,8 +217,32 @@ class RankedQueries(RankedCurveQueries):
         view = self._view()
         return view.cached("reciprocal_rank", lambda: _reciprocal_rank(view.groups))
 
-    def __str__(self) -> str:
-        """Return a report of the metrics as lines of text, in LingPipe's order."""
+    def ranked_report(self) -> str:
+        """Return the metrics of LingPipe's evaluation as lines of text, in its order.
+
+        Its areas under the PR curve are those of the trapezoid, which overestimates:
+        `auc_pr` is the area that thresholds reach (docs/differences.md).
+
+        Returns
+        -------
+        str
+            Undefined metrics are shown as nan.
+
+        Notes
+        -----
+        O(G).
+
+        Examples
+        --------
+        >>> from streameval import Evaluator
+        >>> ev = Evaluator()
+        >>> ev.add_cases(labels=[1, 0, 1, 0], scores=[0.9, 0.8, 0.4, 0.1])
+        >>> print(ev.ranked_report())  # doctest: +ELLIPSIS
+        Positive references                   2 (0 missed)
+        Negative references                   2 (0 missed)
+        Area under PR curve (interpolated)    0.916667
+        ...
+        """
         groups = self._view().groups
         lines = [
             ("Positive references", f"{groups.P} ({groups.missed_positives} missed)"),
@@ -262,14 +288,14 @@ def _reciprocal_rank(groups: Groups) -> float:
     return expected_reciprocal_rank(int(groups.fp[0]), int(groups.p[0]), int(groups.n[0]))
 
 
-def _maximum_f(groups: Groups, share: float) -> float:
+def _maximum_f(groups: Groups, of_recall: float, of_precision: float) -> float:
     if groups.P == 0:
         return math.nan
     if groups.scores.size == 0:
         return 0.0
     reached = groups.tp + groups.p
-    called = reached + groups.fp + groups.n
-    return float(np.max(reached / (share * groups.P + (1 - share) * called)))
+    errors = of_recall * (groups.P - reached) + of_precision * (groups.fp + groups.n)
+    return float(np.max(reached / (reached + errors)))
 
 
 def _eleven_point(groups: Groups) -> FloatArray:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streameval._metrics.confusion import f_weights
+
 if TYPE_CHECKING:
     from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
@@ -114,7 +116,7 @@ def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
     curve : float64[K, 2]
         Rows of recall and precision, as ``pr_curve`` returns them.
     beta : float
-        Weight of recall in F.
+        Weight of recall in F, positive and finite.
 
     Returns
     -------
@@ -122,6 +124,11 @@ def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
         A header and K lines, in the column order of LingPipe's
         ``printPrecisionRecallCurve``. To print to a file:
         ``print(format_pr_curve(curve), file=f)``.
+
+    Raises
+    ------
+    InvalidInputError
+        When `beta` is not positive and finite.
 
     Notes
     -----
@@ -136,10 +143,10 @@ def format_pr_curve(curve: FloatArray, *, beta: float = 1.0) -> str:
      0.000000 1.000000 0.000000
     """
     recall, precision = curve[:, 0], curve[:, 1]
-    weight = beta * beta
-    below = weight * precision + recall
+    of_recall, of_precision = f_weights(beta)
+    below = of_recall * precision + of_precision * recall
     f_measure = np.zeros(len(curve))
-    np.divide((1 + weight) * precision * recall, below, out=f_measure, where=below > 0)
+    np.divide(precision * recall, below, out=f_measure, where=below > 0)
     lines = [f"{'precision':>9} {'recall':>8} {'F':>8}"]
     lines += [
         f"{p:9.6f} {r:8.6f} {f:8.6f}" for p, r, f in zip(precision, recall, f_measure, strict=True)

@@ -79,17 +79,29 @@ def partial_auc_roc_value(
     if groups.P == 0 or groups.N == 0:
         return math.nan
     if max_fpr is not None and max_fpr < 1:
-        width = max_fpr
         area = _up_to_fpr(groups, max_fpr)
+        if standardize:
+            return _standardized(area, _lost_up_to_fpr(groups, max_fpr), max_fpr)
     elif min_recall:
-        width = 1 - min_recall
         area = _from_recall(groups, min_recall)
+        if standardize:
+            width = 1 - min_recall
+            return _standardized(area, _lost_from_recall(groups, width), width)
     else:
         return auc_roc_value(groups)
-    if not standardize:
-        return area
-    chance = width * width / 2
-    return (1 + (area - chance) / (width - chance)) / 2
+    return area
+
+
+def _standardized(area: float, lost: float, width: float) -> float:
+    """Return McClish's (1 + (area - chance)/(width - chance))/2 without cancellation.
+
+    The chance is width^2/2, and `lost` is the width minus the area. The value is the sum of
+    non-negative terms where it is below 1/2, and 1 minus another above: so it never leaves
+    [0, 1].
+    """
+    scale = width * (2 - width)
+    value = (area + width * (1 - width)) / scale
+    return value if value < 1 / 2 else 1 - lost / scale
 
 
 def _up_to_fpr(groups: Groups, max_fpr: float) -> float:
@@ -110,4 +122,26 @@ def _from_recall(groups: Groups, min_recall: float) -> float:
     p, n, tp = groups.p[kept], groups.n[kept], groups.tp[kept]
     inside = np.minimum(tp + p - limit, p)  # the part of a tie above the limit
     above = groups.N - groups.fp[kept] - n + n * (inside / p) / 2
+    return dot(inside, above) / groups.P / groups.N
+
+
+def _lost_up_to_fpr(groups: Groups, max_fpr: float) -> float:
+    """Integrate 1 - TPR over FPR from 0: each positive loses the FPR at which it is reached."""
+    limit = max_fpr * groups.N
+    p, n, fp = groups.p, groups.n, np.minimum(groups.fp, limit)
+    inside = np.minimum(limit - fp, n)  # the part of a tie below the limit
+    reached = np.divide(inside, n, out=np.ones(n.size), where=n > 0)
+    # Within the part, on average half of it; beyond it, the whole of it.
+    lost = dot(p, fp + inside * (1 - reached / 2))
+    return lost / groups.N / groups.P
+
+
+def _lost_from_recall(groups: Groups, width: float) -> float:
+    """Integrate FPR over the last `width` of TPR up to 1."""
+    limit = width * groups.P
+    missed = groups.P - groups.tp - groups.p
+    kept = missed < limit
+    p, n, missed = groups.p[kept], groups.n[kept], missed[kept]
+    inside = np.minimum(limit - missed, p)  # the part of a tie above the limit
+    above = groups.fp[kept] + n * (1 - inside / p / 2)
     return dot(inside, above) / groups.P / groups.N

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +19,10 @@ import numpy as np
 from streameval._counts.exact import dot
 from streameval._counts.view import Queries
 from streameval._metrics.operating_points import points_of
-from streameval._metrics.pr_areas import auc_pr_value, phi
+from streameval._metrics.pr_areas import auc_pr_rest, auc_pr_value, phi
 
 if TYPE_CHECKING:
-    from streameval._common.arrays import FloatArray
+    from streameval._common.arrays import FloatArray, IntArray
     from streameval._counts.groups import Groups
     from streameval._metrics.operating_points import OperatingPoints
 
@@ -73,36 +74,75 @@ def auc_pr_normalized_value(groups: Groups) -> float:
     """Return AUC-PR rescaled so that the worst ranking has 0 and the best 1.
 
     nan unless both classes have references. `groups` include the misses. O(G).
+
+    Notes
+    -----
+    With 1 - minimum = (N/P) log1p(P/N), the metric is both (AUC - minimum)/(1 - minimum)
+    and 1 - (1 - AUC)/(1 - minimum). Where AUC is at least 1/2, the second form is taken,
+    with P (1 - AUC) as a sum of its own: for P >> N, AUC and the minimum agree in most of
+    their digits. Its absolute error is a few units of the last place of 1, and its
+    relative error grows only where the ranking is nearly the worst.
     """
-    if groups.P == 0 or groups.N == 0:
+    P, N = groups.P, groups.N
+    if P == 0 or N == 0:
         return math.nan
-    floor = auc_pr_minimum_value(groups.P, groups.N)
-    return (auc_pr_value(groups) - floor) / (1 - floor)
+    lost = N * math.log1p(P / N)  # by the best ranking's lead over the worst, times P
+    area = auc_pr_value(groups)
+    if area < 1 / 2:
+        return (area - auc_pr_minimum_value(P, N)) * (P / lost)
+    return 1 - auc_pr_rest(groups) / lost
 
 
 def auc_prg_value(groups: Groups) -> float:
     """Return the area under the precision-recall-gain curve.
 
     nan unless both classes have references. `groups` include the misses. O(G).
+
+    Notes
+    -----
+    The curve begins at recall gain 0, where FN = PN/(P + N). The piece that this point
+    divides is found and cut in integers, because in floats the point may be equal to P.
+    The area is 1 minus the area above the curve, a sum without cancellation; an area
+    below 1/2 is summed itself, from gains whose differences are formed exactly.
     """
     P, N = groups.P, groups.N
     if P == 0 or N == 0:
         return math.nan
-    zero = P * (P / (P + N))  # true positives where the recall gain is 0
-    kept = groups.tp + groups.p > zero
-    tp, fp = groups.tp[kept].astype(np.float64), groups.fp[kept].astype(np.float64)
-    p, n = groups.p[kept].astype(np.float64), groups.n[kept].astype(np.float64)
-    cut = max(zero - tp[0], 0.0)
-    share = cut / p[0]
-    tp[0], fp[0] = tp[0] + cut, fp[0] + n[0] * share
-    p[0], n[0] = p[0] - cut, n[0] * (1 - share)
-    end = tp + p
+    # The pieces that end at FN < PN/(P + N); the last piece ends at FN = 0.
+    after = groups.tp + groups.p
+    first = int(np.searchsorted(after, P - (P * N - 1) // (P + N)))
+    tp, fp = groups.tp[first:].astype(np.float64), groups.fp[first:].astype(np.float64)
+    p, n = groups.p[first:].astype(np.float64), groups.n[first:].astype(np.float64)
+    end = after[first:].astype(np.float64)
+    total = int(groups.p[first]) * (P + N)
+    kept = P * N - (P - int(after[first])) * (P + N)  # of the total, beyond the first point
+    start = int(groups.fp[first]) + int(groups.n[first]) * Fraction(total - kept, total)
+    if kept < total:
+        tp[0], fp[0] = P * P / (P + N), float(start)
+        p[0], n[0] = kept / (P + N), int(groups.n[first]) * kept / total
     # (P/N) times the decrease of FN/TP = P/TP - 1, times the mean of both heights.
-    width = P * (p / (tp * end))
-    lost = fp / tp + (fp + n) / end
     ratio = P / N
-    # A perfect ranking has 1, which rounding must not exceed.
-    return min(1.0, ratio * dot(width, 1 - ratio * lost / 2))
+    width = P * (p / (tp * end))
+    above = ratio * ratio * dot(width, fp / tp + (fp + n) / end) / 2
+    if above < 1 / 2:
+        return 1 - above
+    right = _precision_gains(after[first:], groups.fp[first:] + groups.n[first:], P, N)
+    left = _precision_gains(groups.tp[first:], groups.fp[first:], P, N)
+    if kept < total:
+        left[0] = float(1 - start * (P + N) / (P * N))
+    return ratio * dot(width, (left + right) / 2)
+
+
+def _precision_gains(tp: IntArray, fp: IntArray, P: int, N: int) -> FloatArray:
+    """Return 1 - (P/N) FP/TP, with the difference of the products formed exactly. O(n).
+
+    At TP = 0 the value is meaningless.
+    """
+    if P * N >= 1 << 62:
+        tp, fp = tp.astype(object), fp.astype(object)
+    lead = N * tp - P * fp
+    gains: FloatArray = lead.astype(np.float64) / N / np.maximum(tp, 1).astype(np.float64)
+    return gains
 
 
 class SkewQueries(Queries):
@@ -235,18 +275,20 @@ def _gain_curve(points: OperatingPoints) -> PrecisionRecallGainCurve:
     if P == 0 or N == 0:
         empty = np.empty(0)
         return PrecisionRecallGainCurve(empty, empty, empty)
-    zero = P * (P / (P + N))
-    first = int(np.searchsorted(points.tp, zero))  # the first point at or above it
-    tp, fp = points.tp[first:].astype(np.float64), points.fp[first:].astype(np.float64)
-    thresholds = points.thresholds[first:]
-    if tp[0] > zero:
-        share = (zero - points.tp[first - 1]) / (tp[0] - points.tp[first - 1])
-        between = points.fp[first - 1] + share * (fp[0] - points.fp[first - 1])
-        tp, fp = np.append(zero, tp), np.append(between, fp)
+    # The first point with FN <= PN/(P + N), where the recall gain is 0. In integers: as a
+    # float, the TP of this point may be equal to P, or rounded to more than P.
+    first = int(np.searchsorted(points.tp, P - P * N // (P + N)))
+    tp, fp, thresholds = points.tp[first:], points.fp[first:], points.thresholds[first:]
+    recall_gain = 1 - P / N * ((P - tp) / tp)
+    precision_gain = _precision_gains(tp, fp, P, N)
+    lead = P * N - (P - int(tp[0])) * (P + N)  # of the first point's TP, times P + N
+    if lead > 0:
+        last_tp, last_fp = int(points.tp[first - 1]), int(points.fp[first - 1])
+        share = 1 - Fraction(lead, (int(tp[0]) - last_tp) * (P + N))
+        between = last_fp + share * (int(fp[0]) - last_fp)
+        recall_gain = np.append(0.0, recall_gain)
+        precision_gain = np.append(float(1 - between * (P + N) / (P * N)), precision_gain)
         thresholds = np.append(np.nan, thresholds)
-    ratio = P / N
-    return PrecisionRecallGainCurve(
-        recall_gain=1 - ratio * (P - tp) / tp,
-        precision_gain=1 - ratio * fp / tp,
-        thresholds=thresholds,
-    )
+    else:
+        recall_gain[0] = 0.0
+    return PrecisionRecallGainCurve(recall_gain, precision_gain, thresholds)

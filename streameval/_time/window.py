@@ -195,8 +195,12 @@ class Window(EvaluatorQueries):
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
-            f"P={self.num_positive_ref}, N={self.num_negative_ref}>"
+            f"{self.snapshot()._headline_line()}>"
         )
+
+    def __str__(self) -> str:
+        """Return the counts, AUC-PR, AP and AUC-ROC with their intervals, as a table. O(G)."""
+        return self.snapshot()._headline_table()
 
 
 def mixed_decay_error() -> InvalidInputError:

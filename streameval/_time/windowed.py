@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._evaluator import Evaluator
 from streameval._time.changes import rows_by_group
@@ -164,6 +165,7 @@ class WindowedEvaluator:
         checked_score = check_score(score, scale=self._empty.scale)
         self._pane(to_us(at), added=1).add_case(checked_label, checked_score)
 
+    @by_keyword
     def add_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
         """Add columns of cases, all or none.
 
@@ -219,6 +221,7 @@ class WindowedEvaluator:
         pane = self._panes.get(self._panes.grid.start_of(at_us)) or self._empty.copy()
         pane.remove_case(checked_label, checked_score)
 
+    @by_keyword
     def remove_cases(self, *, labels: Any, scores: Any, at: Any, counts: Any = None) -> None:
         """Remove columns of cases, all or none; arguments as of `add_cases`.
 

@@ -64,13 +64,13 @@ class BoundsQueries(Queries):
 
     @overload
     def bounds(  # type: ignore[overload-overlap]  # all metrics but this one are scalars
-        self, name: Literal["eleven_pt_interp_precision"]
+        self, metric: Literal["eleven_pt_interp_precision"]
     ) -> tuple[FloatArray, FloatArray]: ...
 
     @overload
-    def bounds(self, name: str, **arguments: Any) -> tuple[float, float]: ...
+    def bounds(self, metric: str = "auc_pr", **arguments: Any) -> tuple[float, float]: ...
 
-    def bounds(self, name: str, **arguments: Any) -> tuple[Any, Any]:
+    def bounds(self, metric: str = "auc_pr", **arguments: Any) -> tuple[Any, Any]:
         """Return the least and the greatest value that a metric can have.
 
         With ``resolution`` or ``max_cells`` an evaluator loses the order of
@@ -81,7 +81,7 @@ class BoundsQueries(Queries):
 
         Parameters
         ----------
-        name : str
+        metric : str
             A metric that the table of metrics gives bounds: an area such as
             ``auc_roc`` or ``auc_pr_hull``, a metric of ranks such as
             ``precision_at``, the best of all thresholds such as
@@ -100,7 +100,7 @@ class BoundsQueries(Queries):
         Raises
         ------
         InvalidInputError
-            When no bounds are known for the name, or an argument is refused.
+            When no bounds are known for the metric, or an argument is refused.
         TypeError
             When the method of that name takes no such argument.
 
@@ -120,8 +120,8 @@ class BoundsQueries(Queries):
         [0.0, 1.0]
         """
         view = self._view()
-        key = ("bounds", name, tuple(sorted(arguments.items())))
-        return view.cached(key, lambda: _bounds(view, name, arguments))
+        key = ("bounds", metric, tuple(sorted(arguments.items())))
+        return view.cached(key, lambda: _bounds(view, metric, arguments))
 
 
 def value_of_view(view: View, metric: Metric, **arguments: Any) -> Any:
@@ -136,7 +136,7 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
     metric = BY_NAME.get(name)
     if metric is None or metric.bounds is None:
         known = ", ".join(BOUNDED_NAMES)
-        raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="name")
+        raise InvalidInputError(f"bounds are known for {known}; got {shown(name)}", field="metric")
     if metric.needs and metric.needs not in arguments:
         message = f"bounds of {name} need a {metric.needs}: bounds({name!r}, {metric.needs}=10)"
         raise InvalidInputError(message, field=metric.needs)
@@ -157,10 +157,8 @@ def _bounds(view: View, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]
         else:  # one by one, which only average precision is
             lowest = _least_average_precision(view, **arguments)
     scale = 0.0
-    if arguments.get("max_fpr") or arguments.get("min_recall"):
-        scale = 1.0  # a part of an area rounds like the whole area
-    if rule.is_difference and view.N > 0:
-        scale = 1.0 + view.P / view.N  # both divide rounding by N/(P + N) at most
+    if arguments.get("max_fpr") or arguments.get("min_recall") or rule.is_difference:
+        scale = 1.0  # a part of an area rounds like the whole area, a difference like its terms
     return _widened(lowest, metric, -1, scale), _widened(highest, metric, 1, scale)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
 from streameval._metric_registry import BY_NAME
 from streameval._uncertainty.intervals import (
     Interval,
@@ -80,11 +81,12 @@ class Comparison:
     b: Interval
 
 
+@by_keyword
 def compare(
     a: UncertaintyQueries,
     b: UncertaintyQueries,
     *,
-    metric: str = "auc_roc",
+    metric: str = "auc_pr",
     level: float = 0.95,
     prevalence: CommonPrevalence = "common",
 ) -> Comparison:
@@ -96,7 +98,7 @@ def compare(
         Independent: different windows, segments, or days. Do not compare a
         part with a total that contains it; merge the other parts and compare
         the part with those.
-    metric : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+    metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
         The metric.
     level : float
         Nominal coverage of the interval.
@@ -125,7 +127,7 @@ def compare(
     >>> monday, tuesday = Evaluator(), Evaluator()
     >>> monday.add_cases(labels=[1, 1, 1, 0, 0, 0], scores=[9, 8, 4, 5, 3, 1])
     >>> tuesday.add_cases(labels=[1, 1, 1, 0, 0, 0], scores=[9, 4, 2, 7, 6, 1])
-    >>> change = compare(monday, tuesday)
+    >>> change = compare(monday, tuesday, metric="auc_roc")
     >>> round(change.difference, 3), change.lower < 0 < change.upper
     (0.333, True)
     """

@@ -7,6 +7,7 @@ metric and its variance, O(1) for its limits.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,24 +87,67 @@ def limits_of(figure: Figure, name: str, alpha: float, *, anytime: bool = False)
     return precision_limits(figure, alpha, anytime=anytime)
 
 
-def hidden_variance(view: View, figure: Figure, name: str, prevalence: float | None) -> float:
-    """Return the variance enlarged for the unknown order inside the cells. O(G).
+def hidden_figures(
+    view: View, figure: Figure, bounds: Limits, name: str, prevalence: float | None
+) -> tuple[Figure, ...]:
+    """Return the estimates and variances whose limits an interval has to enclose. O(G).
 
-    For AUC-ROC the standard error grows by the most that placements inside the
-    cells can add to it; in precision-recall space the variance is the greatest
-    of three: cells as ties, with positives first, and with negatives first.
+    Of a bounded evaluator the order inside the cells is unknown, so the exact metric is
+    anywhere within its bounds. A limit does not always move with the estimate: near 0 and
+    1 the same variance gives a wider interval. So the interval is from the least lower to
+    the greatest upper limit of several figures:
+
+    - AUC-ROC: the standard error grows by the most that placements inside the cells can
+      add to it, so the variance is at least the exact one. It is also at most that of
+      placements that are all 0 or 1. The limits are monotone between the bounds and the
+      estimates where these two variances are equal; at those the figures are.
+    - In precision-recall space: the bounds, with a standard error that is beyond the
+      greatest of three orders (cells as ties, with positives first, with negatives first)
+      by as much as these differ. That is no proven maximum: some order of positives that
+      are ranked one by one gives average precision a greater variance.
     """
+    lowest, highest = bounds
     groups = view.groups
     if view.resolution is None or math.isnan(figure.variance):
-        return figure.variance
+        return replace(figure, estimate=lowest), replace(figure, estimate=highest)
     hidden = hides_order(groups, view.resolution, view.scale)
     # Weighted counts exceed the effective number of cases.
     weight = groups.P / figure.positives
     if BY_NAME[name].interval == "delong-newcombe":
         error = hidden_error(rows_of(groups, hidden)) * math.sqrt(weight)
-        return (math.sqrt(figure.variance) + error) ** 2
-    variances = variances_of(both_orders(groups, hidden), name, prevalence) * weight
-    return max(figure.variance, float(variances.max()))
+        variance = (math.sqrt(figure.variance) + error) ** 2
+        spread = replace(figure, variance=variance)
+        if weight == 1:
+            return _placement_figures(spread, lowest, highest)
+        return replace(spread, estimate=lowest), replace(spread, estimate=highest)
+    first, last = variances_of(both_orders(groups, hidden), name, prevalence) * weight
+    errors = np.sqrt([figure.variance, first, last])
+    greatest = float(2 * errors.max() - errors.min()) ** 2
+    return (
+        replace(figure, estimate=lowest, variance=greatest),
+        replace(figure, estimate=highest, variance=greatest),
+    )
+
+
+def _placement_figures(figure: Figure, lowest: float, highest: float) -> tuple[Figure, ...]:
+    """Return AUC-ROC at its bounds, and where the variance is the greatest possible one.
+
+    At the estimate t, placements in [0, 1] have a variance of at most t (1 - t) times the
+    sum of 1/(P - 1) and 1/(N - 1).
+    """
+    P, N = figure.positives, figure.negatives
+    greatest = 1 / (P - 1) + 1 / (N - 1)
+
+    def at(estimate: float) -> Figure:
+        cap = greatest * estimate * (1 - estimate)
+        return replace(figure, estimate=estimate, variance=min(figure.variance, cap))
+
+    figures = [at(lowest), at(highest)]
+    # t (1 - t) = V/greatest; no estimate but 0 is below that of a single tied pair.
+    square = max(1 - 4 * figure.variance / greatest, 0.0)
+    root = max((1 - math.sqrt(square)) / 2, 1 / (2 * P * N))
+    figures += [at(t) for t in (root, 1 - root) if lowest < t < highest]
+    return tuple(figures)
 
 
 def hidden_error(groups: Groups) -> float:

@@ -10,8 +10,8 @@ docs/intervals.md; ``bench/coverage.py`` measures it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from streameval._common.errors import InvalidInputError
 from streameval._common.values import real, shown
@@ -20,19 +20,28 @@ from streameval._uncertainty.bootstrap import bootstrap_limits
 from streameval._uncertainty.bounds import BoundsQueries, value_of_view
 from streameval._uncertainty.estimates import (
     figure_of,
-    hidden_variance,
+    hidden_figures,
     limits_of,
     value_of,
     variance_of,
 )
 from streameval._uncertainty.limits import UNDEFINED, Figure, Limits
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Method: TypeAlias = Literal["analytic", "bootstrap"]
+
+_LIMIT_ROUNDING = 2.0**-48
+"""A limit of AUC-ROC is bisected to 2^-50; those of a bounded evaluator enclose that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A confidence interval of one metric.
+
+    It unpacks as ``lower, upper = interval``. A format of a float applies to its
+    three numbers: ``f"{interval:.3f}"``.
 
     Attributes
     ----------
@@ -51,8 +60,16 @@ class Interval:
 
     Examples
     --------
-    >>> 0.8 in Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> interval = Interval(0.7, 0.9, level=0.95, method="wilson", estimate=0.82)
+    >>> 0.8 in interval
     True
+    >>> lower, upper = interval
+    >>> lower, upper
+    (0.7, 0.9)
+    >>> print(interval)
+    0.8200 (0.7000 to 0.9000)
+    >>> f"{interval:.2f}"
+    '0.82 (0.70 to 0.90)'
     """
 
     lower: float
@@ -64,6 +81,20 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.lower <= value <= self.upper
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.lower, self.upper))
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Format the estimate and the limits, or say why there are none; ".4f" by default."""
+        spec = spec or ".4f"
+        limits = f"{self.lower:{spec}} to {self.upper:{spec}}"
+        if self.reason is not None:
+            limits = f"no interval: {self.reason}"
+        return limits if math.isnan(self.estimate) else f"{self.estimate:{spec}} ({limits})"
 
     @property
     def reason(self) -> str | None:
@@ -81,7 +112,7 @@ class UncertaintyQueries(BoundsQueries):
 
     def interval(
         self,
-        name: str,
+        metric: str = "auc_pr",
         *,
         level: float = 0.95,
         anytime: bool = False,
@@ -94,7 +125,7 @@ class UncertaintyQueries(BoundsQueries):
 
         Parameters
         ----------
-        name : {"auc_roc", "auc_pr", "average_precision", "prevalence"}
+        metric : {"auc_pr", "average_precision", "auc_roc", "prevalence"}
             The metric. A hull has no interval: it is chosen on the data that it
             is scored on, so its area is a biased estimate for new data, and no
             interval around it would hold its nominal coverage.
@@ -144,24 +175,24 @@ class UncertaintyQueries(BoundsQueries):
         (0.14, 0.89, 1.0)
         """
         check_level(level)
-        check_prevalence(prevalence, name)
+        check_prevalence(prevalence, metric)
         view = self._view()
-        cells = view.resolution is not None and not _is_proportion(name)
-        check_method(method, name, anytime=anytime, cells=cells, resamples=resamples)
+        cells = view.resolution is not None and not _is_proportion(metric)
+        check_method(method, metric, anytime=anytime, cells=cells, resamples=resamples)
         if method == "bootstrap":
-            figure = uncertain_metric(self, name, prevalence).figure
+            figure = uncertain_metric(self, metric, prevalence).figure
             limits = UNDEFINED
             if not math.isnan(figure.variance):
                 limits = bootstrap_limits(
                     view.groups,
-                    lambda groups: value_of(groups, name, prevalence),
+                    lambda groups: value_of(groups, metric, prevalence),
                     alpha=1 - level,
                     fixed_prevalence=prevalence is not None,
                     resamples=resamples,
                     seed=seed,
                 )
             return Interval(*limits, level=level, method=method, estimate=figure.estimate)
-        return uncertain_metric(self, name, prevalence).interval(level, anytime=anytime)
+        return uncertain_metric(self, metric, prevalence).interval(level, anytime=anytime)
 
     def _figure(self, name: str, prevalence: float | None) -> Figure:
         """Return a metric with its sampling variance; weighted windows override it. O(G)."""
@@ -174,18 +205,21 @@ class UncertaintyQueries(BoundsQueries):
 
 @dataclass(frozen=True, slots=True)
 class UncertainMetric:
-    """A metric, and the two ends of its bounds; both are the metric when counts are exact."""
+    """A metric, and the figures whose limits its interval encloses: itself, for exact counts."""
 
     name: str
     figure: Figure
-    ends: tuple[Figure, Figure]
+    figures: tuple[Figure, ...]
 
     def limits(self, alpha: float, *, anytime: bool = False) -> Limits:
         """Return the limits that miss with probability `alpha` in any order of the cells. O(1)."""
-        lower, upper = limits_of(self.ends[0], self.name, alpha, anytime=anytime)
-        if self.ends[1] is not self.ends[0]:
-            upper = limits_of(self.ends[1], self.name, alpha, anytime=anytime)[1]
-        return lower, upper
+        limits = [limits_of(each, self.name, alpha, anytime=anytime) for each in self.figures]
+        if len(limits) == 1:
+            return limits[0]
+        lower, upper = min(each[0] for each in limits), max(each[1] for each in limits)
+        if math.isnan(lower):
+            return UNDEFINED
+        return max(lower - _LIMIT_ROUNDING, 0.0), min(upper + _LIMIT_ROUNDING, 1.0)
 
     def interval(self, level: float, *, anytime: bool = False) -> Interval:
         """Return the analytic interval at a level. O(1)."""
@@ -214,15 +248,13 @@ def uncertain_metric(
     view = queries._view()
     figure = view.cached(("figure", name, prevalence), lambda: queries._figure(name, prevalence))
     if view.resolution is None or _is_proportion(name):
-        return UncertainMetric(name, figure, (figure, figure))
-    lowest, highest = queries.bounds(name, **_prevalence_argument(prevalence))
-    variance = view.cached(
-        ("hidden variance", name, prevalence),
-        lambda: hidden_variance(view, figure, name, prevalence),
+        return UncertainMetric(name, figure, (figure,))
+    bounds = queries.bounds(name, **_prevalence_argument(prevalence))
+    figures = view.cached(
+        ("hidden figures", name, prevalence),
+        lambda: hidden_figures(view, figure, bounds, name, prevalence),
     )
-    spread = replace(figure, variance=variance)
-    ends = replace(spread, estimate=lowest), replace(spread, estimate=highest)
-    return UncertainMetric(name, figure, ends)
+    return UncertainMetric(name, figure, figures)
 
 
 def _is_proportion(name: str) -> bool:
@@ -267,12 +299,12 @@ def check_prevalence(prevalence: float | None, name: str) -> None:
         raise InvalidInputError(
             f"{name} has no interval: the hull is chosen on the data it is scored on, so its "
             f"area is optimistic by an unknown amount; use {name.removesuffix('_hull')}",
-            field="name",
+            field="metric",
         )
     if metric is None or metric.interval is None:
         raise InvalidInputError(
             f"no interval for {shown(name)}; there is one for {', '.join(INTERVAL_NAMES)}",
-            field="name",
+            field="metric",
         )
     if prevalence is None:
         return

@@ -13,10 +13,10 @@ def area_of(name: str) -> Metric:
     --------
     >>> area_of("auc")
     Traceback (most recent call last):
-    streameval.InvalidInputError: figure must be one of auc_pr, average_precision, auc_roc, \
+    streameval.InvalidInputError: metric must be one of auc_pr, average_precision, auc_roc, \
 auc_pr_hull, auc_roc_hull, got 'auc'
     """
     if name not in AREA_NAMES:
-        message = f"figure must be one of {', '.join(AREA_NAMES)}, got {name!r}"
-        raise InvalidInputError(message, field="figure")
+        message = f"metric must be one of {', '.join(AREA_NAMES)}, got {name!r}"
+        raise InvalidInputError(message, field="metric")
     return BY_NAME[name]

@@ -29,7 +29,7 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     Parameters
     ----------
-    figure : str
+    metric : str
         "auc_pr", "average_precision", "auc_roc", or the optimistic areas of
         the hull, "auc_pr_hull" and "auc_roc_hull".
     pos_val : hashable
@@ -40,7 +40,7 @@ class BinaryArea(metrics.base.BinaryMetric):
     Raises
     ------
     InvalidInputError
-        For an unknown figure or a setting out of range.
+        For an unknown metric or a setting out of range.
 
     Notes
     -----
@@ -50,7 +50,7 @@ class BinaryArea(metrics.base.BinaryMetric):
     Examples
     --------
     >>> from streameval.adapters.river import BinaryArea
-    >>> metric = BinaryArea(figure="auc_roc")
+    >>> metric = BinaryArea(metric="auc_roc")
     >>> for y_true, y_pred in zip([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]):
     ...     metric.update(y_true, y_pred)
     >>> metric
@@ -62,14 +62,14 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     def __init__(
         self,
-        figure: str = "auc_pr",
+        metric: str = "auc_pr",
         pos_val: Hashable = True,
         resolution: int | None = None,
         scale: str | None = None,
         max_cells: int | None = None,
     ) -> None:
         # The base class's __init__ would make a confusion matrix, which is not used here.
-        self.figure = area_of(figure).name
+        self.metric = area_of(metric).name
         self.pos_val = pos_val
         # river clones a metric from the attributes that have the names of its parameters.
         self.resolution = resolution
@@ -133,10 +133,10 @@ class BinaryArea(metrics.base.BinaryMetric):
 
     def get(self) -> float:
         """Return the area; nan where it is undefined."""
-        return area_of(self.figure).value(self._evaluator)
+        return area_of(self.metric).value(self._evaluator)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.figure}): {self.get():.2%}"
+        return f"{type(self).__name__}({self.metric}): {self.get():.2%}"
 
     def _score(self, y_pred: float | dict[Any, float]) -> float:
         return y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred

@@ -32,7 +32,7 @@ class BinaryArea(Metric):
 
     Parameters
     ----------
-    figure : str
+    metric : str
         "auc_pr", "average_precision", "auc_roc", or the optimistic areas of
         the hull, "auc_pr_hull" and "auc_roc_hull".
     **kwargs
@@ -41,7 +41,7 @@ class BinaryArea(Metric):
     Raises
     ------
     InvalidInputError
-        For an unknown figure.
+        For an unknown metric.
 
     Notes
     -----
@@ -54,7 +54,7 @@ class BinaryArea(Metric):
     --------
     >>> import torch
     >>> from streameval.adapters.torchmetrics import BinaryArea
-    >>> metric = BinaryArea(figure="average_precision")
+    >>> metric = BinaryArea(metric="average_precision")
     >>> metric.update(torch.tensor([0.9, 0.7, 0.4, 0.1]), torch.tensor([1, 0, 1, 0]))
     >>> metric.compute()
     tensor(0.8333)
@@ -69,9 +69,9 @@ class BinaryArea(Metric):
     positives: list[torch.Tensor] | torch.Tensor
     negatives: list[torch.Tensor] | torch.Tensor
 
-    def __init__(self, figure: str = "auc_pr", **kwargs: Any) -> None:
+    def __init__(self, metric: str = "auc_pr", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.figure = area_of(figure).name
+        self.metric = area_of(metric).name
         # The empty column of a process without data needs this type, too.
         self.set_dtype(torch.float64)
         self.add_state("positives", default=[], dist_reduce_fx="cat")
@@ -103,7 +103,7 @@ class BinaryArea(Metric):
 
     def compute(self) -> torch.Tensor:
         """Return the area as a scalar tensor; nan where it is undefined."""
-        return torch.tensor(area_of(self.figure).value(self.evaluator()), device=self.device)
+        return torch.tensor(area_of(self.metric).value(self.evaluator()), device=self.device)
 
     def evaluator(self) -> Evaluator:
         """Return an evaluator of this process's cases, for intervals, curves and bounds.

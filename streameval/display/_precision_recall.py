@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from streameval._common.keywords import by_keyword
 from streameval.display._canvas import (
     GUIDE,
     REGION,
@@ -105,6 +106,7 @@ class PrecisionRecallDisplay:
         self.name = name
 
     @classmethod
+    @by_keyword
     def from_evaluator(
         cls,
         evaluator: Evaluator,
@@ -149,6 +151,7 @@ class PrecisionRecallDisplay:
         return display.plot(ax=ax, iso_f=iso_f, threshold=threshold, color=color)
 
     @classmethod
+    @by_keyword
     def from_predictions(
         cls,
         *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex
 
 import numpy as np
 
+from streameval._common.keywords import by_keyword
 from streameval._uncertainty.limits import Figure as Estimate
 from streameval._uncertainty.limits import proportion_limits
 from streameval.display._canvas import (
@@ -89,6 +90,7 @@ class ReliabilityDisplay:
         self.name = name
 
     @classmethod
+    @by_keyword
     def from_evaluator(
         cls,
         evaluator: Evaluator,
@@ -131,6 +133,7 @@ class ReliabilityDisplay:
         return display.plot(ax=ax, color=color)
 
     @classmethod
+    @by_keyword
     def from_predictions(
         cls,
         *,

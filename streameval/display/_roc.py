@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from streameval._common.keywords import by_keyword
 from streameval.display._canvas import (
     GUIDE,
     axes_for,
@@ -90,6 +91,7 @@ class RocCurveDisplay:
         self.name = name
 
     @classmethod
+    @by_keyword
     def from_evaluator(
         cls,
         evaluator: Evaluator,
@@ -132,6 +134,7 @@ class RocCurveDisplay:
         return display.plot(ax=ax, threshold=threshold, color=color)
 
     @classmethod
+    @by_keyword
     def from_predictions(
         cls,
         *,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streameval._common.errors import InvalidInputError
+from streameval._common.keywords import by_keyword
+from streameval._metrics.confusion import f_weights
 from streameval.display._canvas import (
     GUIDE,
     PALETTE,
@@ -76,6 +78,7 @@ class ThresholdDisplay:
         self.beta = beta
 
     @classmethod
+    @by_keyword
     def from_evaluator(
         cls,
         evaluator: Evaluator,
@@ -115,6 +118,7 @@ class ThresholdDisplay:
         return display.plot(ax=ax, threshold=threshold)
 
     @classmethod
+    @by_keyword
     def from_predictions(
         cls,
         *,
@@ -156,7 +160,7 @@ class ThresholdDisplay:
             shown = shown[:0]
         thresholds = points.thresholds[shown]
         precision, recall = points.precision[shown], points.recall[shown]
-        f = self._f(shown)
+        f = self._f(points, shown)
         name = f"F{'' if self.beta == 1 else f'{self.beta:g}'}"
         lines = []
         styles = (("precision", precision, "-"), ("recall", recall, "--"), (name, f, "-."))
@@ -183,10 +187,10 @@ class ThresholdDisplay:
         legend(ax, "best")
         return self
 
-    def _f(self, rows: Any) -> FloatArray:
-        tp, fp = self.points.tp[rows], self.points.fp[rows]
-        weight = self.beta * self.beta
-        f: FloatArray = (1 + weight) * tp / np.maximum(tp + fp + weight * self.points.P, 1)
+    def _f(self, points: OperatingPoints, rows: Any) -> FloatArray:
+        of_recall, of_precision = f_weights(self.beta)
+        tp, fp = points.tp[rows], points.fp[rows]
+        f: FloatArray = tp / np.maximum(tp + of_recall * (points.P - tp) + of_precision * fp, 1)
         return f
 
     def _mark(self, threshold: float) -> Line2D:
@@ -198,7 +202,7 @@ class ThresholdDisplay:
         marks = (
             (self.precision_, float(chosen.precision[row][0])),
             (self.recall_, float(chosen.recall[row][0])),
-            (self.f_, self._f_of(chosen)),
+            (self.f_, float(self._f(chosen, row)[0])),
         )
         for curve, value in marks:
             ax.plot(
@@ -212,8 +216,3 @@ class ThresholdDisplay:
             curve.set_label(f"{curve.get_label()} {format_metric(value)}")
         line.set_label(f"at threshold {threshold:.3g}")
         return line
-
-    def _f_of(self, chosen: OperatingPoints) -> float:
-        weight = self.beta * self.beta
-        tp, fp = int(chosen.tp[1]), int(chosen.fp[1])
-        return (1 + weight) * tp / (tp + fp + weight * self.points.P)

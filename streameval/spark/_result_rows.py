@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._common.errors import InvalidInputError
 from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES
-from streameval._snapshot import reason_of
 from streameval._uncertainty.intervals import check_level
 from streameval.spark._arrow import columns
 
@@ -122,8 +121,11 @@ def filled(
     reasons: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return a row; nan becomes null, with its reason."""
-    why = reason_of(positives=positives, negatives=negatives)
-    undefined = {name: why for name, value in figures.items() if math.isnan(value)}
+    undefined = {
+        name: BY_NAME[name].undefined_reason(positives=positives, negatives=negatives)
+        for name, value in figures.items()
+        if math.isnan(value)
+    }
     row: dict[str, Any] = {
         "num_cases": positives + negatives,
         "num_positive_ref": positives,

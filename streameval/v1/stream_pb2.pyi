@@ -107,7 +107,7 @@ class Stream(_message.Message):
     COUNTERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", at most 128 characters; usually
-    "model/version".
+    "model/version". No segment of a new stream is "." or "..".
     """
     create_revision: _builtins.int
     """Log revision at which it was made."""

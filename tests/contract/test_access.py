@@ -440,3 +440,48 @@ def test_tokens_change_without_a_restart(
         assert feed.last_sequence == 1
         assert feed.send(2) == 2
         feed.end()
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_watching_ends_with_the_token(tmp_path: Path, narrowed: bool) -> None:
+    """The next answer of Watch and WatchSnapshots is refused, whatever takes it away."""
+    path = tmp_path / "tokens.toml"
+    create_token(path, "writer", ["ingest"])
+    before = path.read_text()
+    token = create_token(path, "reader", ["query"], streams=["a"])
+    settings = Settings(listen="127.0.0.1:0", memory=True, tokens=path)
+    with running_server(settings) as address, grpc.insecure_channel(address) as channel:
+        wire = Wire(channel)
+        writer = create_token(path, "other", ["ingest"])
+
+        def send() -> None:
+            request = ingest_pb2.IngestBatchRequest(batch=batch("a"))
+            wire.ingest.IngestBatch(request, metadata=bearer(writer), timeout=20)
+
+        def sends() -> bool:
+            try:
+                send()
+            except grpc.RpcError:
+                return False
+            return True
+
+        until(sends)
+        metadata = bearer(token)
+        watched = query_pb2.WatchRequest(selection=selection("a"))
+        listed = query_pb2.WatchSnapshotsRequest(streams=["a"])
+        calls = [
+            wire.query.Watch(watched, metadata=metadata, timeout=60),
+            wire.query.WatchSnapshots(listed, metadata=metadata, timeout=60),
+        ]
+        for call in calls:
+            next(call)
+        text = path.read_text()
+        changed = text.replace('streams = ["a"]', 'streams = ["b"]')
+        if not narrowed:
+            changed = before + text[text.index("[[token]]", text.index("reader")) :]
+        path.write_text(changed)
+        writer = create_token(path, "last", ["ingest"])  # known once the file was read again
+        until(sends)
+        for call in calls:
+            ended = failure(lambda call=call: list(call))
+            assert ended.reason == ("STREAM_FORBIDDEN" if narrowed else "TOKEN_REVOKED")

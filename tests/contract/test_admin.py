@@ -232,7 +232,7 @@ def test_a_backup_is_whole_while_batches_come(tmp_path: Path) -> None:
             assert found.revision == last.revision
             then = replay_until(tmp_path / "data", last.revision)
             assert found.state_hash == then.state_hash()
-        assert [path.name for path in (tmp_path / "data").glob("backup-*")] == []
+        assert [path.name for path in (tmp_path / "data").glob(".*")] == []
 
 
 def test_a_server_in_memory_has_nothing_to_back_up(wire: Wire) -> None:
@@ -244,11 +244,34 @@ def test_a_server_in_memory_has_nothing_to_back_up(wire: Wire) -> None:
 
 def test_what_a_killed_backup_left_is_removed(tmp_path: Path) -> None:
     """The next server removes it at its start."""
-    left = tmp_path / "backup-killed"
+    left = tmp_path / ".streameval-copy-k1ll_ed8"
     left.mkdir()
     (left / LOG_NAME).write_bytes(b"half")
+    (left / f"{LOG_NAME}-journal").write_bytes(b"")
     with serving(tmp_path):
         assert not left.exists()
+
+
+def test_the_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    """Whatever they are called; and none of them prevents the start."""
+    kept = {
+        "backup-2026-11/notes.txt": "mine",
+        "backup-2026-11/streameval.db": "mine",
+        "backup-abcd1234/streameval.db": "mine",
+        "backup-monday.db": "mine",
+        ".streameval-copy-monday/streameval.db": "mine",
+        ".streameval-copy-abcd1234/notes.txt": "mine",
+        ".streameval-copy-abcd1235": "a file",
+        "elsewhere/streameval.db": "mine",
+    }
+    for name, text in kept.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / ".streameval-copy-linked12").symlink_to(tmp_path / "elsewhere")
+    with serving(tmp_path):
+        pass
+    assert {name: (tmp_path / name).read_text() for name in kept} == kept
+    assert (tmp_path / ".streameval-copy-linked12").is_symlink()
 
 
 def until_free(wire: Wire) -> None:

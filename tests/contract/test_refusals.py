@@ -201,6 +201,10 @@ def nothing_there(wire: Wire, stream: str) -> None:
         ("café", "stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got 'café'"),
         ("a\n", "stream name must be [A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*, got 'a\\n'"),
         ("a" * 129, "stream name must be at most 128 characters, got 129"),
+        ("a/../b", "stream name must have no segment '.' or '..', got 'a/../b'"),
+        ("./a", "stream name must have no segment '.' or '..', got './a'"),
+        ("a/..", "stream name must have no segment '.' or '..', got 'a/..'"),
+        (".", "stream name must have no segment '.' or '..', got '.'"),
     ],
 )
 def test_bad_stream_names(wire: Wire, name: str, text: str) -> None:

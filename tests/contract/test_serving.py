@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from streameval import Evaluator
+from streameval._metric_registry import SERVED_NAMES
 from streameval.v1 import ingest_pb2, query_pb2, stream_pb2, types_pb2
 from streameval_server import Limits, Settings
 from streameval_server.testing import running_server
@@ -301,3 +302,27 @@ def test_stopping_ends_streams_and_says_so() -> None:
     channel.close()
     assert answers[1].ack.last_sequence == 1
     assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "SERVER_STOPPING")
+
+
+@pytest.mark.parametrize(
+    ("positives", "negatives"), [(2**54, 1), (2**54 + 1, 1), (2**61, 1), (1, 2**61), (2**60, 2**60)]
+)
+def test_counts_beyond_the_doubles_have_every_metric(
+    wire: Wire, fresh: str, positives: int, negatives: int
+) -> None:
+    """No counts that an ingest token may send end in INTERNAL: every metric has a value."""
+    batch = ingest_pb2.Batch(
+        stream=fresh,
+        cases=ingest_pb2.Cases(
+            scores=[0.9, 0.1], positives=[True, False], counts=[positives, negatives]
+        ),
+    )
+    revision = wire.one(batch).revision
+    for window in ({}, {"last_cases": 10}):
+        chosen = selection(fresh, revision, **window)
+        request = query_pb2.GetSnapshotRequest(selection=chosen, metrics=SERVED_NAMES)
+        snapshot = wire.query.GetSnapshot(request).snapshot
+        assert snapshot.num_positive_ref == positives
+        metrics = {metric.name: metric.value for metric in snapshot.metrics}
+        assert metrics["auc_prg"] == metrics["auc_pr_normalized"] == 1
+        assert all(metric.HasField("value") for metric in snapshot.metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval_server import Server, Settings, SettingsError
+from streameval_server.testing import running_service
 
 from .security import Certificates, secure_channel, secured
 
@@ -101,6 +103,64 @@ def test_the_authority_for_clients_changes_without_a_restart(tmp_path: Path) -> 
         other.cert_pem.write_to_path(made.root)
         assert works(mutual(root, address, new))
         assert not works(mutual(root, address, old))
+
+
+def visit(
+    context: ssl.SSLContext, address: str, session: ssl.SSLSession | None = None
+) -> tuple[bytes, bool, ssl.SSLSession | None]:
+    """Connect and speak; return the answer (none when refused), and the session."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    is_http = address.startswith("https:")
+    hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    if is_http:
+        hello = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    else:
+        context.set_alpn_protocols(["h2"])
+    raw = socket.create_connection((host, int(port)), 20)
+    with context.wrap_socket(
+        raw, server_hostname="localhost", do_handshake_on_connect=False, session=session
+    ) as tls:
+        try:
+            tls.do_handshake()
+            tls.sendall(hello)
+            return tls.recv(1000), bool(tls.session_reused), tls.session
+        except OSError:
+            return b"", False, None
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_sessions_end_with_the_authority(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """A session of a client of the old authority is not resumed, on both ports."""
+    made = Certificates.made(tmp_path / "tls")
+    other = trustme.CA()
+    old, new = made.client("old"), made.client("new", other)
+    settings = Settings(
+        listen="127.0.0.1:0",
+        memory=True,
+        tls_certificate=made.certificate,
+        tls_key=made.key,
+        tls_client_ca=made.root,
+    )
+
+    def client(pair: tuple[Path, Path]) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=made.ca.cert_pem.bytes().decode())
+        context.load_cert_chain(*pair)
+        context.minimum_version = context.maximum_version = version
+        return context
+
+    with running_service(settings) as addresses:
+        ports = (addresses.grpc, addresses.http)
+        sessions = []
+        for port in ports:
+            context = client(old)
+            answer, _, session = visit(context, port)
+            assert answer
+            assert visit(context, port, session)[0]
+            sessions.append((context, session))
+        other.cert_pem.write_to_path(made.root)
+        for port, (context, session) in zip(ports, sessions, strict=True):
+            assert visit(context, port, session)[:2] == (b"", False)
+            assert visit(client(new), port)[0]
 
 
 def locked(path: Path) -> None:

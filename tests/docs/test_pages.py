@@ -1,10 +1,10 @@
-"""Every page of the documentation: its links lead somewhere, its examples run.
+"""Every page of the documentation: its links are valid, its examples run.
 
-A page's examples run in their order, in one namespace and one folder, with a server
-in memory behind the address that the pages use. Python blocks at a prompt must print
-what they show; so must console blocks, where `...` stands for what varies. A block
-whose second word is a library's name needs that library and is run elsewhere
-(test_pages of tests/golden, test_adapter_examples).
+The examples of a page run in their order, in one namespace and one folder, against a
+server without a disk whose address replaces the one in the pages. Python blocks with
+prompts and console blocks must print what they show, where `...` matches any text. A
+block whose second word names a library needs that library and runs in another test
+(test_pages and test_example_pages of tests/golden).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streameval_server.testing import running_server
 from ..pages import Block, blocks
 
 ROOT = Path(__file__).parents[2]
-# Written by a build of the site, from the commands' own help and the metric registry.
+# Generated from help texts and the metric registry when the site is built.
 GENERATED = {ROOT / "docs" / f"reference-{name}.md" for name in ("commands", "metrics")}
 PAGES = sorted(
     {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")} - GENERATED
@@ -39,7 +39,7 @@ def page_name(page: Path) -> str:
 
 
 def examples(page: Path) -> list[Block]:
-    """Return the blocks that run here."""
+    """Return the blocks that run in this module."""
     return [
         block
         for block in blocks(page.read_text())
@@ -49,7 +49,7 @@ def examples(page: Path) -> list[Block]:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each relative link and image of a page is a file that is there."""
+    """Each relative link and image of a page is an existing file."""
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
     places = [page.parent / link for link in links]
     assert not [place for place in places if place not in GENERATED and not place.exists()]
@@ -57,7 +57,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> Path:
-    """Run in an empty folder, with the command on the path and nothing set for it."""
+    """Run in an empty folder, with the command on the path and without its variables."""
     for name in os.environ:
         if name.startswith("STREAMEVAL_") and name != "STREAMEVAL_TEST_REQUIRE":
             monkeypatch.delenv(name)
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path) -> P
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=page_name)
 def test_examples(page: Path, folder: Path) -> None:
-    """What a page shows is what happens."""
+    """The examples run and print what the page shows."""
     names: dict[str, Any] = {"__name__": "page"}
     with running_server(Settings(listen="127.0.0.1:0", memory=True)) as address:
         for block in examples(page):
@@ -112,7 +112,7 @@ def _console(code: str, where: str, folder: Path) -> None:
 
 
 def _parted(step: str) -> tuple[str, str]:
-    """Return a command, with the lines that a backslash joins to it, and what it prints."""
+    """Return a command, with the lines that a backslash joins to it, and its output."""
     lines = step.splitlines(keepends=True)
     end = next(k for k, line in enumerate(lines, 1) if not line.endswith("\\\n"))
     return "".join(lines[:end]), "".join(lines[end:])

@@ -37,7 +37,7 @@ def states() -> dict[str, bytes]:
     timed = LabelJoiner(WindowedEvaluator(), ttl=timedelta(days=7), orphans="miss")
     for joiner in (plain, timed):
         ids = ["a", "b", "c" * 100, "\N{PILE OF POO}", "e\0"]
-        joiner.predict_cases(ids=ids, scores=[0.1, 0.2, 0.3, 0.4, 0.5], at=NOON)
+        joiner.log_cases(ids=ids, scores=[0.1, 0.2, 0.3, 0.4, 0.5], at=NOON)
         joiner.label("a", True, at=NOON)
         joiner.label("b", False, at=NOON)
         joiner.label("early", True, at=NOON)
@@ -81,7 +81,7 @@ def use(state: Evaluator | WindowedEvaluator | LabelJoiner) -> None:
     else:
         state.coverage()
         state.coverage_by_score()
-        state.predict("another", 0.5, at=NOON + timedelta(days=1))
+        state.log("another", 0.5, at=NOON + timedelta(days=1))
         state.label("another", True, at=NOON + timedelta(days=1))
         evaluator = Evaluator()
     evaluator.snapshot()

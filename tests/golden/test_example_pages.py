@@ -34,6 +34,18 @@ def test_adapter_examples(host: str, require) -> None:
     assert not failed, "".join(report)
 
 
+@pytest.mark.filterwarnings("ignore")  # of the host library, at import
+def test_calls_beside_scikit_learns(require) -> None:
+    """Each call of scikit-learn and ours beside it give what the page shows."""
+    require("sklearn")
+    examples = "".join(codes((DOCS / "from-scikit-learn.md").read_text(), "pycon", "sklearn"))
+    test = doctest.DocTestParser().get_doctest(examples, {}, "sklearn", "from-scikit-learn.md", 0)
+    assert len(test.examples) >= 30
+    report: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(test, out=report.append)
+    assert not failed, "".join(report)
+
+
 def test_the_true_area_of_the_tuning_page(require) -> None:
     """0.538 is the integral of precision over recall at prevalence 0.05."""
     integrate, stats = require("scipy.integrate"), require("scipy.stats")

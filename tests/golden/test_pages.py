@@ -145,7 +145,7 @@ def test_the_worked_example_s_tables_are_computed() -> None:
     for _, score, _, *printed in ranks[1:]:
         at = ev.confusion_at(float(score))
         values = (at.tp, at.tn, at.fp, at.fn, at.recall, at.precision, at.specificity)
-        for value, text in zip((*values, at.f_measure()), printed, strict=True):
+        for value, text in zip((*values, at.f_measure), printed, strict=True):
             assert agrees(value, text), (score, value, text)
     levels = [[i / 10, value] for i, value in enumerate(ev.eleven_pt_interp_precision())]
     for table, rows in (

@@ -59,17 +59,23 @@ def test_table_1_converts_between_the_spaces():
 
 
 @pytest.mark.parametrize(
-    ("true_positives", "closed", "unit", "linear"),
-    [(8, 0.0270680, 0.0278933, 0.5129925), (9, 0.0294742, 0.0302763, 0.5141384)],
+    ("true_positives", "N", "closed", "unit", "linear"),
+    [
+        (8, 56_164, 0.0270680, 0.0278933, 0.5129925),
+        (9, 56_164, 0.0294742, 0.0302763, 0.5141384),
+        (8, 53_692, 0.0274537, 0.0282698, 0.5131640),
+        (9, 53_692, 0.0298634, 0.0306560, 0.5143095),
+    ],
 )
-def test_figure_6_wrong_against_right_interpolation(true_positives, closed, unit, linear):
+def test_figure_6_wrong_against_right_interpolation(true_positives, N, closed, unit, linear):
     """From one point near (0.02, 1), linear interpolation claims 17 times the area.
 
     433 positives and 56,164 negatives. The paper prints 0.031 and 0.50 without
     saying how 0.02 x 433 = 8.66 true positives were rounded. 8 and 9 give 0.028 and
-    0.030 by its unit method; the straight lines have 0.513 and 0.514.
+    0.030 by its unit method; the straight lines have 0.513 and 0.514. The printed end
+    point, precision 0.008, has 53,692 negatives: then 9 gives 0.0307.
     """
-    P, N = 433, 56_164
+    P = 433
     points = curve([(0, true_positives)], P, N)
     assert points.auc_pr() == pytest.approx(closed, abs=5e-8)
     assert points.auc_pr(method="unit") == pytest.approx(unit, abs=5e-8)
@@ -84,6 +90,12 @@ def test_figure_6_with_the_unrounded_point():
     assert curve([(0, 866)], 43_300, 5_616_400).auc_pr() == pytest.approx(0.0286564, abs=5e-8)
 
 
+def test_figure_6_ends_at_53_692_negatives_as_printed():
+    """433/(433 + 53,692) is the printed precision 0.008; with 56,164 it is 0.00765."""
+    assert 433 / (433 + 53_692) == 0.008
+    assert pytest.approx(0.00765, abs=5e-6) == 433 / (433 + 56_164)
+
+
 def test_section_5_roc_area_does_not_order_pr_area():
     """A hull may have more area under ROC and far less under PR than another."""
     early = curve([(0, 10), (1500, 20)], 20, 2000)
@@ -91,6 +103,7 @@ def test_section_5_roc_area_does_not_order_pr_area():
     assert late.auc_roc() == 0.875
     assert early.auc_roc() == 0.8125
     assert late.auc_pr() == pytest.approx(20 / 520, rel=1e-15)
+    assert early.auc_pr() == pytest.approx(0.5198365, abs=5e-8)
     assert early.auc_pr() > 13 * late.auc_pr()
 
 

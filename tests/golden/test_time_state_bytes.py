@@ -57,7 +57,7 @@ def label_joiner() -> LabelJoiner:
     made = LabelJoiner(WindowedEvaluator(), ttl=DAY, max_pending=1000, orphans="miss")
     ids = [f"prediction {number}" for number in range(40)]
     times = [NOON + number * 9 * MINUTE for number in range(40)]
-    made.predict_cases(ids=ids, scores=np.arange(40) ** 2 / 64, at=times)
+    made.log_cases(ids=ids, scores=np.arange(40) ** 2 / 64, at=times)
     made.label_cases(ids=ids[::2], labels=np.arange(20) > 12, at=times[-1])
     made.retract("prediction 4", at=times[-1])
     made.label("never predicted", True, at=times[-1])
@@ -68,7 +68,7 @@ def label_joiner() -> LabelJoiner:
 def plain_label_joiner() -> LabelJoiner:
     """Into an evaluator of all time."""
     made = LabelJoiner(Evaluator(), ttl=DAY)
-    made.predict_cases(ids=["a", b"b", "ü"], scores=[0.5, -1.5, 3], at=NOON)
+    made.log_cases(ids=["a", b"b", "ü"], scores=[0.5, -1.5, 3], at=NOON)
     made.label("b", True, at=NOON)
     return made
 

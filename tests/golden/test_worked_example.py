@@ -66,12 +66,12 @@ def test_ranks(ev: Evaluator) -> None:
     for (_, score), printed in zip(CASES, RANKS, strict=True):
         at = ev.confusion_at(score)
         assert (at.tp, at.tn, at.fp, at.fn) == printed[:4]
-        rates = (at.recall, at.precision, at.specificity, at.f_measure())
+        rates = (at.recall, at.precision, at.specificity, at.f_measure)
         assert rates == pytest.approx(printed[4:], abs=PRINTED)
     before = ev.confusion_at(float("inf"))
     assert (before.tp, before.tn, before.fp, before.fn) == (0, 6, 0, 5)
     assert (before.recall, before.precision, before.specificity) == (0.0, 1.0, 1.0)
-    assert before.f_measure() == 0.0
+    assert before.f_measure == 0.0
 
 
 def test_pr_curves(ev: Evaluator) -> None:

@@ -17,7 +17,11 @@ from streameval._metrics import pr_areas
 from streameval._metrics.areas import step_groups
 from streameval._metrics.pr_areas import auc_pr_value, average_precision_value
 from streameval._metrics.roc_areas import auc_roc_value, partial_auc_roc_value
-from streameval._metrics.skew import auc_pr_minimum_value, auc_prg_value
+from streameval._metrics.skew import (
+    auc_pr_minimum_value,
+    auc_pr_normalized_value,
+    auc_prg_value,
+)
 
 CASES = st.lists(
     st.tuples(st.booleans(), st.integers(0, 8), st.integers(1, 3)), min_size=0, max_size=25
@@ -399,6 +403,140 @@ def test_gain_area_of_the_always_positive_classifier_is_zero():
     """If all cases are tied, the precision gain is 0 at every recall gain."""
     assert auc_prg_value(chain([(0, 0), (1000, 50)], 50, 1000)) == pytest.approx(0, abs=1e-15)
     assert auc_prg_value(chain([(0, 0), (0, 50), (1000, 50)], 50, 1000)) == 1
+
+
+def standardized_area(points, P, N, max_fpr, min_recall):
+    """McClish's scale in fractions; the curve is a chain of straight pieces."""
+    lost = Fraction(0)
+    width = 1 - Fraction(min_recall) if max_fpr is None else Fraction(max_fpr)
+    for (x0, y0), (x1, y1) in pairwise(points):
+        a, b = (Fraction(x0, N), Fraction(y0, P)), (Fraction(x1, N), Fraction(y1, P))
+        if max_fpr is None:  # 1 - TPR against 1 - FPR is the curve of the classes exchanged
+            a, b = (1 - b[1], 1 - b[0]), (1 - a[1], 1 - a[0])
+        end = min(b[0], width)
+        if a[0] < end:
+            height = a[1] + (b[1] - a[1]) * (end - a[0]) / (b[0] - a[0])
+            lost += (end - a[0]) * (1 - (a[1] + height) / 2)
+    return 1 - lost / (width * (2 - width))
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"max_fpr": 1e-12},
+        {"max_fpr": 0.1},
+        {"max_fpr": 1 - 2**-53},
+        {"min_recall": 1e-3},
+        {"min_recall": 0.9},
+        {"min_recall": 1 - 2**-53},
+    ],
+    ids=str,
+)
+def test_standardized_parts_stay_in_the_unit_interval(seed, part):
+    """A perfect part has exactly 1, the worst at least 0; next to 1 the digits are those of 1."""
+    rng = np.random.default_rng(seed)
+    P, N = (int(10 ** rng.uniform(0, 9)) for _ in range(2))
+    for points in (
+        skewed_points(P, N, seed),
+        [(0, 0), (0, P - 1), (max(N // 10**6, 1), P), (N, P)],
+        [(0, 0), (0, P), (N, P)],
+        [(0, 0), (N, 0), (N, P)],
+    ):
+        # A group takes its negatives before the step to the next one.
+        value = partial_auc_roc_value(chain(points, P, N), **part, standardize=True)
+        limits = {"max_fpr": None, "min_recall": None, **part}
+        exact = standardized_area(points, P, N, **limits)
+        assert 0 <= value <= 1
+        assert abs(Fraction(value) - exact) <= 2.0**-53 + 1e-13 * min(exact, 1 - exact)
+
+
+def gain_area(points, P, N):
+    """Integrate precision gain over recall gain in fractions."""
+    zero = Fraction(P * P, P + N)
+    area = Fraction(0)
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y1 <= zero or y0 == y1:
+            continue
+        start = max(Fraction(y0), zero)
+        at = x0 + (start - y0) / (y1 - y0) * (x1 - x0)
+        heights = 1 - Fraction(P, N) * (at / start + Fraction(x1, y1)) / 2
+        area += Fraction(P, N) * (P / start - Fraction(P, y1)) * heights
+    return area
+
+
+def normalized_area(points, P, N):
+    """Rescale the integral of the precision, in 60 digits."""
+    getcontext().prec = 60
+    area = Decimal(0)
+    for (x0, y0), (x1, y1) in pairwise(points):
+        p, n = Decimal(y1 - y0), Decimal(x1 - x0)
+        s, above = p + n, Decimal(x0 + y0)
+        if p == 0:
+            continue
+        if above == 0:
+            area += p * p / s
+        else:
+            log = ((above + s) / above).ln()
+            area += p / s * (p * (1 - above / s * log) + y0 * log)
+    x = Decimal(P) / N
+    least = 1 - (1 + x).ln() / x
+    return (area / P - least) / (1 - least)
+
+
+def skewed_points(P, N, seed):
+    """Return random points of a curve that is better than chance, from (0, 0) to (N, P)."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 12))
+    x = np.sort(rng.random(size) ** rng.choice([1, 3]))
+    y = np.sort(rng.random(size) ** rng.choice([1, 0.3, 0.01]))
+    inner = sorted((int(a * N), int(max(a, b) * P)) for a, b in zip(x, y, strict=True))
+    return [(0, 0), *inner, (N, P)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    ("P", "N"),
+    [
+        (10**8, 1),
+        (10**8, 3),
+        (10**11, 1000),
+        (10**4, 10**4),
+        (5, 10**6),
+        (10**3, 10**9),
+        (2**53 + 1, 1),
+        (2**54, 1),
+        (2**60 + 1, 2**20 + 1),
+        (2**61, 2**60 + 1),
+    ],
+)
+def test_normalised_and_gain_areas_at_any_skew(P, N, seed):
+    """Fractions and 60 digits, also where P/(P + N) rounds to 1: a relative error below 1e-12.
+
+    A gain area next to 0 is a sum of positive and negative gains; it is compared with the
+    rounding of its terms.
+    """
+    points = skewed_points(P, N, seed)
+    groups = chain(points, P, N)
+    same(auc_pr_normalized_value(groups), normalized_area(points, P, N), 1e-12)
+    expected = gain_area(points, P, N)
+    assert abs(Fraction(auc_prg_value(groups)) - expected) <= 1e-12 * max(abs(expected), 1e-3)
+
+
+@pytest.mark.parametrize(("P", "N"), [(2**54, 1), (2**54 + 1, 1), (2**61, 1), (1, 2**61), (7, 5)])
+def test_areas_of_the_best_and_of_the_worst_ranking(P, N):
+    """Exactly 1 for the best; the worst has a normalised area of 0."""
+    best, worst = chain([(0, 0), (0, P), (N, P)], P, N), chain([(0, 0), (N, 0), (N, P)], P, N)
+    assert auc_prg_value(best) == auc_pr_normalized_value(best) == 1
+    assert auc_pr_normalized_value(worst) == pytest.approx(0, abs=1e-14)
+    expected = float(gain_area([(0, 0), (N, 0), (N, P)], P, N))
+    assert auc_prg_value(worst) == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 0, 1], scores=[3, 2, 1], counts=[P - P // 3, N, max(P // 3, 1)])
+    curve = ev.precision_recall_gain_curve()
+    assert curve.recall_gain[0] == 0
+    assert curve.recall_gain[-1] == 1
+    assert curve.area() == pytest.approx(ev.auc_prg(), abs=1e-12)
 
 
 def empty_groups(P, N):

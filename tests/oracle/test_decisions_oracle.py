@@ -164,8 +164,8 @@ def test_confusions_are_those_of_scikit_learn() -> None:
             at.specificity: metrics.recall_score(~labels, ~called, zero_division=0.0),
             at.accuracy: metrics.accuracy_score(labels, called),
             at.balanced_accuracy: metrics.balanced_accuracy_score(labels, called),
-            at.f_measure(): metrics.f1_score(labels, called),
-            at.f_measure(beta=2.0): metrics.fbeta_score(labels, called, beta=2.0),
+            at.f_measure: metrics.f1_score(labels, called),
+            at.f_beta(beta=2.0): metrics.fbeta_score(labels, called, beta=2.0),
             at.youden_j: metrics.balanced_accuracy_score(labels, called, adjusted=True),
             at.negative_predictive_value: metrics.precision_score(
                 ~labels, ~called, zero_division=1.0

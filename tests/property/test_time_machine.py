@@ -98,7 +98,7 @@ class Truth:
                 self.emit("miss", state, now)
         return None
 
-    def predict(self, state: dict | None, row: Row, now: datetime) -> dict:
+    def log(self, state: dict | None, row: Row, now: datetime) -> dict:
         if state and state["kind"] != "early":
             self.counts["duplicate_predictions"] += 1
             return state
@@ -233,10 +233,10 @@ class TimeMachine(RuleBasedStateMachine):
         at = self.clock - age
         if at < oldest(self.panes_now):
             with pytest.raises(InvalidInputError, match="at is older than retention"):
-                self.joiner.predict(id_, score, at=at)
+                self.joiner.log(id_, score, at=at)
             return
-        self.both("predict", id_, score, at=at)
-        self.record([Row("predict", id_, score, at)])
+        self.both("log", id_, score, at=at)
+        self.record([Row("log", id_, score, at)])
 
     @rule(id_=IDS, positive=st.booleans(), age=AGES)
     def label(self, id_: str, positive: bool, age: timedelta) -> None:
@@ -251,7 +251,7 @@ class TimeMachine(RuleBasedStateMachine):
 
     @rule(rows=st.lists(st.tuples(IDS, SCORES, AGES), min_size=1, max_size=12))
     def predict_columns(self, rows: list[tuple]) -> None:
-        rows = [Row("predict", id_, score, self.clock - age) for id_, score, age in rows]
+        rows = [Row("log", id_, score, self.clock - age) for id_, score, age in rows]
         columns = {
             "ids": [row.id for row in rows],
             "scores": np.array([row.value for row in rows]),
@@ -259,9 +259,9 @@ class TimeMachine(RuleBasedStateMachine):
         }
         if min(columns["at"]) < oldest(self.panes_now):
             with pytest.raises(InvalidInputError, match="at is older than retention"):
-                self.joiner.predict_cases(**columns)
+                self.joiner.log_cases(**columns)
             return
-        self.both("predict_cases", **columns)
+        self.both("log_cases", **columns)
         self.record(rows)
 
     @rule(rows=st.lists(st.tuples(IDS, st.booleans(), AGES), min_size=1, max_size=12))
@@ -345,7 +345,7 @@ TestTimeMachine.settings = settings(max_examples=60, stateful_step_count=30, dea
 SECONDS = st.one_of(st.integers(0, 60), st.integers(0, 4000))
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["predict", "predict", "label", "label", "retract"]),
+        st.sampled_from(["log", "log", "label", "label", "retract"]),
         st.lists(st.tuples(IDS, SCORES, SECONDS), min_size=1, max_size=8),
     ),
     max_size=8,
@@ -372,10 +372,10 @@ def columns_equal_single_calls(operations: list[tuple], windowed: bool) -> None:
         ids = [id_ for id_, _, _ in rows]
         times = [NOON + seconds * timedelta(seconds=1) for _, _, seconds in rows]
         for id_, score, time in zip(ids, (score for _, score, _ in rows), times, strict=True):
-            value = {"predict": (score,), "label": (score > 0.3,), "retract": ()}[verb]
+            value = {"log": (score,), "label": (score > 0.3,), "retract": ()}[verb]
             getattr(joiners[0], verb)(id_, *value, at=time)
         columns = {
-            "predict": {"scores": [score for _, score, _ in rows]},
+            "log": {"scores": [score for _, score, _ in rows]},
             "label": {"labels": [score > 0.3 for _, score, _ in rows]},
             "retract": {},
         }[verb]

@@ -51,6 +51,8 @@ INGEST = "/v1/streams/a:ingest"
          "the query is not a GetSnapshotRequest in JSON: "),
         ("/v1/streams/a b", {}, "stream name must be "),
         ("/v1/streams/a:nothing", {}, "stream name must be "),
+        ("/v1/streams/b/%2e%2e/a:snapshot", {}, "stream name must have no segment '.' or '..', "),
+        ("/v1/streams/%2E/a:state", {}, "stream name must have no segment '.' or '..', "),
     ],
 )  # fmt: skip
 def test_questions_that_are_wrong(served: Site, path: str, parameters: dict, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streameval import CorruptStateError
 from streameval_server._batch.chunks import ChunkJoiner
 from streameval_server._model.errors import Code, RequestError
-from streameval_server._model.names import check_stream_name
+from streameval_server._model.names import check_new_stream_name
 from streameval_server._state.stream_file import StreamFile
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ImportInbox:
     def _check(self, header: admin_pb2.ImportStreamHeader) -> None:
         limits = self._limits
         if header.name:
-            check_stream_name(header.name, "header.name", limits.max_stream_name)
+            check_new_stream_name(header.name, "header.name", limits.max_stream_name)
         if header.total_bytes > limits.max_import_bytes:
             message = (
                 f"an exported stream must be at most {limits.max_import_bytes} bytes, "
@@ -79,7 +79,7 @@ class ImportInbox:
         try:
             file = StreamFile.from_bytes(data)
             name = header.name or file.name
-            check_stream_name(name, "data", self._limits.max_stream_name)
+            check_new_stream_name(name, "data", self._limits.max_stream_name)
             file.check(name, self._limits)
         except CorruptStateError as error:
             raise _invalid("data", str(error)) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval._common import dot_segment_problem
 from streameval._counts import MAX_TOTAL
 from streameval_server._batch.decode import batch_of, decode
 from streameval_server._log.catalog import NEW, StreamFacts, add_rows, apply_change
@@ -174,6 +175,9 @@ class Transaction:
         if facts is None:
             if not self._auto_create:
                 return _refused(Code.NOT_FOUND, "stream", f"there is no stream {name}: create it")
+            problem = dot_segment_problem(name)
+            if problem is not None:
+                return _refused(Code.INVALID_ARGUMENT, "stream", problem)
             if self._num_streams >= self._limits.max_streams:
                 return _refused(Code.RESOURCE_EXHAUSTED, "stream", _too_many_streams(self._limits))
             self._num_streams += 1

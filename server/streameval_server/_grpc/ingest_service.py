@@ -8,6 +8,7 @@ fast as the client reads them; acks are cumulative, so unread acks merge into on
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -22,7 +23,7 @@ from streameval_server._security.access import current_access
 from streameval_server._security.tokens import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from streameval_server._model.limits import Limits
     from streameval_server._runtime.runtime import Runtime
@@ -68,13 +69,17 @@ class IngestService:
             (grpc.method_handlers_generic_handler(_FULL_NAME, handlers),)
         )
 
-    async def ingest(self, requests: AsyncIterator[bytes], context: Context) -> None:
+    async def ingest(
+        self, requests: AsyncIterator[bytes], _context: Context
+    ) -> AsyncIterator[ingest_pb2.IngestResponse]:
         """Serve one stream of batches until its end, its error or the server's stop."""
         stream = _Stream(self._runtime, self._limits, current_access())
         reading = asyncio.create_task(stream.read(requests))
         try:
             with self._runtime.calls.call(stream.wake):
-                await stream.write(context)
+                async with aclosing(stream.replies()) as replies:
+                    async for reply in replies:
+                        yield reply
             await reading
         finally:
             reading.cancel()
@@ -174,8 +179,8 @@ class _Stream:
         """Whether the client sends many batches without reading its answers."""
         return self._writing and self._batches_since_write >= _MAX_UNREAD_BATCHES
 
-    async def write(self, context: Context) -> None:
-        """Send replies until every batch is settled and the client has sent its last.
+    async def replies(self) -> AsyncGenerator[ingest_pb2.IngestResponse, None]:
+        """Yield replies until every batch is settled and the client has sent its last.
 
         Raises
         ------
@@ -190,7 +195,7 @@ class _Stream:
                 self._writing = True
                 self._batches_since_write = 0
                 for reply in replies:
-                    await context.write(reply)
+                    yield reply  # continues when it is written
                 self._writing = False
                 self._room.set()
             if session.error is not None:

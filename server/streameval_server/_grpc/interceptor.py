@@ -7,8 +7,10 @@ For each call, in this order:
 2. `_check` refuses each request that cannot be decoded or that names a stream which
    the token does not cover. IngestService takes encoded frames; its session checks
    each batch.
-3. `_write_answers` sends what a streaming handler yields. It is the one place that
-   every answer of a streaming call passes.
+3. `_write_answers` sends what a streaming handler yields, and checks the token before
+   each answer. Every answer of a streaming call passes it: a handler that writes
+   answers itself is refused, unless its method needs no token. `_answer` checks the
+   token again before the answer of a query, which may have waited for a revision.
 4. The call's line is written to the log. An exception that is not a RequestError is
    answered with INTERNAL and the call's id; the log has its traceback, without the
    values in it.
@@ -35,8 +37,8 @@ from streameval_server._security.access import (
     REQUEST_ID_HEADER,
     TOKEN_HEADER,
     Call,
+    CallCheck,
     authorise_call,
-    check_request,
     current_call,
     request_id,
 )
@@ -108,15 +110,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
     def _wrapped(self, path: str, rule: Rule, handler: Handler) -> Handler:
         inner = behaviour_of(handler)
         decode = handler.request_deserializer
-        check: Any = _check_each if handler.request_streaming else _check
+        check_requests: Any = _check_each if handler.request_streaming else _check
         if handler.request_streaming and decode is None and rule.request is None:
-            check = _unchecked  # encoded frames that the handler checks
-        answer = _write_answers if handler.response_streaming else _answer
+            check_requests = _unchecked  # encoded frames that the handler checks
+        answer = _answer
+        if handler.response_streaming:
+            answer = _write_answers
 
         async def behave(request: Any, context: Context) -> Any:
             with self._log.call(context):
                 try:
-                    return await answer(inner, check(path, rule, request), context)
+                    check = CallCheck(rule)
+                    checked = check_requests(path, check, request)
+                    return await answer(inner, checked, context, rule, check)
                 except RequestError as error:
                     await abort(context, error)
                 except grpc.aio.BaseError:
@@ -180,7 +186,7 @@ def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return decode_or_mark
 
 
-def _check(path: str, rule: Rule, request: Any) -> Any:
+def _check(path: str, check: CallCheck, request: Any) -> Any:
     """Return a request that was decoded and names only streams of the token."""
     if request is _MALFORMED:
         raise RequestError(
@@ -188,29 +194,45 @@ def _check(path: str, rule: Rule, request: Any) -> Any:
             f"the request is not one that {path} takes: it cannot be decoded",
             reason="MALFORMED_MESSAGE",
         )
-    check_request(rule, request)
+    check.check_request(request)
     return request
 
 
-async def _check_each(path: str, rule: Rule, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _check_each(
+    path: str, check: CallCheck, requests: AsyncIterator[Any]
+) -> AsyncIterator[Any]:
     async for request in requests:
-        yield _check(path, rule, request)
+        yield _check(path, check, request)
 
 
-def _unchecked(_path: str, _rule: Rule, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+def _unchecked(_path: str, _check: CallCheck, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     return requests
 
 
-async def _answer(inner: Behaviour, request: Any, context: Context) -> Any:
-    return await inner(request, context)
+async def _answer(
+    inner: Behaviour, request: Any, context: Context, rule: Rule, check: CallCheck
+) -> Any:
+    """Return the one answer of a handler."""
+    answer = await inner(request, context)
+    if rule.reads:
+        check.check_answer()
+    return answer
 
 
-async def _write_answers(inner: Any, request: Any, context: Context) -> None:
-    """Send what a streaming handler yields; Ingest sends its answers itself."""
+async def _write_answers(
+    inner: Any, request: Any, context: Context, rule: Rule, check: CallCheck
+) -> None:
+    """Send what a streaming handler yields, as long as the token covers the call."""
     answers = inner(request, context)
     if not inspect.isasyncgen(answers):
-        await answers
+        if not rule.open:
+            answers.close()
+            raise TypeError("the handler of a method that needs a token must yield its answers")
+        await answers  # health.Watch of grpcio, which writes its answers itself
         return
+    is_limited = check.is_limited
     async with aclosing(answers):
         async for answer in answers:
+            if is_limited:
+                check.check_answer()
             await context.write(answer)

@@ -12,7 +12,7 @@ from streameval_server._batch.decode import parse_message
 from streameval_server._ingest.session import batch_item, check_producer, forbid_nothing
 from streameval_server._log.entries import Format, Item, Kind, Status
 from streameval_server._model.errors import invalid
-from streameval_server._model.names import MAX_UINT, check_stream_name
+from streameval_server._model.names import MAX_UINT, check_new_stream_name, check_stream_name
 from streameval_server._model.stream_info import StreamCounters, StreamInfo
 from streameval_server._model.stream_settings import (
     StreamSettings,
@@ -145,9 +145,11 @@ class UnaryCall:
     def create_stream(self, frame: bytes) -> None:
         """Submit an encoded CreateStreamRequest. Raises RequestError."""
         request = parse_message(stream_pb2.CreateStreamRequest, frame)
+        name = request.stream.name
+        check_new_stream_name(name, "stream.name", self._limits.max_stream_name)
         settings = settings_of(request.stream.settings)
         check(settings, self._limits)
-        self._administer(Kind.CREATE_STREAM, "stream.name", request.stream.name, frame, settings)
+        self._administer(Kind.CREATE_STREAM, "stream.name", name, frame, settings)
 
     def update_stream(self, frame: bytes) -> None:
         """Submit an encoded UpdateStreamRequest. Raises RequestError."""

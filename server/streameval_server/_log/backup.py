@@ -7,6 +7,8 @@ while commits continue. Meanwhile the write-ahead log grows by what they write.
 from __future__ import annotations
 
 import hashlib
+import logging
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -21,12 +23,19 @@ from streameval_server._model.errors import StorageError
 if TYPE_CHECKING:
     import threading
 
+_log = logging.getLogger(__name__)
+
 _PAGES_PER_STEP = 256
 """Pages that are copied between two checks for cancellation: 2 MiB, or 1 MiB of an old log
 with pages of 4 KiB."""
 _RESERVED_BYTES = 256 << 20
 """Free space in bytes that a copy on the log's own disk leaves to the log."""
-_PREFIX = "backup-"
+_PREFIX = ".streameval-copy-"
+"""Of the folders of temporary copies; hidden, and not a name that a person would choose."""
+_FOLDER = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}\Z")
+"""The names that `tempfile.mkdtemp` makes with the prefix."""
+_COPY_FILES = frozenset({LOG_NAME, *(f"{LOG_NAME}-{end}" for end in ("journal", "wal", "shm"))})
+"""The files that a copy may leave in its folder: SQLite's own names beside the log's."""
 
 
 class BackupStoppedError(StorageError):
@@ -139,9 +148,22 @@ class LogCopy:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Delete copies that a killed server left in its directory."""
+    """Delete copies that a killed server left in its directory, and nothing else.
+
+    Only a folder with the name of a copy that holds only a copy's files is deleted. One
+    that cannot be deleted is logged: it does not prevent the start.
+    """
     for folder in directory.glob(f"{_PREFIX}*"):
-        shutil.rmtree(folder)
+        if _FOLDER.match(folder.name) is None or folder.is_symlink() or not folder.is_dir():
+            continue
+        try:
+            files = list(folder.iterdir())
+            if _COPY_FILES.issuperset(file.name for file in files):
+                for file in files:
+                    file.unlink()
+                folder.rmdir()
+        except OSError as error:
+            _log.warning("cannot delete the unfinished copy %s: %s", folder, error.strerror)
 
 
 def sha256_of(path: Path) -> str:

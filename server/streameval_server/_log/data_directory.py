@@ -6,7 +6,9 @@ nothing behind that has to be removed by hand.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 LOG_NAME = "streameval.db"
 """Name of the log's file in a data directory."""
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""0 on Windows, which has no such flag."""
 
 
 def log_of(directory: Path) -> Path:
@@ -44,7 +49,8 @@ class DataDirectoryInUseError(StreamEvalError):
 class DirectoryLock:
     """An exclusive lock on a data directory, held until `release` or the end of the process.
 
-    Creates the directory when it does not exist, readable by its owner only.
+    Creates the directory when it does not exist, readable by its owner only. A symbolic
+    link in the place of the lock's file is refused: the file it names would be overwritten.
 
     Raises
     ------
@@ -57,8 +63,13 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o600)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StorageError(
+                    f"cannot use the data directory {directory}: its file 'lock' is a symbolic "
+                    "link, which is not followed; remove it"
+                ) from error
             raise _cannot_use(directory, error) from error
         try:
             _lock(self._fd)
@@ -82,6 +93,22 @@ class DirectoryLock:
     def release(self) -> None:
         """Release the lock."""
         os.close(self._fd)
+
+
+def directory_owner_problem(directory: Path) -> str | None:
+    """Return why other users can change the files of a directory; None when they cannot.
+
+    Members of its group are trusted: the volumes of containers are shared by a group.
+    Always None on systems without POSIX permissions.
+    """
+    if os.name != "posix":
+        return None
+    status = directory.stat()
+    if status.st_mode & stat.S_IWOTH:
+        return f"every user of this machine can write to {directory}: chmod o-w"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{directory} belongs to another user ({status.st_uid}), who can change its files"
+    return None
 
 
 def _cannot_use(directory: Path, error: OSError) -> StorageError:

@@ -1,8 +1,8 @@
-"""Refusals of names, and the largest number that the log can store."""
+"""Checks of stream names, and the largest number that the log can store."""
 
 from __future__ import annotations
 
-from streameval._common import MAX_STREAM_NAME, stream_name_problem
+from streameval._common import MAX_STREAM_NAME, new_stream_name_problem, stream_name_problem
 from streameval_server._model.errors import invalid
 
 MAX_UINT = (1 << 63) - 1
@@ -18,5 +18,18 @@ def check_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) 
         INVALID_ARGUMENT; `field` is the name's path in the request.
     """
     problem = stream_name_problem(name, max_length)
+    if problem is not None:
+        raise invalid(field, problem)
+
+
+def check_new_stream_name(name: str, field: str, max_length: int = MAX_STREAM_NAME) -> None:
+    """Refuse a name that no new stream may have.
+
+    Raises
+    ------
+    RequestError
+        As `check_stream_name`.
+    """
+    problem = new_stream_name_problem(name, max_length)
     if problem is not None:
         raise invalid(field, problem)

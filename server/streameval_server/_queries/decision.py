@@ -126,7 +126,7 @@ def _add_counts(response: query_pb2.GetDecisionResponse, window: Window, thresho
         "precision": found.precision,
         "recall": found.recall,
         "fpr": found.fpr,
-        "f_measure": found.f_measure(),
+        "f_measure": found.f_measure,
     }
     for name, rate in rates.items():
         if not math.isnan(rate):

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from streameval import InvalidInputError
 from streameval._common import quoted
-from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES, Metric
-from streameval._snapshot import reason_of
+from streameval._metric_registry import BY_NAME, SERVED_NAMES, SNAPSHOT_NAMES, Metric, reason_of
 from streameval.v1 import types_pb2
 from streameval_server._model.errors import invalid
 
@@ -106,14 +105,15 @@ def _message(window: Window, metric: Metric, selection: MetricSelection) -> type
 
 
 def _reason(window: Window, metric: Metric) -> _Reason.ValueType:
-    if metric.of_probabilities:  # scored cases only: misses do not count
-        return _Reason.UNDEFINED_REASON_EMPTY
-    return reason_value(window)
+    reason = metric.undefined_reason(
+        positives=window.num_positive_ref, negatives=window.num_negative_ref
+    )
+    return _Reason.Value(f"UNDEFINED_REASON_{reason}")
 
 
 def reason_value(window: Window) -> _Reason.ValueType:
     """Return why a metric of ranks has no value."""
-    reason = reason_of(positives=window.num_positive_ref, negatives=window.num_negative_ref)
+    reason = reason_of(window.num_positive_ref, window.num_negative_ref)
     return _Reason.Value(f"UNDEFINED_REASON_{reason}")
 
 

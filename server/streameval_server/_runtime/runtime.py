@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from streameval_server._core.recovery import ServerCore, open_core
 from streameval_server._ingest.unary_call import UnaryCall
 from streameval_server._log.backup import remove_leftovers
-from streameval_server._log.data_directory import LOG_NAME, DirectoryLock
+from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, directory_owner_problem
 from streameval_server._log.sqlite import SqliteStorage
 from streameval_server._log.storage import NullStorage
 from streameval_server._model.errors import Code, RequestError, no_stream
@@ -106,6 +106,9 @@ class Runtime:
         self._on_serving = on_serving
         if self.directory is not None:
             self._lock = DirectoryLock(self.directory)
+            problem = directory_owner_problem(self.directory)
+            if problem is not None:
+                _log.warning("the data directory is not safe: %s", problem)
             remove_leftovers(self.directory)
         try:
             self.core = await asyncio.to_thread(self._open)

@@ -4,11 +4,13 @@ The checks, by `_grpc.interceptor` and `_web.call_runner` alike:
 
 1. `authorise_call`, once per call, before anything of the request is decoded: the
    token must be known and have the scope of the method's rule.
-2. `check_request`, for each request of the call: the token must cover every stream
-   that the request names.
-3. While a call goes on: the reader of an Ingest stream calls `Access.need` and
-   `Access.forbids` for each batch, `_web.events` calls `check_request` for each
-   event. Answers of gRPC streams all pass the interceptor's `_write_answers`.
+2. `CallCheck.check_request`, for each request of the call: the token must cover every
+   stream that the request names.
+3. `CallCheck.check_answer`, for each answer of a stream and for the one answer of a
+   query: the token must still cover all that the requests named.
+
+The reader of an Ingest stream, whose requests are encoded frames, calls `Access.need`
+and `Access.forbids` for each batch.
 
 Every check looks the token up in the `Guard` again, so it notices a token that was
 revoked or narrowed during the call. Without a tokens file every caller may do
@@ -165,6 +167,11 @@ class Access:
         return "" if self._grant is None else self._grant.id
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is a token, so that a check may refuse."""
+        return self._grant is not None
+
+    @property
     def streams(self) -> tuple[str, ...] | None:
         """The streams that the token is limited to; None for all. Raises as `need`."""
         return None if self._grant is None else self._guard.current_grant(self._grant).streams
@@ -278,18 +285,64 @@ def authorise_call(guard: Guard, header: str | None, rule: Rule) -> None:
         access.need_everything()
 
 
-def check_request(rule: Rule, request: object) -> None:
-    """Check that the token of this task's call covers every stream that a request names.
+class CallCheck:
+    """Checks the token of this task's call for each request and each answer.
 
-    Raises
-    ------
-    RequestError
-        When it does not, or no longer does.
+    Parameters
+    ----------
+    rule
+        What the method requires.
+
+    Attributes
+    ----------
+    is_limited : bool
+        Whether `check_answer` may ever refuse: not without tokens, nor for methods
+        that need none.
+
+    Notes
+    -----
+    Each check takes O(streams named by the requests so far).
     """
-    access = current_call.get().access
-    if access is not None:
-        for stream in rule.streams_of(request):
-            access.need(rule.scope, stream)
+
+    __slots__ = ("_access", "_rule", "_streams", "is_limited")
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._access = current_call.get().access
+        self._streams: tuple[str, ...] = ()
+        self.is_limited = self._access is not None and self._access.is_limited
+
+    def check_request(self, request: object) -> None:
+        """Check a request, and remember the streams that it names.
+
+        Raises
+        ------
+        RequestError
+            When the token does not cover the call or a stream, or no longer does;
+            INVALID_ARGUMENT when the request is encoded and cannot be decoded.
+        """
+        if self._access is not None:
+            streams = tuple(self._rule.streams_of(request))
+            if self.is_limited:
+                self._streams += streams
+                self.check_answer()
+
+    def check_answer(self) -> None:
+        """Check that the token still covers the call and all streams of its requests.
+
+        Raises
+        ------
+        RequestError
+            When it does not.
+        """
+        access, scope = self._access, self._rule.scope
+        if access is None:
+            return
+        access.need(scope)
+        if self._rule.everything:
+            access.need_everything()
+        for stream in self._streams:
+            access.need(scope, stream)
 
 
 def bearer(header: str | None) -> str | None:

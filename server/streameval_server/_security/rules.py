@@ -47,6 +47,11 @@ class Rule:
     everything: bool = False
     open: bool = False
 
+    @property
+    def reads(self) -> bool:
+        """Whether the method only reads: refusing its answer then hides no change."""
+        return self.scope is Scope.QUERY
+
     def streams_of(self, request: Any) -> Iterator[str]:
         """Yield the streams that a request, encoded or decoded, names.
 

@@ -4,6 +4,12 @@ gRPC and HTTP ask for the certificates at each handshake; they are read again wh
 their files have changed. When the files do not fit together (a new certificate beside
 an old key, half of a file), the certificates in use stay and the log says so. Open
 connections keep the certificates that they were opened with.
+
+A TLS session is resumed without looking at the client's certificate again, so sessions
+must not outlive the authorities under which they were made. OpenSSL keeps the keys of
+session tickets and the cache of sessions in the context: connections are made by the
+newest context from their first byte, and a context ends with the files it was read from.
+gRPC makes a context for each handshake, and so never resumes a session.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ import logging
 import ssl
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -20,6 +26,7 @@ from streameval_server._model.server_settings import SettingsError
 from streameval_server._security.file_signature import file_signature
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from streameval_server._security.file_signature import Signature
@@ -99,6 +106,20 @@ def _read(path: Path) -> bytes:
         raise SettingsError(f"cannot read {path}: {error.strerror}") from error
 
 
+class _NewestContext(ssl.SSLContext):
+    """Creates each connection of an asyncio server with the newest context.
+
+    A callback for the server's name (`sni_callback`) could also change the context of a
+    connection, but OpenSSL would resume sessions by the keys of the first context.
+    """
+
+    newest: Callable[[], ssl.SSLContext]
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        """Return a connection of the newest context; asyncio calls this for each one."""
+        return self.newest().wrap_bio(*args, **options)
+
+
 class Certificates:
     """The certificates in use, for gRPC's threads and the event loop.
 
@@ -123,13 +144,9 @@ class Certificates:
         )
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return the context for a socket: each handshake takes the newest certificates."""
-        context = self._files.read().context
-
-        def on_hello(connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
-            connection.context = self._newest().context
-
-        context.sni_callback = on_hello
+        """Return the context for a socket: each connection takes the newest certificates."""
+        context = _NewestContext(ssl.PROTOCOL_TLS_SERVER)
+        context.newest = lambda: self._newest().context
         return context
 
     def _newest(self) -> _Credentials:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streameval._common import MAX_STREAM_NAME, stream_name_problem
+from streameval._common import MAX_STREAM_NAME, new_stream_name_problem
 from streameval_server._model.server_settings import SettingsError
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _checked_streams(values: object) -> tuple[str, ...]:
     if not isinstance(values, (list, tuple)) or not values:
         raise _EntryError(f"streams must be a list of names, or absent for all; got {values!r}")
     for value in values:
-        problem = stream_name_problem(str(value), MAX_STREAM_NAME)
+        problem = new_stream_name_problem(str(value), MAX_STREAM_NAME)
         if problem is not None:
             raise _EntryError(f"streams: {problem}")
     return tuple(map(str, values))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from streameval_server._model.errors import Code
-from streameval_server._security.access import check_request
+from streameval._common import dot_segment_problem
+from streameval_server._model.errors import Code, invalid
+from streameval_server._security.access import CallCheck
 from streameval_server._security.rules import rule_of
 from streameval_server._web.error_responses import JSON, HttpError
 from streameval_server._web.events import events
@@ -58,19 +59,26 @@ class Endpoint:
 
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
         message = await self._message(authorised.request)
-        check_request(authorised.rule, message)
+        check = CallCheck(authorised.rule)
+        check.check_request(message)
         match self._route.answer:
             case Answer.JSON:
                 answer = await self._method.answer(message)
+                if authorised.rule.reads:
+                    check.check_answer()  # the token may have been revoked
                 # Off the event loop: a long answer takes milliseconds.
                 text = await asyncio.to_thread(to_json, answer)
                 return Response(text, headers=NO_STORE, media_type=JSON)
             case Answer.BYTES:
-                return await self._bytes(message)
+                return await self._bytes(message, check)
             case Answer.EVENTS:
                 answers = self._method.answers(_with_min_interval(message))
                 return await events(
-                    self._route.event, message, answers, authorised=authorised, runner=self._runner
+                    self._route.event,
+                    answers,
+                    check=check,
+                    authorised=authorised,
+                    runner=self._runner,
                 )
 
     async def _message(self, request: Request) -> Message:
@@ -87,12 +95,17 @@ class Endpoint:
         else:
             message = from_query(kind, request.query_params.multi_items())
         if route.name:
-            bind(message, route.name, request.path_params["name"])
+            name = request.path_params["name"]
+            problem = dot_segment_problem(name)
+            if problem is not None:
+                raise invalid(route.name, problem)
+            bind(message, route.name, name)
         return message
 
-    async def _bytes(self, message: Message) -> Response:
+    async def _bytes(self, message: Message, check: CallCheck) -> Response:
         """Answer with the pieces joined: they were cut from one value for gRPC."""
         pieces: list[Any] = [piece async for piece in self._method.answers(message)]
+        check.check_answer()  # the token may have been revoked
         headers = NO_STORE | {"x-streameval-revision": str(pieces[0].revision)}
         body = b"".join(piece.data for piece in pieces)
         return Response(body, headers=headers, media_type="application/octet-stream")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from streameval_server._security.access import check_request
 from streameval_server._web.error_responses import status_json
 from streameval_server._web.transcoding import to_json
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from streameval_server._security.access import CallCheck
     from streameval_server._web.call_runner import AuthorisedRequest, CallRunner
 
 HEARTBEAT_S = 10
@@ -35,9 +35,9 @@ RETRY_MS = 1000
 
 async def events(
     name: str,
-    request: Message,
     answers: AsyncGenerator[Message, None],
     *,
+    check: CallCheck,
     authorised: AuthorisedRequest,
     runner: CallRunner,
 ) -> Response:
@@ -47,10 +47,10 @@ async def events(
     ----------
     name
         The name of the events.
-    request
-        The request; checked again for each event.
     answers
         Closed at the end of the response.
+    check
+        Checks the token again for each event.
     authorised, runner
         The request, and what runs it.
 
@@ -61,12 +61,13 @@ async def events(
     """
     authorised.stack.push_async_callback(answers.aclose)
     first = await anext(answers)
+    check.check_answer()  # the token may have been revoked
 
     async def produce() -> AsyncIterator[ServerSentEvent]:
         try:
             yield await _event(name, first, retry=RETRY_MS)
             async for answer in answers:
-                check_request(authorised.rule, request)  # the token may have been revoked
+                check.check_answer()
                 yield await _event(name, answer)
         except Exception as error:  # noqa: BLE001 - the boundary, as in CallRunner
             text = status_json(runner.request_error(error, authorised.outcome))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server.maintenance.verification import Verification
 
+_LOST_AND_FOUND = "lost+found"
+"""The folder that ext4 makes at the root of a file system."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backup:
@@ -72,7 +75,8 @@ def restore(
     backup
         The file.
     directory
-        Created when it does not exist; must be empty when it does.
+        Created when it does not exist; must be empty when it does, except for the
+        ``lost+found`` of a fresh file system.
     limits, progress
         As `verify`.
 
@@ -89,7 +93,7 @@ def restore(
         When the backup is damaged; `streameval admin verify` says where. Nothing
         was written.
     """
-    if directory.exists() and any(directory.iterdir()):
+    if directory.exists() and any(path.name != _LOST_AND_FOUND for path in directory.iterdir()):
         raise StorageError(
             f"{directory} is not empty: nothing is restored over what is there. "
             "Move it away, or restore to another directory"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from streameval._common.keywords import MISSING, keywords_error, reports_keywords
 from streameval._counts.columns import check_columns, check_count, check_label, check_score
 from streameval._time.times import to_us
 from streameval.client._buffer.checks import check_segments
@@ -84,9 +85,10 @@ class CaseVerbs(RowVerbs):
         time_us = None if at is None else to_us(at)
         self._buffer.add_dated_case(self._stream_buffer, positive, score, time_us, pairs)
 
+    @reports_keywords
     def add_cases(
         self,
-        *,
+        *columns: Never,
         labels: Any,
         scores: Any,
         counts: Any = None,
@@ -129,6 +131,8 @@ class CaseVerbs(RowVerbs):
         Traceback (most recent call last):
         streameval.InvalidInputError: label must be True, False, 1 or 0, got 2 at index 2
         """
+        if columns or labels is MISSING or scores is MISSING:
+            raise keywords_error(CaseVerbs.add_cases)
         positives, values, weights = check_columns(labels=labels, scores=scores, counts=counts)
         times, slices = self._times_and_segments(at, segments, values.size, like="labels")
         rows = CaseRows(self.name, positives, values, weights, times, slices)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from streameval._common.keywords import MISSING, by_keyword, keywords_error, reports_keywords
 from streameval._common.names import MAX_ID_BYTES
 from streameval._counts.columns import (
     check_label,
@@ -169,8 +170,14 @@ class IdVerbs(RowVerbs):
         if not rows.allowed:
             self._buffer.handle_late_row(self._stream_buffer.unlocked_ids)
 
+    @reports_keywords
     def log_cases(
-        self, *, ids: Any, scores: Any, at: Any = None, segments: Mapping[str, Any] | None = None
+        self,
+        *columns: Never,
+        ids: Any,
+        scores: Any,
+        at: Any = None,
+        segments: Mapping[str, Any] | None = None,
     ) -> None:
         """Log columns of predictions, all or none of them.
 
@@ -205,6 +212,8 @@ class IdVerbs(RowVerbs):
         Traceback (most recent call last):
         streameval.InvalidInputError: score must be finite, got inf at index 1
         """
+        if columns or ids is MISSING or scores is MISSING:
+            raise keywords_error(IdVerbs.log_cases)
         names = check_ids(ids)
         values = check_scores(scores)
         check_length("scores", values.size, like="ids", length=len(names))
@@ -212,7 +221,10 @@ class IdVerbs(RowVerbs):
         rows = PredictionRows(self.name, names, copy_if_shared(values, scores), times, slices)
         self._buffer.add_rows(self._stream_buffer, rows)
 
-    def label_cases(self, *, ids: Any, labels: Any, at: Any = None, scores: Any = None) -> None:
+    @reports_keywords
+    def label_cases(
+        self, *columns: Never, ids: Any, labels: Any, at: Any = None, scores: Any = None
+    ) -> None:
         """Add the labels of columns of predictions, all or none of them.
 
         Parameters
@@ -238,6 +250,8 @@ class IdVerbs(RowVerbs):
         -----
         O(n), about 0.1 us a row.
         """
+        if columns or ids is MISSING or labels is MISSING:
+            raise keywords_error(IdVerbs.label_cases)
         names = check_ids(ids)
         positives = check_labels(labels)
         check_length("labels", positives.size, like="ids", length=len(names))
@@ -250,6 +264,7 @@ class IdVerbs(RowVerbs):
         rows = LabelRows(self.name, names, copy_if_shared(positives, labels), times, values)
         self._buffer.add_rows(self._stream_buffer, rows)
 
+    @by_keyword
     def retract_cases(self, *, ids: Any) -> None:
         """Retract a column of predictions, labelled or not, all or none of them.
 

@@ -57,7 +57,7 @@ def expected(rows: Any) -> Evaluator:
 def test_follows_scikit_learn_at_every_step(make, require, figure: str) -> None:
     """After every prefix the area equals scikit-learn's, or the evaluator's."""
     peers = require("sklearn.metrics")
-    metric = make(figure=figure)
+    metric = make(metric=figure)
     rows = cases(60)
     for count, (label, probability) in enumerate(rows, 1):
         metric.update(label, probability)
@@ -82,7 +82,7 @@ def model(river: ModuleType) -> Any:
 def test_progressive_validation(river, make) -> None:
     """Inside progressive_val_score it counts the same cases as river's own metrics."""
     dataset = river.datasets.Phishing()
-    ours, rolling = make(figure="auc_roc"), river.metrics.RollingROCAUC(window_size=5000)
+    ours, rolling = make(metric="auc_roc"), river.metrics.RollingROCAUC(window_size=5000)
     for metric in (ours, rolling):
         river.evaluate.progressive_val_score(dataset, model(river), metric)
     assert ours.get() == pytest.approx(rolling.get(), abs=1e-9)
@@ -92,7 +92,7 @@ def test_progressive_validation(river, make) -> None:
 def test_beside_a_metric_of_labels(river, make) -> None:
     """A sum with a metric that needs labels works, as with river's own metrics."""
     dataset = river.datasets.Phishing().take(300)
-    both = make(figure="auc_pr") + river.metrics.Accuracy()
+    both = make(metric="auc_pr") + river.metrics.Accuracy()
     river.evaluate.progressive_val_score(dataset, model(river), both)
     area, accuracy = both.get()
     assert 0.5 < area < 1
@@ -103,7 +103,7 @@ def test_beside_a_metric_of_labels(river, make) -> None:
 @pytest.mark.parametrize("size", [1, 5, 50])
 def test_rolling(river, make, size: int) -> None:
     """Inside utils.Rolling the area is that of the last cases."""
-    rolling = river.utils.Rolling(make, window_size=size, figure="average_precision")
+    rolling = river.utils.Rolling(make, window_size=size, metric="average_precision")
     rows = cases(120)
     for count, (label, probability) in enumerate(rows, 1):
         rolling.update(label, probability)
@@ -150,7 +150,7 @@ def test_other_weights_are_refused(make, w: float) -> None:
 
 def test_positive_label(make) -> None:
     """`pos_val` names the positive label and picks its probability; an absent one is 0."""
-    metric = make(figure="auc_roc", pos_val="spam")
+    metric = make(metric="auc_roc", pos_val="spam")
     metric.update("spam", {"spam": 0.8, "ham": 0.2})
     metric.update("ham", {"ham": 1.0})
     metric.update("ham", {"spam": 0.9, "ham": 0.1})
@@ -171,7 +171,7 @@ def test_anomaly_scores_of_any_scale(river, make, require) -> None:
     """An anomaly detector's scores are ranked without scaling."""
     rng = random.Random(2)
     data = [({"x": rng.gauss(0, 1) + 6 * (i % 20 == 0)}, i % 20 == 0) for i in range(400)]
-    metric = make(figure="auc_roc")
+    metric = make(metric="auc_roc")
     steps = river.evaluate.iter_progressive_val_score(
         data,
         river.preprocessing.StandardScaler() | river.anomaly.OneClassSVM(nu=0.2),
@@ -187,7 +187,7 @@ def test_anomaly_scores_of_any_scale(river, make, require) -> None:
 
 def test_clone_copy_pickle(make) -> None:
     """A clone is empty with the same settings; copies and pickles keep the counts."""
-    metric = make(figure="auc_roc", pos_val=1, resolution=8, scale="probability")
+    metric = make(metric="auc_roc", pos_val=1, resolution=8, scale="probability")
     for label, probability in cases(30):
         metric.update(int(label), probability)
     clone = metric.clone()
@@ -202,7 +202,7 @@ def test_clone_copy_pickle(make) -> None:
 
 def test_conventions(river, make) -> None:
     """It has the attributes of river's metrics, and compares like them."""
-    good, bad = make(figure="auc_roc"), make(figure="auc_roc")
+    good, bad = make(metric="auc_roc"), make(metric="auc_roc")
     assert isinstance(good, river.metrics.base.BinaryMetric)
     assert good.bigger_is_better
     assert good.works_with_weights
@@ -217,5 +217,5 @@ def test_conventions(river, make) -> None:
 
 def test_unknown_figure(make) -> None:
     """An unknown area is refused with the known ones."""
-    with pytest.raises(InvalidInputError, match=r"figure must be one of auc_pr, .* got 'f1'"):
-        make(figure="f1")
+    with pytest.raises(InvalidInputError, match=r"metric must be one of auc_pr, .* got 'f1'"):
+        make(metric="f1")

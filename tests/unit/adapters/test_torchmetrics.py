@@ -77,8 +77,8 @@ def test_agrees_with_the_host_s_exact_metrics(torch, make, require) -> None:
     """On probabilities AP and AUC-ROC are those of torchmetrics without thresholds."""
     peers = require("torchmetrics.classification")
     pairs = [
-        (make(figure="average_precision"), peers.BinaryAveragePrecision()),
-        (make(figure="auc_roc"), peers.BinaryAUROC()),
+        (make(metric="average_precision"), peers.BinaryAveragePrecision()),
+        (make(metric="auc_roc"), peers.BinaryAUROC()),
     ]
     for ours, theirs in pairs:
         for scores, labels in batches():
@@ -97,7 +97,7 @@ def test_counts_what_an_evaluator_counts(make, feed) -> None:
 
 def test_forward_gives_the_batch_and_keeps_the_whole(torch, make) -> None:
     """Calling the metric returns the batch's area and adds the batch."""
-    metric = make(figure="auc_roc")
+    metric = make(metric="auc_roc")
     rows = batches()
     for scores, labels in rows:
         value = metric(torch.from_numpy(scores), torch.from_numpy(labels))
@@ -109,7 +109,7 @@ def test_forward_gives_the_batch_and_keeps_the_whole(torch, make) -> None:
 def test_collection(torch, host, make) -> None:
     """In a MetricCollection several areas share one state, beside torchmetrics' own metrics."""
     names = ("auc_pr", "average_precision", "auc_roc")
-    figures = {name: make(figure=name) for name in names}
+    figures = {name: make(metric=name) for name in names}
     collection = host.MetricCollection({**figures, "theirs": host.AUROC(task="binary")})
     rows = batches()
     for scores, labels in rows:
@@ -137,7 +137,7 @@ def test_reset(make, feed) -> None:
 
 def test_clone_copy_pickle(make, feed) -> None:
     """Clones, copies and pickles keep the counts and are independent."""
-    metric = make(figure="auc_roc")
+    metric = make(metric="auc_roc")
     feed(metric, batches())
     for other in (metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
         assert other.evaluator() == metric.evaluator()
@@ -209,8 +209,8 @@ def test_what_is_refused_changes_nothing(torch, make, preds, target, message) ->
 
 def test_unknown_figure(make) -> None:
     """An unknown area is refused with the known ones."""
-    with pytest.raises(InvalidInputError, match=r"figure must be one of auc_pr, .* got 'f1'"):
-        make(figure="f1")
+    with pytest.raises(InvalidInputError, match=r"metric must be one of auc_pr, .* got 'f1'"):
+        make(metric="f1")
 
 
 def work(rank: int, address: str) -> None:

@@ -24,8 +24,8 @@ def test_a_late_label_restates_the_past() -> None:
     """A label counts in the pane of its prediction, weeks later too, and in no other."""
     ev = WindowedEvaluator()
     joiner = LabelJoiner(ev, ttl=25 * DAY)
-    joiner.predict("late", 0.9, at=NOON)
-    joiner.predict("soon", 0.2, at=NOON)
+    joiner.log("late", 0.9, at=NOON)
+    joiner.log("soon", 0.2, at=NOON)
     joiner.label("soon", False, at=NOON + HOUR)
     before = ev.between(NOON, NOON + MINUTE)
     assert (before.num_cases, joiner.coverage(before).pending) == (1, 1)
@@ -43,7 +43,7 @@ def test_either_order() -> None:
     joiner = LabelJoiner(ev, ttl=DAY)
     joiner.label("a", True, at=NOON + HOUR)
     assert joiner.coverage().predictions == 0
-    joiner.predict("a", 0.7, at=NOON)
+    joiner.log("a", 0.7, at=NOON)
     window = ev.between(NOON, NOON + MINUTE)
     assert (window.num_positive_ref, window.start) == (1, NOON)
 
@@ -52,7 +52,7 @@ def test_relabel_and_retract_move_counts() -> None:
     """Within relabel_ttl a label can be changed and a prediction retracted; not after."""
     ev = Evaluator()
     joiner = LabelJoiner(ev, ttl=DAY, relabel_ttl=HOUR)
-    joiner.predict_cases(ids=["a", "b", "c"], scores=[0.9, 0.5, 0.1], at=NOON)
+    joiner.log_cases(ids=["a", "b", "c"], scores=[0.9, 0.5, 0.1], at=NOON)
     joiner.label_cases(ids=["a", "b", "c"], labels=[1, 1, 0], at=NOON)
     joiner.label("b", False, at=NOON + MINUTE)
     joiner.retract("c", at=NOON + MINUTE)
@@ -72,7 +72,7 @@ def test_orphans_and_expired_by_policy() -> None:
     for orphans, expired in (("drop", "drop"), ("miss", "drop"), ("drop", "negative")):
         ev = Evaluator()
         joiner = LabelJoiner(ev, ttl=HOUR, orphans=orphans, expired=expired)
-        joiner.predict("unlabelled", 0.4, at=NOON)
+        joiner.log("unlabelled", 0.4, at=NOON)
         joiner.label_cases(ids=["orphan+", "orphan-"], labels=[True, False], at=NOON)
         joiner.advance(NOON + 2 * HOUR)
         coverage = joiner.coverage()
@@ -90,7 +90,7 @@ def test_what_is_past_retention_is_counted() -> None:
     ev = WindowedEvaluator(retention=6 * HOUR)
     joiner = LabelJoiner(ev, ttl=6 * HOUR, relabel_ttl=8 * HOUR)
     for name in ("one", "by columns"):
-        joiner.predict(name, 0.9, at=NOON)
+        joiner.log(name, 0.9, at=NOON)
         joiner.label(name, True, at=NOON + 5 * HOUR)
     joiner.advance(NOON + 8 * HOUR)
     joiner.retract("one", at=NOON + 8 * HOUR)
@@ -105,10 +105,10 @@ def test_above_max_pending_the_oldest_go_early() -> None:
     """At most `max_pending` ids are kept, and the early expiries are counted."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY, relabel_ttl=DAY, max_pending=5)
     for number in range(8):
-        joiner.predict(f"p{number}", 0.5, at=NOON + number * HOUR)
+        joiner.log(f"p{number}", 0.5, at=NOON + number * HOUR)
     assert (joiner.num_ids, joiner.counts.expired_early) == (5, 3)
     joiner.label("early", True, at=NOON + 8 * HOUR)
-    joiner.predict_cases(
+    joiner.log_cases(
         ids=[f"q{number}" for number in range(5)], scores=[0.5] * 5, at=NOON + 9 * HOUR
     )
     assert joiner.counts == JoinCounts(expired_early=8, forgotten_early=1)
@@ -121,7 +121,7 @@ def test_labelled_share_by_score() -> None:
     joiner = LabelJoiner(WindowedEvaluator(), ttl=DAY)
     scores = np.arange(1000) / 1000
     ids = [f"id-{number}" for number in range(1000)]
-    joiner.predict_cases(ids=ids, scores=scores, at=NOON)
+    joiner.log_cases(ids=ids, scores=scores, at=NOON)
     joiner.label_cases(ids=ids[500:], labels=scores[500:] > 0.7, at=NOON)
     bands = joiner.coverage_by_score(joiner.evaluator.last(HOUR))
     assert len(bands) <= 10
@@ -148,7 +148,7 @@ def test_labelled_share_by_score() -> None:
 def test_columns_of_ids(column: object) -> None:
     """Ids come in lists, arrays and frames; text and its UTF-8 are the same id."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY)
-    joiner.predict_cases(ids=column, scores=[0.1, 0.2, 0.3], at=NOON)
+    joiner.log_cases(ids=column, scores=[0.1, 0.2, 0.3], at=NOON)
     joiner.label_cases(ids=["a", "b", "ü".encode()], labels=[0, 0, 1], at=NOON)
     assert joiner.coverage().labelled == 3
 
@@ -191,10 +191,10 @@ def test_what_is_wrong_changes_nothing(
 ) -> None:
     """An invalid column is refused as a whole; the error names it, the row and the value."""
     joiner = LabelJoiner(WindowedEvaluator(), ttl=DAY)
-    joiner.predict("before", 0.5, at=NOON - HOUR)
+    joiner.log("before", 0.5, at=NOON - HOUR)
     before = joiner.copy()
     with pytest.raises(InvalidInputError) as caught:
-        joiner.predict_cases(**(GOOD | wrong))
+        joiner.log_cases(**(GOOD | wrong))
     assert str(caught.value).startswith(message.removesuffix("..."))
     assert (caught.value.field, caught.value.index) == (field, index)
     assert joiner == before
@@ -205,9 +205,9 @@ def test_single_calls_are_checked() -> None:
     joiner = LabelJoiner(WindowedEvaluator(scale="probability"), ttl=DAY)
     before = joiner.copy()
     for call, message in (
-        (lambda: joiner.predict("", 0.5, at=NOON), "id must have 1 to 128 bytes, got 0"),
-        (lambda: joiner.predict("a", 1.5, at=NOON), "score must be between 0 and 1"),
-        (lambda: joiner.predict("a", 0.5, at=12), "at must be a datetime, got 12"),
+        (lambda: joiner.log("", 0.5, at=NOON), "id must have 1 to 128 bytes, got 0"),
+        (lambda: joiner.log("a", 1.5, at=NOON), "score must be between 0 and 1"),
+        (lambda: joiner.log("a", 0.5, at=12), "at must be a datetime, got 12"),
         (lambda: joiner.label("a", 2, at=NOON), "label must be True, False, 1 or 0, got 2"),
         (lambda: joiner.retract(1.5, at=NOON), "id must be str or bytes, got 1.5"),
         (lambda: joiner.label_cases(ids=["a"], labels=[0.5], at=NOON), "label must be True"),
@@ -254,7 +254,7 @@ def test_more_than_can_be_counted_is_refused_first() -> None:
         joiner = LabelJoiner(into, ttl=DAY)
         at = {} if isinstance(into, Evaluator) else {"at": NOON}
         into.add_cases(labels=[1], scores=[0.5], counts=[2**62 - 2], **at)
-        joiner.predict("a", 0.5, at=NOON)
+        joiner.log("a", 0.5, at=NOON)
         before = joiner.copy()
         with pytest.raises(InvalidInputError, match=r"must stay below 2\*\*62"):
             joiner.label("a", True, at=NOON)
@@ -264,7 +264,7 @@ def test_more_than_can_be_counted_is_refused_first() -> None:
 def test_repr_and_hash() -> None:
     """The repr has the counts; a joiner is not hashable."""
     joiner = LabelJoiner(Evaluator(), ttl=DAY)
-    joiner.predict("a", 0.5, at=NOON)
+    joiner.log("a", 0.5, at=NOON)
     assert repr(joiner).startswith("<LabelJoiner: 1 ids, 0 of 1 predictions labelled")
     assert joiner.now == NOON
     with pytest.raises(TypeError):

@@ -130,11 +130,12 @@ def test_pr_guides_are_the_prevalence_the_worst_scorer_and_equal_f(ax):
     assert (bare.iso_f_, bare.achievable_) == ([], None)
 
 
-def test_threshold_lines_are_the_figures_at_each_threshold(ax):
+@pytest.mark.parametrize("beta", [2.0, 1e7, 1e200])
+def test_threshold_lines_are_the_figures_at_each_threshold(ax, beta):
     """At each score, and between scores, the steps equal confusion_at."""
     ev = evaluator()
     ev.add_misses(3)
-    display = ThresholdDisplay.from_evaluator(ev, ax=ax, beta=2.0)
+    display = ThresholdDisplay.from_evaluator(ev, ax=ax, beta=beta)
     x = display.recall_.get_xdata()
     assert (np.diff(x) > 0).all()
     assert np.isfinite(x).all()
@@ -143,11 +144,11 @@ def test_threshold_lines_are_the_figures_at_each_threshold(ax):
             chosen = ev.confusion_at(float(at))
             assert display.precision_.get_ydata()[row] == pytest.approx(chosen.precision)
             assert display.recall_.get_ydata()[row] == pytest.approx(chosen.recall)
-            assert display.f_.get_ydata()[row] == pytest.approx(chosen.f_measure(2.0))
+            assert display.f_.get_ydata()[row] == pytest.approx(chosen.f_beta(beta))
     assert display.f_.get_drawstyle() == "steps-pre"
-    assert max(display.f_.get_ydata()) == pytest.approx(ev.maximum_f_measure(2.0))
+    assert max(display.f_.get_ydata()) == pytest.approx(ev.maximum_f_measure(beta))
     best = ev.confusion_at(display.threshold_.get_xdata()[0])
-    assert best.f_measure(2.0) == pytest.approx(ev.maximum_f_measure(2.0))
+    assert best.f_beta(beta) == pytest.approx(ev.maximum_f_measure(beta))
     drawn(display.figure_)
 
 

@@ -193,7 +193,52 @@ def test_settings_can_be_read():
     ev = Evaluator(resolution=np.int64(9), scale="probability", max_cells=64)
     assert (ev.resolution, ev.scale, ev.max_cells) == (9, "probability", 64)
     assert repr(ev) == "<Evaluator(resolution=9, scale='probability', max_cells=64): P=0, N=0>"
-    assert repr(some_evaluator()) == "<Evaluator(): P=7, N=4>"
+
+
+@pytest.mark.parametrize("settings", [{}, {"resolution": 9, "scale": "probability"}])
+def test_reset_forgets_the_cases_and_keeps_the_settings(settings):
+    """Merged and buffered cases and misses go; the answers are those of a new evaluator."""
+    ev = Evaluator(**settings)
+    ev.add_cases(labels=[1, 0], scores=[0.9, 0.4])
+    ev.add_misses(3)
+    assert ev.auc_roc() < 1
+    before = ev.snapshot()
+    ev.add_case(True, 0.7)
+    ev.reset()
+    assert ev == Evaluator(**settings)
+    assert ev.resolution == settings.get("resolution")
+    assert ev.scale == settings.get("scale", "plain")
+    assert ev.revision == 4
+    assert before.num_positive_ref == 4
+    ev.add_case(True, 0.6)
+    ev._check()
+    assert ev.num_cases == 1
+
+
+def test_printing_shows_the_metrics_to_report():
+    """print() and repr() agree with `auc_pr`; neither shows the area by the trapezoid."""
+    ev = some_evaluator()
+    intervals = [ev.interval(name) for name in ("auc_pr", "average_precision", "auc_roc")]
+    pr, ap, roc = (f"{each:.3f}" for each in intervals)
+    assert repr(ev) == f"<Evaluator(): P=7, N=4, AUC-PR {pr}, AP {ap}, AUC-ROC {roc}>"
+    pr, ap, roc = (f"{each:.4f}" for each in intervals)
+    assert str(ev).splitlines()[1:] == [
+        f"  AUC-PR             {pr}",
+        f"  Average precision  {ap}",
+        f"  AUC-ROC            {roc}",
+        "  (95 % intervals, if cases are independent)",
+    ]
+    assert str(ev).splitlines()[0] == str(ev.snapshot()).splitlines()[0]
+
+
+def test_printing_says_why_there_is_no_number():
+    """A value or an interval that does not exist has its reason beside it."""
+    ev = Evaluator()
+    assert str(ev).splitlines()[1] == "  AUC-PR             undefined (EMPTY)"
+    ev.add_cases(labels=[1, 1, 0], scores=[0.9, 0.4, 0.6])
+    assert str(ev).splitlines()[3] == "  AUC-ROC            0.5000 (no interval: TOO_FEW)"
+    assert "95 %" not in str(ev)
+    assert repr(ev) == "<Evaluator(): P=2, N=1, AUC-PR 0.797, AP 0.833, AUC-ROC 0.500>"
 
 
 def test_what_was_passed_in_may_change_afterwards():

@@ -6,18 +6,27 @@ import ast
 import dataclasses
 import inspect
 import json
+import math
 import re
 import runpy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from streameval import Evaluator, Snapshot
+from streameval import Evaluator, PairedEvaluator, Snapshot, compare, functional
 from streameval import _metric_registry as registry
 from streameval._metric_registry import BY_NAME, METRICS, SERVED_NAMES, SNAPSHOT_NAMES
 from streameval._metrics.shards import ShardPosition, shard_of
+from streameval.client import AsyncClient, Client, Stream
+from streameval.spark._result_rows import row_metrics, row_of
+from streameval.v1.types_pb2 import UndefinedReason
+from streameval_server._queries.metrics import MetricSelection, metric_messages
 from streameval_server._web.metric_table import metrics_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "server/streameval_server/_web/static"
@@ -34,6 +43,25 @@ def filled() -> Evaluator:
     ev = Evaluator()
     ev.add_cases(labels=labels, scores=np.round(rng.beta(1 + labels, 2), 2))
     return ev
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Evaluator.interval,
+        Evaluator.bounds,
+        compare,
+        PairedEvaluator.compare,
+        functional.interval,
+        Client.compare,
+        AsyncClient.compare,
+        Stream.rank_segments,
+    ],
+    ids=lambda call: call.__qualname__,
+)
+def test_one_word_and_one_default(call: Callable[..., object]) -> None:
+    """Whatever takes one metric calls it `metric`, and takes the headline by default."""
+    assert inspect.signature(call).parameters["metric"].default == registry.HEADLINE
 
 
 def test_names_are_unique_and_of_methods() -> None:
@@ -53,6 +81,33 @@ def test_served_metrics_have_a_value_without_arguments(name: str) -> None:
     assert isinstance(value, float)
     assert metric.least <= value <= metric.greatest
     assert not metric.needs
+
+
+@pytest.mark.parametrize(
+    ("misses", "negative_misses", "labels"),
+    [(0, 0, []), (3, 0, []), (0, 3, []), (3, 2, []), (0, 0, [1]), (2, 0, [0]), (2, 0, [1])],
+)
+def test_server_and_spark_give_the_same_reason(
+    misses: int, negative_misses: int, labels: list[int]
+) -> None:
+    """Metrics of probabilities are undefined for want of scored cases, others of a class."""
+    ev = Evaluator()
+    ev.add_cases(labels=labels, scores=[0.5] * len(labels))
+    ev.add_misses(misses)
+    ev.add_negative_misses(negative_misses)
+    row = row_of(ev, row_metrics(SERVED_NAMES, 0.95, known=SERVED_NAMES))
+    messages = metric_messages(ev, MetricSelection(SERVED_NAMES))
+    served = {
+        message.name: UndefinedReason.Name(message.undefined_reason).removeprefix(
+            "UNDEFINED_REASON_"
+        )
+        for message in messages
+        if not message.HasField("value")
+    }
+    assert dict(row["reasons"]) == served
+    if not labels:
+        assert served["brier_score"] == served["log_loss"] == "EMPTY"
+    assert served.keys() == {name for name in SERVED_NAMES if math.isnan(BY_NAME[name].value(ev))}
 
 
 def test_metrics_of_a_snapshot_are_its_fields() -> None:

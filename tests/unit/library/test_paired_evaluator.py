@@ -79,7 +79,9 @@ def test_auc_roc_variance_is_delongs_with_covariance(rows):
     contrast = np.array([1, -1])
     assert variance == pytest.approx(contrast @ covariance @ contrast, abs=1e-14)
     means = v10.mean(axis=1)
-    assert pair.compare().difference == pytest.approx(means[0] - means[1], abs=1e-14)
+    assert pair.compare(metric="auc_roc").difference == pytest.approx(
+        means[0] - means[1], abs=1e-14
+    )
 
 
 @pytest.mark.parametrize("metric", COMPARED_NAMES)
@@ -351,7 +353,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInputError, match="pairs are compared by"):
         pair.compare(metric="prevalence")
     with pytest.raises(InvalidInputError, match="does not depend"):
-        pair.compare(prevalence=0.1)
+        pair.compare(metric="auc_roc", prevalence=0.1)
     with pytest.raises(InvalidInputError, match="level"):
         pair.compare(level=2)
     with pytest.raises(InvalidInputError, match="between 0 and 1"):

@@ -9,8 +9,7 @@ import pickle
 import pytest
 
 from streameval import Evaluator, Snapshot
-from streameval._metric_registry import SNAPSHOT_NAMES
-from streameval._snapshot import reason_of
+from streameval._metric_registry import SNAPSHOT_NAMES, reason_of
 
 
 def example(**settings) -> Evaluator:
@@ -83,7 +82,7 @@ def test_undefined_figures_have_a_reason(labels, reason, undefined):
     assert plain["hull"] is None
     assert f"undefined ({reason})" in str(snapshot)
     assert f"undefined ({reason})" in snapshot._repr_html_()
-    assert reason_of(positives=sum(labels), negatives=labels.count(0)) == reason
+    assert reason_of(sum(labels), labels.count(0)) == reason
 
 
 def test_to_dict_is_plain():
@@ -143,3 +142,47 @@ def test_bounded_snapshots_show_their_bounds():
     assert "2 bits of each score" in str(snapshot)
     assert "exact value within" not in example().snapshot()._repr_html_()
     assert "never scored" in str(snapshot)
+
+
+def test_printing_shows_intervals():
+    """Each metric with an interval has it beside its value, and one line says which level."""
+    snapshot = example().snapshot()
+    lower, upper = snapshot.intervals["auc_pr"]
+    lines = str(snapshot).splitlines()
+    assert f"  AUC-PR               {snapshot.auc_pr:.6f}  {lower:.4f} to {upper:.4f}" in lines
+    assert f"  AUC-ROC of the hull  {snapshot.auc_roc_hull:.6f}" in lines
+    assert "  (95 % intervals, if cases are independent)" in lines
+
+
+def test_three_cases_say_why_there_is_no_interval():
+    """A value without an interval has the reason beside it."""
+    ev = Evaluator()
+    ev.add_cases(labels=[1, 1, 0], scores=[0.9, 0.4, 0.6])
+    snapshot = ev.snapshot()
+    assert "  AUC-PR               0.797267  no interval: TOO_FEW" in str(snapshot).splitlines()
+    assert "no interval: TOO_FEW" in snapshot._repr_html_()
+    assert "no interval" not in str(Evaluator().snapshot())
+
+
+def test_rows_are_flat_and_of_the_same_columns():
+    """Snapshots of any content make one table."""
+    rows = [each.snapshot().to_row() for each in (example(), Evaluator(), example(resolution=3))]
+    assert rows[0].keys() == rows[1].keys() == rows[2].keys()
+    assert rows[0]["auc_pr"] == example().auc_pr()
+    assert (rows[0]["auc_pr_lower"], rows[0]["auc_pr_upper"]) == tuple(example().interval())
+    assert math.isnan(rows[1]["auc_pr"])
+    plain = (int, float, str, type(None))
+    assert all(isinstance(value, plain) for row in rows for value in row.values())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_one_line_makes_a_data_frame(library, require):
+    """Snapshots are rows, operating points are columns."""
+    frames = require(library)
+    ev = example()
+    table = frames.DataFrame([each.to_row() for each in (ev.snapshot(), ev.snapshot())])
+    assert table["auc_pr"].to_list() == [ev.auc_pr()] * 2
+    points = ev.operating_points()
+    columns = frames.DataFrame(points.to_dict())
+    assert columns["precision"].to_list() == points.precision.tolist()
+    assert columns["threshold"].to_list() == points.thresholds.tolist()

@@ -36,10 +36,34 @@ def test_confusion_of_nothing_is_undefined() -> None:
     """Without references every rate is nan; only precision keeps its limit."""
     at = Evaluator().confusion_at(0.5)
     rates = (at.recall, at.fpr, at.specificity, at.accuracy, at.balanced_accuracy, at.mcc)
-    assert all(math.isnan(rate) for rate in (*rates, at.f_measure(), at.youden_j))
+    assert all(math.isnan(rate) for rate in (*rates, at.f_measure, at.youden_j))
     assert at.precision == at.negative_predictive_value == 1.0
     with pytest.raises(InvalidInputError, match="beta must be positive and finite, got 0"):
-        at.f_measure(beta=0)
+        at.f_beta(beta=0)
+
+
+@pytest.mark.parametrize("beta", [1e-200, 1e-9, 1e-7, 0.3, 1, 2, 1e3, 1e7, 3e8, 1e12, 1e200])
+@pytest.mark.parametrize(
+    ("tp", "fp", "fn"),
+    [(1, 10**18, 3), (7, 10**9, 0), (10**6, 3, 10**6), (2**61, 1, 2**60 + 1), (4, 0, 0), (0, 3, 2)],
+)
+def test_f_keeps_its_digits_at_any_weight(beta: float, tp: int, fp: int, fn: int) -> None:
+    """F against fractions: the weight of precision, 1/(1 + beta^2), does not cancel."""
+    square = Fraction(beta) ** 2
+    expected = (1 + square) * tp / (square * (tp + fn) + tp + fp)
+    value = Confusion(threshold=0.5, tp=tp, fp=fp, fn=fn, tn=0).f_measure(beta)
+    assert abs(Fraction(value) - expected) <= Fraction(1e-15) * expected
+    assert value <= 1
+    if tp:
+        ev = Evaluator()
+        ev.add_cases(labels=[1, 0], scores=[1, 1], counts=[tp, max(fp, 1)])
+        if fn:
+            ev.add_misses(fn)
+        expected = (1 + square) * tp / (square * (tp + fn) + tp + max(fp, 1))
+        value = ev.maximum_f_measure(beta)
+        assert abs(Fraction(value) - expected) <= Fraction(1e-15) * expected
+        lower, upper = ev.bounds("maximum_f_measure", beta=beta)
+        assert lower <= expected <= upper
 
 
 def test_correlation_of_huge_counts_does_not_cancel() -> None:

@@ -119,16 +119,16 @@ def test_counts_near_the_limit_stay_exact() -> None:
     assert ev.area_under_roc_curve() == half / P
 
 
-def test_text_lists_the_figures() -> None:
-    """str() has each metric once, nan if it is undefined."""
+def test_the_report_lists_the_figures() -> None:
+    """It has each metric once, nan if it is undefined."""
     ev = evaluator("-+-+", missed=1)
-    lines = {line[:38].strip(): line[38:] for line in str(ev).splitlines()}
+    lines = {line[:38].strip(): line[38:] for line in ev.ranked_report().splitlines()}
     assert lines["Positive references"] == "3 (1 missed)"
     assert lines["Negative references"] == "2 (0 missed)"
     assert lines["Reciprocal rank"] == "0.5"
     assert "Precision at 5" not in lines
-    assert "Precision at 5" in str(evaluator("-+-+-"))
-    assert "nan" in str(Evaluator())
+    assert "Precision at 5" in evaluator("-+-+-").ranked_report()
+    assert "nan" in Evaluator().ranked_report()
 
 
 def test_curves_print_as_columns() -> None:
@@ -139,6 +139,12 @@ def test_curves_print_as_columns() -> None:
     assert [float(x) for x in lines[2].split()] == [0.5, 0.333333, 0.4]
     assert len(lines) == 1 + len(ev.pr_curve(True))
     assert format_pr_curve(ev.pr_curve(True), beta=2.0).splitlines()[2].split()[2] == "0.357143"
+    # At the largest weights F is the recall, at the least the precision.
+    for beta, column in ((1e200, 1), (1e-200, 0)):
+        for row in format_pr_curve(ev.pr_curve(True), beta=beta).splitlines()[2:-1]:
+            assert row.split()[2] == row.split()[column]
+    with pytest.raises(InvalidInputError, match="beta must be positive and finite"):
+        format_pr_curve(ev.pr_curve(True), beta=0.0)
     scored = format_pr_score_curve(ev.pr_score_curve()).splitlines()
     assert scored[0].split() == ["precision", "recall", "score"]
     assert scored[-1].split() == ["0.500000", "0.666667", "-3"]

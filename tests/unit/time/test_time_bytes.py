@@ -57,7 +57,7 @@ def label_joiner(into: WindowedEvaluator | Evaluator) -> LabelJoiner:
     joined = LabelJoiner(into, ttl=DAY)
     ids = [f"id-{number}" for number in range(20)]
     times = [NOON + number * 3 * MINUTE for number in range(20)]
-    joined.predict_cases(ids=ids, scores=np.arange(20) / 20, at=times)
+    joined.log_cases(ids=ids, scores=np.arange(20) / 20, at=times)
     joined.label_cases(ids=[*ids[::3], "orphan"], labels=[1, 0, 0, 1, 0, 1, 1, 0], at=times[-1])
     return joined
 

@@ -286,6 +286,26 @@ def test_limits_hold_where_counts_are_no_doubles():
         assert 0 < lower < upper <= 1
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_skew_aware_bounds_enclose_and_are_narrow_with_few_negatives(seed):
+    """With P >> N the limits of a few wide cells hold, and those of exact counts are near."""
+    rng = np.random.default_rng(seed)
+    labels = rng.random(40) < 0.5
+    labels[:2] = True, False
+    counts = np.where(labels, rng.integers(1, 10**9, 40), 1)
+    scores = rng.normal(labels * 3.0)
+    exact, bounded = Evaluator(), Evaluator(resolution=2)
+    for evaluator in (exact, bounded):
+        evaluator.add_cases(labels=labels, scores=scores, counts=counts)
+    for name in ("auc_pr_normalized", "auc_prg"):
+        value = getattr(exact, name)()
+        lower, upper = bounded.bounds(name)
+        assert lower <= value <= upper
+        own_lower, own_upper = exact.bounds(name)
+        assert own_lower <= value <= own_upper
+        assert own_upper - own_lower < 1e-13
+
+
 @pytest.mark.parametrize("cells", [[], [(0, 3)], [(2, 0)]])
 @pytest.mark.parametrize("name", BOUNDED_NAMES)
 def test_undefined_figures_have_undefined_bounds(cells, name):
@@ -315,7 +335,7 @@ def test_names_and_arguments_are_checked():
     groups = build([(1, 1)])
     with pytest.raises(InvalidInputError, match="bounds are known for auc_pr, ") as caught:
         figure_bounds(groups, "brier", exact=False)
-    assert caught.value.field == "name"
+    assert caught.value.field == "metric"
     with pytest.raises(InvalidInputError, match="rank"):
         figure_bounds(groups, "precision_at", exact=False, rank=-1)
     with pytest.raises(InvalidInputError, match="prevalence"):

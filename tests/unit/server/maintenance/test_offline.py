@@ -189,6 +189,18 @@ def test_a_damaged_file_is_found(directory: Path) -> None:
 # --- backup and restore -----------------------------------------------------------------------
 
 
+def test_a_fresh_volume_is_empty(directory: Path, tmp_path: Path) -> None:
+    """A file system's own lost+found does not count; anything beside it does."""
+    backup(directory, tmp_path / "b.db")
+    (tmp_path / "new" / "lost+found").mkdir(parents=True)
+    (tmp_path / "new" / "other").touch()
+    with pytest.raises(StorageError, match="is not empty"):
+        restore(tmp_path / "b.db", tmp_path / "new", LIMITS)
+    (tmp_path / "new" / "other").unlink()
+    assert restore(tmp_path / "b.db", tmp_path / "new", LIMITS).revision == 20
+    assert (tmp_path / "new" / "lost+found").is_dir()
+
+
 def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:
     """To a new directory, with the same state; never to one that is not empty."""
     made = backup(directory, tmp_path / "b.db")
@@ -221,7 +233,7 @@ def test_a_copy_needs_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StorageError, match=r"a copy of .* takes .* bytes, and .* has 1,000 left"):
         LogCopy(directory)
-    assert list(directory.glob("backup-*")) == []
+    assert list(directory.glob(".*")) == []
 
 
 def test_files_are_whole_or_not_there(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """The settings that a server can be started with."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from streameval_server import DataDirectoryInUseError, Settings, SettingsError
-from streameval_server._log.data_directory import DirectoryLock
+from streameval_server._log.data_directory import DirectoryLock, directory_owner_problem
+from streameval_server._model.errors import StorageError
 from streameval_server._model.server_settings import is_loopback
+from streameval_server.testing import running_server
 
 
 @pytest.mark.parametrize(
@@ -85,3 +88,35 @@ def test_a_directory_has_one_server(tmp_path: Path) -> None:
         DirectoryLock(tmp_path / "data")
     first.release()
     DirectoryLock(tmp_path / "data").release()
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Another user could place it: the file that it names would be overwritten."""
+    other = tmp_path / "other"
+    other.write_text("precious")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "lock").symlink_to(other)
+    with pytest.raises(StorageError, match="its file 'lock' is a symbolic link"):
+        DirectoryLock(tmp_path / "data")
+    assert other.read_text() == "precious"
+
+
+def test_a_directory_that_others_can_write_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One warning at the start; none for a directory of the server's own user or group."""
+    words = "the data directory is not safe"
+    for mode in (0o700, 0o770, 0o755):
+        tmp_path.chmod(mode)
+        with running_server(Settings(listen="127.0.0.1:0", data=tmp_path)):
+            assert words not in caplog.text
+    tmp_path.chmod(0o777)
+    with running_server(Settings(listen="127.0.0.1:0", data=tmp_path)):
+        pass
+    assert caplog.text.count(f"{words}: every user of this machine can write to {tmp_path}") == 1
+    tmp_path.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 12345, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 12345)
+    assert "belongs to another user" in str(directory_owner_problem(tmp_path))

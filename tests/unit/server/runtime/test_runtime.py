@@ -309,7 +309,12 @@ def test_a_client_that_never_reads_costs_nothing(good: bool) -> None:
         context = DeafContext()
         stream = _Stream(runtime, Limits(), Guard(None).authorise(None))
         reading = asyncio.create_task(stream.read(requests()))
-        writing = asyncio.create_task(stream.write(context))
+
+        async def write() -> None:
+            async for reply in stream.replies():
+                await context.write(reply)
+
+        writing = asyncio.create_task(write())
         # Wait until the server has stopped reading and everything is settled.
         while read < _MAX_UNREAD_BATCHES or not stream._session.idle:
             await asyncio.sleep(0)

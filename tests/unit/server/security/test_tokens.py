@@ -72,6 +72,7 @@ def test_making_one_leaves_the_others_as_they_are(path: Path) -> None:
         (("x", ["all"]), "scopes must be a list of ingest, query, admin, got ['all']"),
         (("x", ["query"], []), "streams must be a list of names, or absent for all; got []"),
         (("x", ["query"], ["fraud/"]), "stream name must be [A-Za-z0-9._-]+"),
+        (("x", ["query"], ["fraud/.."]), "stream name must have no segment '.' or '..'"),
         (("x", ["query"], ['"']), "stream name must be [A-Za-z0-9._-]+"),
         (("taken", ["query"]), "has a token with the id taken already"),
     ],

@@ -1,0 +1,69 @@
+"""Columns and options go by keyword; a call by position is told which."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streameval import (
+    Evaluator,
+    LabelJoiner,
+    PairedEvaluator,
+    WindowedEvaluator,
+    compare,
+    functional,
+)
+from streameval.client import Stream
+from streameval.display import RocCurveDisplay
+
+Y, S = [1, 0], [0.9, 0.1]
+BOTH = "give labels= and scores="
+JOINER = LabelJoiner(Evaluator(), ttl=timedelta(hours=1))
+STREAM = Stream.__new__(Stream)  # columns by position are refused before anything else
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "keywords", "message"),
+    [
+        (Evaluator().add_cases, (Y, S), {}, BOTH),
+        (Evaluator().add_cases, (Y,), {"scores": S}, BOTH),
+        (Evaluator().add_cases, (Y, S), {"labels": Y, "scores": S}, BOTH),
+        (Evaluator().add_cases, (), {"scores": S}, BOTH),
+        (Evaluator().remove_cases, (Y, S), {}, BOTH),
+        (WindowedEvaluator().add_cases, (Y, S), {}, "give labels=, scores= and at="),
+        (WindowedEvaluator().remove_cases, (Y, S), {}, "give labels=, scores= and at="),
+        (PairedEvaluator().add_cases, (Y, S, S), {}, "give labels=, scores_a=, scores_b= and ids="),
+        (PairedEvaluator().compare, ("auc_pr",), {}, "give metric=, level= or prevalence="),
+        (compare, (Evaluator(), Evaluator(), "auc_pr"), {}, "give metric=, level= or prevalence="),
+        (JOINER.log_cases, (Y, S), {}, "give ids=, scores= and at="),
+        (JOINER.label_cases, (Y, S), {}, "give ids=, labels= and at="),
+        (JOINER.retract_cases, (Y,), {}, "give ids= and at="),
+        (RocCurveDisplay.from_predictions, (Y, S), {}, BOTH),
+        (STREAM.add_cases, (Y, S), {}, BOTH),
+        (STREAM.log_cases, (Y, S), {}, "give ids= and scores="),
+        (STREAM.label_cases, (Y, S), {}, "give ids= and labels="),
+        (STREAM.retract_cases, (Y,), {}, "give ids="),
+        *(
+            (getattr(functional, name), (Y, S), {}, BOTH)
+            for name in functional.__all__
+            if name != "interval"
+        ),
+    ],
+)
+def test_a_call_by_position_is_told_the_keywords(
+    call: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], message: str
+) -> None:
+    """It is a TypeError that names the required keywords, or all where none is required."""
+    with pytest.raises(TypeError) as caught:
+        call(*arguments, **keywords)
+    assert str(caught.value) == f"{call.__name__}() takes keywords: {message}"
+
+
+def test_signatures_stay_as_declared() -> None:
+    """Required keywords have no default to see, and no positional columns."""
+    shown = inspect.signature(Evaluator.add_cases).parameters
+    assert list(shown) == ["self", "labels", "scores", "counts"]
+    assert shown["labels"].default is inspect.Parameter.empty

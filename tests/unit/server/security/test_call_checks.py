@@ -1,0 +1,259 @@
+"""A token that is revoked or narrowed during a call ends it: every method, every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+
+from streameval.v1 import admin_pb2, ingest_pb2, query_pb2, stream_pb2
+from streameval_server import Settings
+from streameval_server._grpc.call_log import CallLog
+from streameval_server._grpc.interceptor import CallInterceptor, behaviour_of
+from streameval_server._grpc.server import Server
+from streameval_server._security.access import Guard
+from streameval_server._security.rules import rule_of
+from streameval_server._security.tokens import create_token
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+METHODS = [
+    method
+    for module in (admin_pb2, ingest_pb2, query_pb2, stream_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+STREAMED = [method for method in METHODS if method.server_streaming]
+UNARY = [method for method in METHODS if not method.server_streaming]
+UPLOADS = [method for method in METHODS if method.client_streaming]
+ENCODED = {"Ingest", "IngestBatch", "CreateStream", "UpdateStream", "DeleteStream"}
+"""Methods whose handlers take encoded frames."""
+
+
+def full_name(method: Any) -> str:
+    """Return a method's full name."""
+    return f"{method.containing_service.full_name}/{method.name}"
+
+
+def request_for(method: Any, stream: str) -> Any:
+    """Return a request that names a stream in each field that can."""
+    request = message_factory.GetMessageClass(method.input_type)()
+    for path in rule_of(full_name(method)).streams:
+        target: Any = request
+        *parents, last = path.split(".")
+        for parent in parents:
+            target = getattr(target, parent)
+        if isinstance(getattr(target, last), str):
+            setattr(target, last, stream)
+        else:
+            getattr(target, last).append(stream)
+    return request
+
+
+class Context:
+    """The part of gRPC's context that the interceptor uses."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.status: Any = None
+
+    def code(self) -> Any:
+        return self.status
+
+    def peer(self) -> str:
+        return "test"
+
+    async def write(self, answer: Any) -> None:
+        self.written.append(answer)
+
+    async def abort(self, code: Any, *_: Any) -> None:
+        self.status = code
+        raise grpc.aio.AbortError
+
+
+class Details:
+    """The part of gRPC's call details that the interceptor uses."""
+
+    def __init__(self, method: str, token: str) -> None:
+        self.method = f"/{method}"
+        self.invocation_metadata = (("authorization", f"Bearer {token}"),)
+
+
+class Call:
+    """A call of one method with a handler of the test's, and a token that can change."""
+
+    def __init__(self, method: Any, directory: Path) -> None:
+        self.method = method
+        self.path = directory / "tokens.toml"
+        self.token = create_token(self.path, "x", ["admin", "ingest", "query"])
+        self.guard = Guard(self.path)
+        self.context = Context()
+        self.requests = 0
+        self.is_done = False
+
+    def change(self, kind: str) -> None:
+        """Revoke the token or narrow what it covers."""
+        text = self.path.read_text()
+        other = "query" if rule_of(full_name(self.method)).scope == "ingest" else "ingest"
+        changed = {
+            "revoked": text.replace('id = "x"', 'id = "another"'),
+            "scopes": text.replace('"admin", "ingest", "query"', f'"{other}"'),
+            "streams": text.replace("scopes", 'streams = ["elsewhere"]\nscopes'),
+        }[kind]
+        assert changed != text
+        self.path.unlink()
+        self.path.write_text(changed)
+        self.guard.refresh()
+
+    def run(self, between: Callable[[], None]) -> Any:
+        """Serve the call; `between` is called between two answers, or two requests."""
+        return asyncio.run(self._run(between))
+
+    async def _run(self, between: Callable[[], None]) -> Any:
+        method, name = self.method, full_name(self.method)
+        request: Any = request_for(method, "payments/v1")
+        is_encoded = method.name in ENCODED
+        if is_encoded:
+            request = request.SerializeToString()
+
+        async def requests() -> AsyncIterator[Any]:
+            yield request
+            between()
+            yield message_factory.GetMessageClass(method.input_type)()
+
+        async def stream(_request: Any, _context: Any) -> AsyncIterator[str]:
+            yield "first"
+            between()
+            yield "second"
+
+        async def unary(request: Any, _context: Any) -> str:
+            if method.client_streaming:
+                async for _ in request:
+                    self.requests += 1
+            else:
+                between()
+            self.is_done = True
+            return "answer"
+
+        make: Any = {
+            (False, False): grpc.unary_unary_rpc_method_handler,
+            (False, True): grpc.unary_stream_rpc_method_handler,
+            (True, False): grpc.stream_unary_rpc_method_handler,
+            (True, True): grpc.stream_stream_rpc_method_handler,
+        }[method.client_streaming, method.server_streaming]
+        handler = make(
+            stream if method.server_streaming else unary,
+            None if is_encoded else type(request).FromString,
+            None,
+        )
+
+        async def found(_details: Any) -> Any:
+            return handler
+
+        interceptor = CallInterceptor(self.guard, CallLog())
+        wrapped = await interceptor.intercept_service(found, Details(name, self.token))  # type: ignore[arg-type]
+        assert wrapped is not None
+        sent = requests() if method.client_streaming else request
+        return await behaviour_of(wrapped)(sent, self.context)
+
+
+def changes_for(method: Any) -> list[str]:
+    """Return the changes of a token that concern a method."""
+    rule = rule_of(full_name(method))
+    return ["revoked", "scopes", *(["streams"] if rule.streams or rule.everything else [])]
+
+
+def cases(methods: list[Any]) -> list[Any]:
+    """Return each method with each change that concerns it."""
+    return [
+        pytest.param(method, kind, id=f"{method.name}-{kind}")
+        for method in methods
+        for kind in changes_for(method)
+    ]
+
+
+@pytest.mark.parametrize(("method", "kind"), cases(STREAMED))
+def test_each_answer_of_a_stream_asks_again(method: Any, kind: str, tmp_path: Path) -> None:
+    """Whatever the method: the answer after the change is not sent."""
+    call = Call(method, tmp_path)
+    with pytest.raises(grpc.aio.AbortError):
+        call.run(partial(call.change, kind))
+    assert call.context.written == ["first"]
+    codes = grpc.StatusCode
+    expected = codes.UNAUTHENTICATED if kind == "revoked" else codes.PERMISSION_DENIED
+    assert call.context.status == expected
+
+
+@pytest.mark.parametrize(("method", "kind"), cases(UNARY))
+def test_the_answer_of_a_query_asks_again(method: Any, kind: str, tmp_path: Path) -> None:
+    """It may have waited. The answer to a change is sent: the change has happened."""
+    call = Call(method, tmp_path)
+    rule = rule_of(full_name(method))
+    if rule.reads or method.client_streaming:
+        with pytest.raises(grpc.aio.AbortError):
+            call.run(partial(call.change, kind))
+    else:
+        assert call.run(partial(call.change, kind)) == "answer"
+    assert call.context.written == []
+
+
+@pytest.mark.parametrize(("method", "kind"), cases([m for m in UPLOADS if not m.server_streaming]))
+def test_each_request_of_a_stream_asks_again(method: Any, kind: str, tmp_path: Path) -> None:
+    """An upload whose token is taken away is not applied, also after its header."""
+    call = Call(method, tmp_path)
+    with pytest.raises(grpc.aio.AbortError):
+        call.run(partial(call.change, kind))
+    assert (call.requests, call.is_done) == (1, False)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=full_name)
+def test_an_unchanged_token_is_served(method: Any, tmp_path: Path) -> None:
+    """To the end."""
+    call = Call(method, tmp_path)
+    answer = call.run(lambda: None)
+    served = call.context.written if method.server_streaming else [answer]
+    assert served == (["first", "second"] if method.server_streaming else ["answer"])
+
+
+def test_every_handler_yields_its_answers() -> None:
+    """A handler that writes answers itself would pass the check; health.Watch is open."""
+    methods = Server(Settings(memory=True)).methods
+    for method in STREAMED:
+        name = full_name(method)
+        found = [
+            handler
+            for handlers in methods._handlers
+            if (handler := handlers.service(Details(name, ""))) is not None  # type: ignore[arg-type]
+        ]
+        assert len(found) == 1
+        assert inspect.isasyncgenfunction(behaviour_of(found[0])), name
+
+
+def test_a_handler_that_writes_itself_is_refused(tmp_path: Path) -> None:
+    """INTERNAL, before it sends anything."""
+    (method,) = [method for method in METHODS if method.name == "Watch"]
+    call = Call(method, tmp_path)
+
+    async def writing(_request: Any, context: Any) -> None:
+        await context.write("first")
+
+    async def found(_details: Any) -> Any:
+        return grpc.unary_stream_rpc_method_handler(writing, query_pb2.WatchRequest.FromString)
+
+    async def run() -> None:
+        interceptor = CallInterceptor(call.guard, CallLog())
+        details: Any = Details(full_name(method), call.token)
+        wrapped = await interceptor.intercept_service(found, details)
+        assert wrapped is not None
+        await behaviour_of(wrapped)(query_pb2.WatchRequest(), call.context)
+
+    with pytest.raises(grpc.aio.AbortError):
+        asyncio.run(run())
+    assert call.context.written == []
