@@ -12,6 +12,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,24 @@ def _parted(step: str) -> tuple[str, str]:
     lines = step.splitlines(keepends=True)
     end = next(k for k, line in enumerate(lines, 1) if not line.endswith("\\\n"))
     return "".join(lines[:end]), "".join(lines[end:])
+
+
+def pytest_commands(page: Path) -> list[str]:
+    """Return the pytest commands that a page's tables name."""
+    return re.findall(r"`(pytest [^`]+)`", page.read_text())
+
+
+@pytest.mark.parametrize("command", pytest_commands(ROOT / "docs" / "robustness.md"))
+def test_commands_of_robustness_select_tests(command: str) -> None:
+    """Each path of a command exists, and some test in it has one of the words after -k."""
+    words = shlex.split(command)[1:]
+    paths = [ROOT / word for word in words if word.startswith("tests/")]
+    assert paths, command
+    assert all(path.exists() for path in paths), command
+    if "-k" in words:
+        wanted = words[words.index("-k") + 1].replace(" or ", " ").split()
+        files = [
+            file for path in paths for file in ([path] if path.is_file() else path.rglob("*.py"))
+        ]
+        names = " ".join(re.findall(r"def (test_\w+)", "".join(map(Path.read_text, files))))
+        assert any(word in names for word in wanted), command
