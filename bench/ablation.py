@@ -48,6 +48,7 @@ Pair = tuple[float, float]
 
 SMALL = Work("1,000-case batches", 1_000, packed=True)
 LARGE = Work("10,000-case batches", 10_000, packed=True)
+SEGMENTED = Work("1,000-case batches, 5 segment keys", 1_000, packed=True, segments=5)
 TINY = Work("10-case batches", 10, packed=True, distinct=6_400)
 CALLS = 200_000
 """Calls of `add_case` in a round."""
@@ -90,6 +91,11 @@ BUFFERS: dict[str, tuple[Work, dict[str, int], Patch | None]] = {
         {},
         patched(accumulator.CellTableLru, admits=lambda _lru, _accumulator: False),
     ),
+    "slice tables, 5 segment keys": (
+        SEGMENTED,
+        {},
+        patched(counts.StreamCounts, _add_to_table=lambda _counts, _pane, _rows: False),
+    ),
 }
 
 
@@ -107,6 +113,10 @@ def million_cases_s(name: str, seconds: float) -> float:
             __file__, "--serve", name, "--listen", "127.0.0.1:0", "--data", str(directory)
         )
         try:
+            if work.segments:
+                keys = [f"key-{number}" for number in range(work.segments)]
+                with Client(server.address) as client:
+                    client.create_stream(work.stream(0), segment_keys=keys)
             asyncio.run(ingest(server.address, work, seconds / 2))
             return asyncio.run(ingest(server.address, work, seconds))[0] / 1e6
         finally:

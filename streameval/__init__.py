@@ -119,7 +119,8 @@ _EXPORTS = {
 }
 """Each public name, and the module from which its first use imports it."""
 
-__getattr__ = _lazy_exports(__name__, _EXPORTS)
+if not TYPE_CHECKING:  # for a type checker, a name that is not imported above is an error
+    __getattr__ = _lazy_exports(__name__, _EXPORTS)
 
 
 def __dir__() -> list[str]:

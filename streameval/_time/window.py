@@ -193,9 +193,11 @@ class Window(EvaluatorQueries):
         return Window(subtract_states(self._state, part._view()), *self._span_us)
 
     def __repr__(self) -> str:
+        # No metrics: the debugger's list of a month's panes would compute a snapshot of each.
+        view = self._view()
         return (
             f"<{type(self).__name__} {_iso(self.start)} to {_iso(self.end)}: "
-            f"{self.snapshot()._headline_line()}>"
+            f"{view.P:,} positive, {view.N:,} negative references>"
         )
 
     def __str__(self) -> str:

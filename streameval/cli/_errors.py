@@ -21,7 +21,7 @@ _MISSING_CREDENTIALS = (
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print an error of streameval or the file system as one line and exit with 2."""
+    """Print an error of streameval, the file system or a missing extra as one line; exit with 2."""
     try:
         yield
     except StreamEvalError as error:
@@ -29,6 +29,11 @@ def one_line_errors() -> Iterator[None]:
         reason = (
             _MISSING_CREDENTIALS if getattr(error, "reason", "") == "TOKEN_MISSING" else str(error)
         )
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if not package or package.startswith("streameval"):
+            raise
+        reason = f"{package} is missing; pip install 'streameval[cli]'"
     except OSError as error:
         if error.filename is None:
             raise

@@ -9,15 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from streameval._common.addresses import is_local
 from streameval._common.errors import StreamEvalError
 from streameval.cli._connection import Connection, current_connection
-
-try:
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-except ModuleNotFoundError as error:
-    raise StreamEvalError(f"{error.name} is missing; pip install 'streameval[cli]'") from error
 
 
 def health(address: str, timeout_s: float) -> bool:

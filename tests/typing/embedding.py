@@ -7,6 +7,7 @@ from typing import assert_type
 import numpy as np
 import numpy.typing as npt
 
+import streameval
 from streameval import Evaluator, Interval, RocHull, Snapshot, functional
 from streameval.client import Client
 from streameval.v1 import ingest_pb2
@@ -24,6 +25,7 @@ def embed(scores: npt.NDArray[np.float32], labels: list[int]) -> float:
     lower, upper = both.interval()
     assert_type((lower, upper), tuple[float, float])
     both.add_cases(labels, scores)  # type: ignore[call-arg, arg-type]
+    streameval.Evalutor()  # type: ignore[attr-defined]
     assert_type(functional.auc_pr(labels=labels, scores=scores), float)
     assert_type(both.bounds("auc_roc")[0], float)
     snapshot = both.snapshot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -120,15 +121,21 @@ class StreamService:
         self, request: stream_pb2.ListStreamsRequest, _context: Context
     ) -> stream_pb2.ListStreamsResponse:
         """Describe a page of the streams that the caller's token covers."""
-        runtime, streams = self._runtime, current_access().streams
+        runtime = self._runtime
         size = _page_size(request.page_size)
         after = _name_of_token(request.page_token)
         with runtime.calls.call():
             await runtime.visible(runtime.durable_revision())
-            infos, revision = await runtime.queries.run(
-                ("streams", request.prefix, after, size, streams),
-                lambda: _page(runtime, request.prefix, after, size + 1, streams),
-            )
+            streams = current_access().streams
+            while True:
+                infos, revision = await runtime.queries.run(
+                    ("streams", request.prefix, after, size, streams),
+                    partial(_page, runtime, request.prefix, after, size + 1, streams),
+                )
+                # The token may have been narrowed meanwhile: list what it covers now.
+                if current_access().streams == streams:
+                    break
+                streams = current_access().streams
         return stream_pb2.ListStreamsResponse(
             streams=[info_message(info) for info in infos[:size]],
             next_page_token=_page_token(infos[size - 1].name) if len(infos) > size else "",

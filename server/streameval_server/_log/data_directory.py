@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LOG_NAME = "streameval.db"
 """Name of the log's file in a data directory."""
 
+LOCK_NAME = "lock"
+"""Name of the lock's file in a data directory."""
+
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 """0 on Windows, which has no such flag."""
 
@@ -63,7 +66,7 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o600)
+            self._fd = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o600)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise StorageError(

@@ -106,11 +106,12 @@ class Runtime:
         self._on_serving = on_serving
         if self.directory is not None:
             self._lock = DirectoryLock(self.directory)
-            problem = directory_owner_problem(self.directory)
-            if problem is not None:
-                _log.warning("the data directory is not safe: %s", problem)
-            remove_leftovers(self.directory)
         try:
+            if self.directory is not None:
+                problem = directory_owner_problem(self.directory)
+                if problem is not None:
+                    _log.warning("the data directory is not safe: %s", problem)
+                remove_leftovers(self.directory)
             self.core = await asyncio.to_thread(self._open)
         except BaseException:
             self._release()

@@ -156,7 +156,7 @@ class Certificates:
             if signature != self._signature:
                 try:
                     read = self._files.read()
-                except SettingsError as error:
+                except (SettingsError, OSError) as error:
                     _log.error("the certificates stay as they were: %s", error)
                     self._signature = signature
                     return self._current

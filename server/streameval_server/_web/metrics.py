@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from streameval.v1 import admin_pb2
-from streameval_server._security.access import current_access
+from streameval_server._security.access import CallCheck, current_access
 from streameval_server._security.rules import Rule
 from streameval_server._security.tokens import Scope
 from streameval_server._web.call_metrics import CallMetrics
@@ -96,11 +96,18 @@ class Metrics:
         return await self._runner.run(request, "metrics", _RULE, self._answer)
 
     async def _answer(self, authorised: AuthorisedRequest) -> Response:
-        scrape = await self._scraped(current_access().streams)
+        check = CallCheck(_RULE)
         encode, kind = choose_encoder(authorised.request.headers.get("accept", ""))
-        # Off the event loop: there may be thousands of lines.
-        exposition = _Exposition(self._registry, self._families(scrape))
-        text = await asyncio.to_thread(encode, exposition)
+        while True:
+            streams = current_access().streams
+            scrape = await self._scraped(streams)
+            # Off the event loop: there may be thousands of lines.
+            exposition = _Exposition(self._registry, self._families(scrape))
+            text = await asyncio.to_thread(encode, exposition)
+            # The token may have been revoked or narrowed meanwhile.
+            check.check_answer()
+            if current_access().streams == streams:
+                break
         return Response(text, headers={"cache-control": "no-store", "content-type": kind})
 
     async def _scraped(self, streams: tuple[str, ...] | None) -> _Scrape:
@@ -120,7 +127,8 @@ class Metrics:
                 scrape.status = await self._status.answer(admin_pb2.GetServerStatusRequest())
                 scrape.streams = await self._streams.read(scrape.streams)
                 scrape.took_s = time.monotonic() - started_s
-                scrape.started_s = started_s
+                if current_access().streams == streams:  # else it covers other streams
+                    scrape.started_s = started_s
         return scrape
 
     def _families(self, scrape: _Scrape) -> Iterator[Metric]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streameval._common import write_atomically
 from streameval_server._log.backup import copy_log, sha256_of
-from streameval_server._log.data_directory import LOG_NAME, DirectoryLock, log_of
+from streameval_server._log.data_directory import LOCK_NAME, LOG_NAME, DirectoryLock, log_of
 from streameval_server._model.errors import CorruptLogError, StorageError
 from streameval_server.maintenance.verification import verify
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from streameval_server._model.limits import Limits
     from streameval_server.maintenance.verification import Verification
 
-_LOST_AND_FOUND = "lost+found"
-"""The folder that ext4 makes at the root of a file system."""
+_IGNORED_NAMES = frozenset({"lost+found", LOCK_NAME})
+"""What an empty data directory may hold: the folder that ext4 makes at the root of a file
+system, and the lock of a restore that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def restore(
         When the backup is damaged; `streameval admin verify` says where. Nothing
         was written.
     """
-    if directory.exists() and any(path.name != _LOST_AND_FOUND for path in directory.iterdir()):
+    if directory.exists() and {path.name for path in directory.iterdir()} - _IGNORED_NAMES:
         raise StorageError(
             f"{directory} is not empty: nothing is restored over what is there. "
             "Move it away, or restore to another directory"

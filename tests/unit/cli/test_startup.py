@@ -61,6 +61,31 @@ print(*sorted(sys.modules))
     assert not slow & set(modules.split())
 
 
+@pytest.mark.parametrize(
+    ("missing", "arguments"),
+    [
+        ("grpc", ["health", "127.0.0.1:1"]),
+        ("grpc", ["query", "127.0.0.1:1", "fraud/v3"]),
+        ("rich", ["query", "127.0.0.1:1", "fraud/v3"]),
+    ],
+)
+def test_a_missing_extra_is_one_line(missing: str, arguments: list[str]) -> None:
+    """A command whose libraries are not installed says which extra has them."""
+    done = run(
+        "-c",
+        f"""
+import sys
+sys.modules[{missing!r}] = None
+sys.argv = ["streameval", *{arguments!r}]
+from streameval.cli import main
+main()
+""",
+    )
+    assert done.returncode
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert f"{missing} is missing; pip install 'streameval[cli]'" in done.stderr
+
+
 def test_the_package_is_a_program() -> None:
     """`python -m streameval` is the command."""
     done = run("-m", "streameval", "--version")

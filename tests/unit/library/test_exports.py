@@ -50,7 +50,7 @@ def test_lazy_exports_are_what_type_checkers_see(package: str) -> None:
     """The imports for type checkers and those at run time are the same, and all public."""
     module = importlib.import_module(package)
     tree = ast.parse(Path(module.__file__).read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    block = next(node for node in tree.body if isinstance(node, ast.If))  # if TYPE_CHECKING
     seen = {
         alias.name: f"{package}.{alias.name}" if node.module == package else node.module
         for node in block.body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -199,6 +201,22 @@ def test_a_fresh_volume_is_empty(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "new" / "other").unlink()
     assert restore(tmp_path / "b.db", tmp_path / "new", LIMITS).revision == 20
     assert (tmp_path / "new" / "lost+found").is_dir()
+
+
+def test_a_failed_restore_can_be_tried_again(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk leaves nothing in the way of the next attempt."""
+    backup(directory, tmp_path / "b.db")
+
+    def full(_source: Path, _target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfile", full)
+        with pytest.raises(OSError, match="No space"):
+            restore(tmp_path / "b.db", tmp_path / "new", LIMITS)
+    assert restore(tmp_path / "b.db", tmp_path / "new", LIMITS).revision == 20
 
 
 def test_a_backup_is_restored(directory: Path, tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from streameval_server import Settings
 from streameval_server._grpc.call_log import CallLog
 from streameval_server._grpc.interceptor import CallInterceptor, behaviour_of
 from streameval_server._grpc.server import Server
+from streameval_server._grpc.stream_service import StreamService
+from streameval_server._model.stream_info import StreamInfo
+from streameval_server._runtime.open_calls import OpenCalls
 from streameval_server._security.access import Guard
 from streameval_server._security.rules import rule_of
 from streameval_server._security.tokens import create_token
@@ -257,3 +260,53 @@ def test_a_handler_that_writes_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(grpc.aio.AbortError):
         asyncio.run(run())
     assert call.context.written == []
+
+
+class NarrowingRuntime:
+    """A runtime in which the caller's token is narrowed while streams are listed."""
+
+    def __init__(self, narrow: Callable[[], None]) -> None:
+        self.calls = OpenCalls()
+        self.queries = self
+        self._narrow = narrow
+        self.listings = 0
+
+    def durable_revision(self) -> int:
+        return 1
+
+    async def visible(self, _revision: int) -> None:
+        return
+
+    async def run(self, _question: Any, compute: Callable[[], Any]) -> Any:
+        found = compute()
+        self.listings += 1
+        if self.listings == 1:
+            self._narrow()
+        return found
+
+    def list_streams(self, *, after: str, **_: Any) -> tuple[list[StreamInfo], int]:
+        names = ("elsewhere", "payments/v1")
+        return [StreamInfo(name, 0, 1) for name in names if name > after], 1
+
+
+def test_a_list_holds_what_the_token_covers_at_its_end(tmp_path: Path) -> None:
+    """A token that is narrowed while streams are listed gets the narrowed list."""
+    method = stream_pb2.DESCRIPTOR.services_by_name["StreamService"].methods_by_name["ListStreams"]
+    call = Call(method, tmp_path)
+    runtime: Any = NarrowingRuntime(lambda: call.change("streams"))
+    handler = StreamService(runtime).list
+
+    async def serve() -> Any:
+        interceptor = CallInterceptor(call.guard, CallLog())
+        served = grpc.unary_unary_rpc_method_handler(handler)
+
+        async def continuation(_details: Any) -> Any:
+            return served
+
+        details: Any = Details(full_name(method), call.token)
+        wrapped = await interceptor.intercept_service(continuation, details)
+        return await behaviour_of(wrapped)(stream_pb2.ListStreamsRequest(), call.context)
+
+    answer = asyncio.run(serve())
+    assert [stream.name for stream in answer.streams] == ["elsewhere"]
+    assert runtime.listings == 2
